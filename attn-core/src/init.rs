@@ -84,13 +84,13 @@ pub enum Initial {
 thread_local! {
     /// The distribution for the layer that is being visited. dfdx initialises a tensor with a function without an environment, so
     /// a module cannot pass the distribution to its fields in another way.
-    static ASKED: Cell<Option<Initial>> = const { Cell::new(None) };
+    static REQUESTED: Cell<Option<Initial>> = const { Cell::new(None) };
 }
 
 impl Initial {
     /// Applies this distribution to the layers that `visit` initialises.
     pub(crate) fn within<R>(self, visit: impl FnOnce() -> R) -> R {
-        let _outer = Outer(ASKED.replace(Some(self)));
+        let _outer = Outer(REQUESTED.replace(Some(self)));
         visit()
     }
 }
@@ -100,7 +100,7 @@ struct Outer(Option<Initial>);
 
 impl Drop for Outer {
     fn drop(&mut self) {
-        ASKED.set(self.0);
+        REQUESTED.set(self.0);
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
     own: impl FnOnce(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
 ) -> Result<(), D::Err> {
     let bound = |fans: usize| (6.0 / fans.max(1) as f64).sqrt();
-    match ASKED.get() {
+    match REQUESTED.get() {
         None => own(t),
         Some(Initial::XavierUniform) => uniform(t, bound(I.saturating_add(O))),
         Some(Initial::KaimingUniform) => uniform(t, bound(I)),
@@ -215,7 +215,7 @@ mod tests {
         outer.within(|| {
             let inner = std::panic::catch_unwind(|| inner.within(|| panic!("in a visit")));
             assert!(inner.is_err());
-            assert_eq!(ASKED.get(), Some(outer));
+            assert_eq!(REQUESTED.get(), Some(outer));
         });
         assert_eq!(square_of_matrix(), 0.0);
     }

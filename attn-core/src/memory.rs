@@ -71,13 +71,13 @@ pub fn keep_at_most(bytes: usize) {
 }
 
 /// The limit of [`keep_at_most`].
-pub(crate) fn kept_at_most() -> usize {
+pub(crate) fn max_idle_bytes() -> usize {
     IDLE.load(Relaxed)
 }
 
 /// Whether the system has this many bytes; `false` if the number overflowed. They are allocated once, beforehand: a failed
 /// allocation of a vector aborts the process.
-pub(crate) fn there_is_memory(bytes: Option<usize>) -> bool {
+pub(crate) fn can_allocate(bytes: Option<usize>) -> bool {
     let mut all = Vec::<u8>::new();
     let there_is = bytes.is_some_and(|bytes| all.try_reserve_exact(bytes).is_ok());
     // An unused allocation would be optimised away.

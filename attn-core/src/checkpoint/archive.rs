@@ -90,7 +90,7 @@ impl<R: Read> Archive<R> {
     }
 
     /// Reads from the file, whose name is in the error.
-    pub(super) fn naming_the_file<T>(
+    pub(super) fn with_path<T>(
         mut self,
         read: impl FnOnce(Self) -> Result<T, Problem>,
     ) -> Result<T, CheckpointError> {

@@ -107,7 +107,7 @@ impl Checkpoints {
         self.clean_up()?;
         let unfinished = self.hidden(step, UNFINISHED);
         let written = contents.write(&unfinished);
-        if let Err(error) = written.and_then(|()| self.put_in_place(step, &unfinished)) {
+        if let Err(error) = written.and_then(|()| self.publish(step, &unfinished)) {
             // Space for the next try. If even that fails, what went wrong first is what matters.
             let _ = fs::remove_dir_all(&unfinished);
             return Err(error);
@@ -188,7 +188,7 @@ impl Checkpoints {
                     disk::rename(&path, &self.folder.join(self::name(step)))?;
                 }
                 Some((_, UNFINISHED | REPLACED)) => disk::remove(&path)?,
-                _ if is_pointer_to_be(&name) => disk::remove(&path)?,
+                _ if is_unfinished_pointer(&name) => disk::remove(&path)?,
                 _ => {}
             }
         }
@@ -196,7 +196,7 @@ impl Checkpoints {
     }
 
     /// Gives a finished checkpoint its name.
-    fn put_in_place(&self, step: u64, finished: &Path) -> Result<(), CheckpointError> {
+    fn publish(&self, step: u64, finished: &Path) -> Result<(), CheckpointError> {
         let place = self.folder.join(name(step));
         let replaced = self.hidden(step, REPLACED);
         let replaces = place.exists();
@@ -314,7 +314,7 @@ fn hidden_step(text: &str) -> Option<(u64, &str)> {
 }
 
 /// Whether it is what [`disk::replace`] writes before it has its name.
-fn is_pointer_to_be(text: &str) -> bool {
+fn is_unfinished_pointer(text: &str) -> bool {
     [LATEST, BEST].iter().any(|pointer| {
         let end = text
             .strip_prefix('.')

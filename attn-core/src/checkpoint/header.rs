@@ -27,7 +27,7 @@ pub(super) const METADATA: &str = "__metadata__";
 /// The first bytes of a zip archive, which are looked at: a name of a tensor in it takes fewer.
 const FIRST_NAME: u64 = 1024;
 /// The most bytes that the format allows a header to have.
-const LONGEST: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// The contents of a file.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Header {
         let mut length = [0; PREFIX as usize];
         file.read_exact(&mut length).map_err(Problem::io("read"))?;
         let found = u64::from_le_bytes(length);
-        let limit = rest.min(LONGEST);
+        let limit = rest.min(MAX_HEADER_BYTES);
         if found > limit {
             let other = other_format(&length, file, rest)?;
             return Err(other.unwrap_or(Problem::HeaderLength { found, limit }));

@@ -8,7 +8,7 @@ use super::{
     Archive, CheckpointError, LoadOptions, Problem, TensorType,
     archive::Expected,
     number::{dtype_of, encode},
-    tensors::{Kind, for_each},
+    tensors::{TensorKind, for_each},
     write::{Metadata, Stored, write},
 };
 use crate::{Element, disk, train::AdamWState};
@@ -76,7 +76,7 @@ impl<R: Read> Archive<R> {
         E: Element,
         D: Device<E>,
     {
-        self.naming_the_file(|archive| read(archive, model, options))
+        self.with_path(|archive| read(archive, model, options))
     }
 }
 
@@ -137,11 +137,11 @@ where
     D: Device<E>,
 {
     let mut expected = Vec::new();
-    for_each(model, |slot| {
-        if slot.kind == Kind::Parameter {
-            let len = slot.described.shape.iter().product();
+    for_each(model, |tensor| {
+        if tensor.kind == TensorKind::Parameter {
+            let len = tensor.described.shape.iter().product();
             expected.extend(MOMENTS.map(|moment| Expected {
-                name: format!("{}.{moment}", slot.name),
+                name: format!("{}.{moment}", tensor.name),
                 described: list_of::<E>(len),
                 optional: false,
             }));

@@ -52,31 +52,31 @@ where
         expected.push(Expected {
             name: slot.name,
             described: slot.described,
-            optional: slot.kind == Kind::Scalar,
+            optional: slot.kind == TensorKind::Scalar,
         });
     });
     expected
 }
 
 /// A tensor of a model, or a number beside the tensors.
-pub(super) struct Slot<'a> {
+pub(super) struct ModelTensor<'a> {
     pub(super) name: String,
     pub(super) described: TensorType,
-    pub(super) kind: Kind,
+    pub(super) kind: TensorKind,
     pub(super) bytes: &'a dyn Fn() -> Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TensorKind {
     /// A tensor that training changes.
     Parameter,
     /// A tensor that it does not change, as the running mean of a norm.
-    Constant,
+    Buffer,
     Scalar,
 }
 
 /// Hands everything that dfdx saves of a model to `f`, in the order of the model.
-pub(super) fn for_each<M, E, D>(model: &M, f: impl FnMut(Slot<'_>))
+pub(super) fn for_each<M, E, D>(model: &M, f: impl FnMut(ModelTensor<'_>))
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -90,7 +90,7 @@ where
 
 struct Visit<F>(F);
 
-impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit<F> {
+impl<E: Element, D: Device<E>, F: FnMut(ModelTensor<'_>)> TensorVisitor<E, D> for Visit<F> {
     type Viewer = (ViewTensorRef, ViewTensorName);
     type Err = Infallible;
     type E2 = E;
@@ -101,16 +101,16 @@ impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit
         options: TensorOptions<S, E, D>,
         (tensor, name): (&Tensor<S, E, D>, String),
     ) -> Result<Option<Tensor<S, E, D>>, Infallible> {
-        (self.0)(Slot {
+        (self.0)(ModelTensor {
             name,
             described: TensorType {
                 dtype: dtype_of::<E>(),
                 shape: tensor.shape().concrete().into(),
             },
             kind: if options.do_gradient_update {
-                Kind::Parameter
+                TensorKind::Parameter
             } else {
-                Kind::Constant
+                TensorKind::Buffer
             },
             bytes: &|| match tensor.shape().num_elements() {
                 // dfdx cannot list what is in a tensor without numbers.
@@ -126,13 +126,13 @@ impl<E: Element, D: Device<E>, F: FnMut(Slot<'_>)> TensorVisitor<E, D> for Visit
         _: ScalarOptions<N>,
         (number, name): (&N, String),
     ) -> Result<Option<N>, Infallible> {
-        (self.0)(Slot {
+        (self.0)(ModelTensor {
             name,
             described: TensorType {
                 dtype: Dtype::F64,
                 shape: Vec::new(),
             },
-            kind: Kind::Scalar,
+            kind: TensorKind::Scalar,
             bytes: &|| encode(&[number.to_f64().unwrap_or(f64::NAN)]),
         });
         Ok(None)

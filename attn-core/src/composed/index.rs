@@ -17,9 +17,9 @@ use super::{
 };
 use crate::Element;
 
-/// Over which axes, besides query and key, a function of the place varies.
+/// The axes besides query and key that a function of the place depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Over {
+pub struct DependsOn {
     /// Whether it depends on `b`.
     pub batch: bool,
     /// Whether it depends on `h`.
@@ -32,7 +32,7 @@ pub struct Over {
 /// (only the axes that the mask depends on) and seen through a broadcast view. Adding that view costs a fraction of
 /// dfdx's `choose`, which copies the scores and walks four tensors element by element.
 #[derive(Clone, Debug)]
-pub struct Mask<B: Dim, const H: usize, Q: Dim, K: Dim, E: Dtype, D: Storage<E>> {
+pub struct ScoreMask<B: Dim, const H: usize, Q: Dim, K: Dim, E: Dtype, D: Storage<E>> {
     /// Nothing, if every query attends to every key.
     pub(super) bias: Option<Tensor<(B, Const<H>, Q, K), E, D>>,
 }
@@ -62,12 +62,12 @@ pub fn sigmoid_of(x: f64) -> f64 {
 pub fn index_mask<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     device: &D,
     sizes: (B, Q, K),
-    over: Over,
+    depends_on: DependsOn,
     attends: impl Fn(i64, i64, i64, i64) -> bool,
-) -> Result<Mask<B, H, Q, K, E, D>, D::Err> {
-    let attends = evaluate(concrete::<_, _, _, H>(sizes), over, &attends);
+) -> Result<ScoreMask<B, H, Q, K, E, D>, D::Err> {
+    let attends = evaluate(concrete::<_, _, _, H>(sizes), depends_on, &attends);
     if attends.iter().all(|&attends| attends) {
-        return Ok(Mask { bias: None });
+        return Ok(ScoreMask { bias: None });
     }
     let bias = attends.into_iter().map(|attends| {
         if attends {
@@ -76,8 +76,8 @@ pub fn index_mask<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<
             E::neg_infinity()
         }
     });
-    let bias = spread(vector(device, bias.collect())?, sizes, over)?;
-    Ok(Mask { bias: Some(bias) })
+    let bias = broadcast(vector(device, bias.collect())?, sizes, depends_on)?;
+    Ok(ScoreMask { bias: Some(bias) })
 }
 
 /// Numbers from a function of `(b, h, q_idx, kv_idx)`, on an empty tape.
@@ -92,13 +92,13 @@ pub fn index_floats<
 >(
     device: &D,
     sizes: (B, Q, K),
-    over: Over,
+    depends_on: DependsOn,
     f: impl Fn(i64, i64, i64, i64) -> f64,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    let values = evaluate(concrete::<_, _, _, H>(sizes), over, &|b, h, q, k| {
+    let values = evaluate(concrete::<_, _, _, H>(sizes), depends_on, &|b, h, q, k| {
         E::of(f(b, h, q, k))
     });
-    spread(vector(device, values)?.retaped(), sizes, over)
+    broadcast(vector(device, values)?.retaped(), sizes, depends_on)
 }
 
 /// A condition on `(b, h, q_idx, kv_idx)`, on an empty tape.
@@ -113,13 +113,14 @@ pub fn index_condition<
 >(
     device: &D,
     sizes: (B, Q, K),
-    over: Over,
+    depends_on: DependsOn,
     f: impl Fn(i64, i64, i64, i64) -> bool,
 ) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
     // A device of dfdx need not take booleans from the host.
     let number = |b, h, q, k| if f(b, h, q, k) { 1.0 } else { 0.0 };
-    let numbers: Scores<B, H, Q, K, E, D, NoneTape> = index_floats(device, sizes, over, number)?;
-    let zeros = index_floats(device, sizes, Over::default(), |_, _, _, _| 0.0)?;
+    let numbers: Scores<B, H, Q, K, E, D, NoneTape> =
+        index_floats(device, sizes, depends_on, number)?;
+    let zeros = index_floats(device, sizes, DependsOn::default(), |_, _, _, _| 0.0)?;
     Ok(less(zeros, numbers)?.put_tape(T::default()))
 }
 
@@ -143,7 +144,7 @@ pub fn index_param<
 >(
     param: &Tensor<P, E, D>,
     sizes: (B, Q, K),
-    over: Over,
+    depends_on: DependsOn,
     index: impl Fn(i64, i64, i64, i64) -> [i64; N],
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let [b, h, q, k] = concrete::<_, _, _, H>(sizes);
@@ -152,7 +153,7 @@ pub fn index_param<
     if is_empty(&[b, h, q, k]) || is_empty(param.shape()) {
         return zeros_after(param, full(sizes));
     }
-    let indices = evaluate([b, h, q, k], over, &|b, h, q, k| {
+    let indices = evaluate([b, h, q, k], depends_on, &|b, h, q, k| {
         let index = index(b, h, q, k);
         let flat = flat_index(index, shape);
         flat.unwrap_or_else(|| panic!("no element {index:?} in a parameter of shape {shape:?}"))
@@ -161,7 +162,7 @@ pub fn index_param<
     let count = (indices.len(),);
     let indices = TensorFromVec::<usize>::try_tensor_from_vec(param.device(), indices, count)?;
     let chosen: Tensor<(usize,), E, D, T> = reshape(param, (len,))?.try_gather(indices)?;
-    spread(chosen, sizes, over)
+    broadcast(chosen, sizes, depends_on)
 }
 
 /// Where an element stands in row-major order, if there is one of this index.
@@ -175,11 +176,11 @@ fn flat_index<const N: usize>(index: [i64; N], shape: [usize; N]) -> Option<usiz
 /// The values of `f`, row-major over the axes that it depends on.
 fn evaluate<V>(
     [b, h, q, k]: [usize; 4],
-    over: Over,
+    depends_on: DependsOn,
     f: &dyn Fn(i64, i64, i64, i64) -> V,
 ) -> Vec<V> {
-    let batches = if over.batch { b } else { 1 };
-    let heads = if over.head { h } else { 1 };
+    let batches = if depends_on.batch { b } else { 1 };
+    let heads = if depends_on.head { h } else { 1 };
     let mut values = Vec::with_capacity(batches * heads * q * k);
     for b in 0..batches as i64 {
         for h in 0..heads as i64 {
@@ -200,16 +201,16 @@ fn vector<E: Element, D: Device<E>>(
 }
 
 /// Values from [`evaluate`], seen as `[batch, heads, query, key]`.
-fn spread<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+fn broadcast<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     values: Tensor<(usize,), E, D, T>,
     (b, q, k): (B, Q, K),
-    over: Over,
+    depends_on: DependsOn,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let full = full((b, q, k));
     if is_empty(&full) {
         return zeros_after(values, full);
     }
-    match (over.batch, over.head) {
+    match (depends_on.batch, depends_on.head) {
         (true, true) => reshape(values, full),
         (true, false) => reshape(values, (b, q, k))?.try_broadcast_like::<_, Axis<1>>(&full),
         (false, true) => {
@@ -241,89 +242,92 @@ mod tests {
     const SIZES: [(usize, usize, usize); 5] =
         [(2, 3, 5), (1, 1, 1), (0, 3, 5), (2, 0, 5), (2, 3, 0)];
 
-    const OVER: [Over; 4] = [
-        Over {
+    const DEPENDS_ON: [DependsOn; 4] = [
+        DependsOn {
             batch: false,
             head: false,
         },
-        Over {
+        DependsOn {
             batch: false,
             head: true,
         },
-        Over {
+        DependsOn {
             batch: true,
             head: false,
         },
-        Over {
+        DependsOn {
             batch: true,
             head: true,
         },
     ];
 
-    /// A different number for every place, of the axes in `over`.
-    fn number(over: Over, b: i64, h: i64, q: i64, k: i64) -> f64 {
-        let b = if over.batch { b } else { 0 };
-        let h = if over.head { h } else { 0 };
+    /// A different number for every place, of the axes that it depends on.
+    fn number(depends_on: DependsOn, b: i64, h: i64, q: i64, k: i64) -> f64 {
+        let b = if depends_on.batch { b } else { 0 };
+        let h = if depends_on.head { h } else { 0 };
         (1000 * b + 100 * h + 10 * q + k) as f64
     }
 
-    fn expected(over: Over, (b, q, k): (usize, usize, usize)) -> Vec<f64> {
+    fn expected(depends_on: DependsOn, (b, q, k): (usize, usize, usize)) -> Vec<f64> {
         naive([b, 2, q, k], |b, h, q, k| {
-            number(over, b as i64, h as i64, q as i64, k as i64)
+            number(depends_on, b as i64, h as i64, q as i64, k as i64)
         })
     }
 
     #[test]
     fn floats_are_the_function_at_every_place() {
         for sizes in SIZES {
-            for over in OVER {
-                let f = |b, h, q, k| number(over, b, h, q, k);
-                let floats: Floats<f64> = index_floats(&Cpu::default(), sizes, over, f).unwrap();
-                assert_eq!(values(&floats), expected(over, sizes));
-                let floats: Floats<f32> = index_floats(&Cpu::default(), sizes, over, f).unwrap();
-                assert_eq!(values(&floats), expected(over, sizes));
+            for depends_on in DEPENDS_ON {
+                let f = |b, h, q, k| number(depends_on, b, h, q, k);
+                let floats: Floats<f64> =
+                    index_floats(&Cpu::default(), sizes, depends_on, f).unwrap();
+                assert_eq!(values(&floats), expected(depends_on, sizes));
+                let floats: Floats<f32> =
+                    index_floats(&Cpu::default(), sizes, depends_on, f).unwrap();
+                assert_eq!(values(&floats), expected(depends_on, sizes));
             }
         }
     }
 
     #[test]
     fn the_function_is_evaluated_over_its_axes_only() {
-        let count = |over| {
+        let count = |depends_on| {
             let calls = RefCell::new(0);
-            let _: Floats<f32> = index_floats(&Cpu::default(), (7, 3, 5), over, |_, _, _, _| {
-                *calls.borrow_mut() += 1;
-                0.0
-            })
-            .unwrap();
+            let _: Floats<f32> =
+                index_floats(&Cpu::default(), (7, 3, 5), depends_on, |_, _, _, _| {
+                    *calls.borrow_mut() += 1;
+                    0.0
+                })
+                .unwrap();
             calls.into_inner()
         };
-        assert_eq!(OVER.map(count), [15, 2 * 15, 7 * 15, 7 * 2 * 15]);
+        assert_eq!(DEPENDS_ON.map(count), [15, 2 * 15, 7 * 15, 7 * 2 * 15]);
     }
 
     #[test]
     fn floats_take_sizes_of_types_and_a_tape() {
-        let over = Over {
+        let depends_on = DependsOn {
             batch: true,
             head: true,
         };
         let floats: Traced<Rank4<2, 2, 3, 5>> = index_floats(
             &Cpu::default(),
             (Const::<2>, Const::<3>, Const::<5>),
-            over,
-            |b, h, q, k| number(over, b, h, q, k),
+            depends_on,
+            |b, h, q, k| number(depends_on, b, h, q, k),
         )
         .unwrap();
-        assert_eq!(values(&floats), expected(over, (2, 3, 5)));
+        assert_eq!(values(&floats), expected(depends_on, (2, 3, 5)));
     }
 
     #[test]
     fn masks_are_zero_or_minus_infinity() {
         for sizes in SIZES {
-            for over in OVER {
-                let attends = |b, h, q, k| number(over, b, h, q, k) % 3.0 != 1.0;
-                let mask: Mask<usize, 2, usize, usize, f32, Cpu> =
-                    index_mask(&Cpu::default(), sizes, over, attends).unwrap();
-                let expected: Vec<f64> = expected(over, sizes)
+            for depends_on in DEPENDS_ON {
+                let attends = |b, h, q, k| number(depends_on, b, h, q, k) % 3.0 != 1.0;
+                let mask: ScoreMask<usize, 2, usize, usize, f32, Cpu> =
+                    index_mask(&Cpu::default(), sizes, depends_on, attends).unwrap();
+                let expected: Vec<f64> = expected(depends_on, sizes)
                     .into_iter()
                     .map(|n| {
                         if n % 3.0 != 1.0 {
@@ -343,28 +347,30 @@ mod tests {
 
     #[test]
     fn a_mask_that_hides_nothing_is_nothing() {
-        let mask: Mask<usize, 2, usize, usize, f32, Cpu> =
-            index_mask(&Cpu::default(), (2, 3, 5), Over::default(), |_, _, _, _| {
-                true
-            })
-            .unwrap();
+        let mask: ScoreMask<usize, 2, usize, usize, f32, Cpu> = index_mask(
+            &Cpu::default(),
+            (2, 3, 5),
+            DependsOn::default(),
+            |_, _, _, _| true,
+        )
+        .unwrap();
         assert!(mask.bias.is_none());
     }
 
     #[test]
     fn conditions_are_the_function_at_every_place() {
         for sizes in SIZES {
-            for over in OVER {
-                let f = |b, h, q, k| number(over, b, h, q, k) % 3.0 != 1.0;
+            for depends_on in DEPENDS_ON {
+                let f = |b, h, q, k| number(depends_on, b, h, q, k) % 3.0 != 1.0;
                 let condition: Condition<usize, 2, usize, usize, Cpu, NoneTape> =
-                    index_condition::<_, _, _, 2, f32, _, _>(&Cpu::default(), sizes, over, f)
+                    index_condition::<_, _, _, 2, f32, _, _>(&Cpu::default(), sizes, depends_on, f)
                         .unwrap();
                 assert_eq!(condition.shape().concrete(), [sizes.0, 2, sizes.1, sizes.2]);
                 let found = match is_empty(condition.shape()) {
                     true => Vec::new(),
                     false => condition.as_vec(),
                 };
-                let expected: Vec<bool> = expected(over, sizes)
+                let expected: Vec<bool> = expected(depends_on, sizes)
                     .into_iter()
                     .map(|n| n % 3.0 != 1.0)
                     .collect();
@@ -387,8 +393,8 @@ mod tests {
     }
 
     /// The element of a table of `[4, 2]` for a place.
-    fn element(over: Over, b: i64, h: i64, q: i64, k: i64) -> [i64; 2] {
-        let number = number(over, b, h, q, k) as i64;
+    fn element(depends_on: DependsOn, b: i64, h: i64, q: i64, k: i64) -> [i64; 2] {
+        let number = number(depends_on, b, h, q, k) as i64;
         [number / 2 % 4, number % 2]
     }
 
@@ -396,11 +402,11 @@ mod tests {
     fn params_are_gathered_by_the_index_of_each_axis() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         for sizes in SIZES {
-            for over in OVER {
-                let index = |b, h, q, k| element(over, b, h, q, k);
-                let chosen: Floats<f64> = index_param(&table, sizes, over, index).unwrap();
+            for depends_on in DEPENDS_ON {
+                let index = |b, h, q, k| element(depends_on, b, h, q, k);
+                let chosen: Floats<f64> = index_param(&table, sizes, depends_on, index).unwrap();
                 let table = values(&table);
-                let expected: Vec<f64> = expected(over, sizes)
+                let expected: Vec<f64> = expected(depends_on, sizes)
                     .into_iter()
                     .map(|n| table[n as usize % 8])
                     .collect();
@@ -412,10 +418,10 @@ mod tests {
     #[test]
     fn params_get_the_sum_of_the_gradients_of_their_places() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
-        for over in OVER {
+        for depends_on in DEPENDS_ON {
             check_gradient(&table, |table| -> Traced<(usize, Const<2>, usize, usize)> {
-                let index = |b, h, q, k| element(over, b, h, q, k);
-                index_param(table, (2, 3, 5), over, index).unwrap()
+                let index = |b, h, q, k| element(depends_on, b, h, q, k);
+                index_param(table, (2, 3, 5), depends_on, index).unwrap()
             });
         }
     }
@@ -424,7 +430,7 @@ mod tests {
     fn an_empty_result_leaves_the_param_a_gradient() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         let chosen: Traced<(usize, Const<2>, usize, usize)> =
-            index_param(&table, (2, 0, 5), Over::default(), |_, _, _, _| [0, 0]).unwrap();
+            index_param(&table, (2, 0, 5), DependsOn::default(), |_, _, _, _| [0, 0]).unwrap();
         assert_eq!(values(&backward_of_nothing(chosen).get(&table)), [0.0; 8]);
     }
 
@@ -433,20 +439,21 @@ mod tests {
         let row: Tensor<(usize,), f64, Cpu> = tensor((3,), 1);
         let number: Tensor<Rank0, f64, Cpu> = filled((), &[0.25]);
         let index = |_, _, _, k| [k % 3];
-        let chosen: Floats<f64> = index_param(&row, (1, 1, 4), Over::default(), index).unwrap();
+        let chosen: Floats<f64> =
+            index_param(&row, (1, 1, 4), DependsOn::default(), index).unwrap();
         let row = values(&row);
         let expected = [row[0], row[1], row[2], row[0]];
         assert_eq!(values(&chosen), [expected, expected].concat());
         let nothing = |_, _, _, _| [];
         let chosen: Floats<f64> =
-            index_param(&number, (1, 1, 2), Over::default(), nothing).unwrap();
+            index_param(&number, (1, 1, 2), DependsOn::default(), nothing).unwrap();
         assert_eq!(values(&chosen), [0.25; 4]);
     }
 
     fn read(index: [i64; 2]) {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         let _: Floats<f64> =
-            index_param(&table, (1, 1, 1), Over::default(), |_, _, _, _| index).unwrap();
+            index_param(&table, (1, 1, 1), DependsOn::default(), |_, _, _, _| index).unwrap();
     }
 
     #[test]

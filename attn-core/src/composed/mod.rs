@@ -10,7 +10,7 @@
 //! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
 //!   `(b, h, q_idx, kv_idx)`.
-//! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, under a [`Mask`].
+//! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, under a [`ScoreMask`].
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
 //! Query head `h` meets key and value head `h / (heads / kv_heads)`. Sizes of 0 are fine: dfdx's own operations are not
@@ -38,13 +38,13 @@ pub use elementwise::{
 };
 pub use heads::{attend, merge_heads, split_heads};
 pub use index::{
-    Mask, Over, index_condition, index_floats, index_mask, index_param, integer_of, max, min,
-    sigmoid_of,
+    DependsOn, ScoreMask, index_condition, index_floats, index_mask, index_param, integer_of, max,
+    min, sigmoid_of,
 };
 pub use norm::{l2_norm, rms_norm};
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
-pub use scores::{additive_scores, bilinear, dot_scores, no_scores};
+pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};
 pub use sparse::{entmax15, sparsemax};
 
 pub use tensors::contiguous;

@@ -8,7 +8,7 @@ use dfdx::{
 
 use super::tensors::contiguous;
 use super::{
-    Mask, Scores,
+    ScoreMask, Scores,
     condition::{less, or, select},
     tensors::{is_empty, zeros_after_both},
 };
@@ -20,7 +20,7 @@ use crate::Element;
 /// scores are all minus infinity, gets 0, and gradient 0, where PyTorch gives NaN.
 pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     if is_empty(scores.shape()) {
         return Ok(scores);
@@ -41,7 +41,7 @@ pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
 /// and value 0.
 pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     if is_empty(scores.shape()) {
         return Ok(scores);
@@ -62,7 +62,7 @@ pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 /// `torch.softmax(torch.cat([scores, sink.expand(..)], -1), -1)[..., :-1]`.
 pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
     sink: &Tensor<(Const<H>,), E, D>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let shape = *scores.shape();
@@ -85,7 +85,7 @@ pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T:
 /// PyTorch: `scores.masked_fill(~mask, 0)`. A score of minus infinity is as good as a mask.
 pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let shape = *scores.shape();
     if is_empty(&shape) {
@@ -105,7 +105,7 @@ pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E
 
 /// The tensor that a mask adds to the scores; none if every query attends to every key.
 pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {
     mask?.bias
 }

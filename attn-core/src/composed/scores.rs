@@ -114,7 +114,7 @@ pub fn bilinear<
 /// stands in for.
 ///
 /// The scores and the gradient of `x` are 0, whatever `x` is.
-pub fn no_scores<
+pub fn zero_scores<
     B: Dim,
     Q: Dim,
     K: Dim,
@@ -206,7 +206,7 @@ mod tests {
     fn no_scores_are_zeros_whatever_the_input() {
         let x: Tensor<(usize, usize, Const<2>), f64, Cpu> =
             Cpu::default().tensor_from_vec(vec![f64::NAN; 2 * 3 * 2], (2, 3, Const));
-        let scores: Scores<_, 4, _, _, _, _, _> = no_scores(x.leaky_trace(), 5_usize).unwrap();
+        let scores: Scores<_, 4, _, _, _, _, _> = zero_scores(x.leaky_trace(), 5_usize).unwrap();
         assert_eq!(scores.shape().concrete(), [2, 4, 3, 5]);
         assert_eq!(scores.as_vec(), [0.0; 2 * 4 * 3 * 5]);
         let gradients = scores.sum().backward();

@@ -10,7 +10,7 @@ use dfdx::{
 };
 
 use super::{
-    Mask, Scores,
+    ScoreMask, Scores,
     normalize::{Rows, bias, hide, off_tape, over_keys, sum_over_keys},
     tensors::is_empty,
 };
@@ -32,7 +32,7 @@ pub fn sparsemax<
     T: Tape<E, D>,
 >(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let shape = *scores.shape();
     if is_empty(&shape) {
@@ -55,7 +55,7 @@ pub fn sparsemax<
 /// `entmax.entmax15(scores.masked_fill(~mask, -inf), -1)` of the package `entmax`.
 pub fn entmax15<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
     let shape = *scores.shape();
     if is_empty(&shape) {
@@ -92,7 +92,7 @@ struct Support<B: Dim, const H: usize, Q: Dim, K: Dim, E: Element, D: Device<E>>
 /// `support` is the number of keys in the support, of the scores of a row in falling order, whose first is 0.
 fn on_support<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
-    mask: Option<Mask<B, H, Q, K, E, D>>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
     support: fn(&[f64]) -> usize,
 ) -> Result<(Scores<B, H, Q, K, E, D, T>, Support<B, H, Q, K, E, D>), D::Err> {
     let shape @ (b, h, q, k): (B, Const<H>, Q, K) = *scores.shape();

@@ -119,7 +119,7 @@ impl<V: DataElement, const N: usize> Table<V, N> {
 
     /// The bounds of the ids in a rectangle. A small one is searched.
     fn span(&self, index: [Interval; N]) -> Interval {
-        const MOST_LOOKED_AT: usize = 1 << 14;
+        const MAX_SCANNED: usize = 1 << 14;
         let mut axes = [(0, 0); N];
         for ((axis, range), size) in axes.iter_mut().zip(index).zip(self.shape) {
             // An interval may be wider than the set of values, but no index is out of bounds.
@@ -129,7 +129,7 @@ impl<V: DataElement, const N: usize> Table<V, N> {
         let counts = axes.map(|(first, last)| usize::try_from(last - first + 1).unwrap_or(0));
         let count = counts.into_iter().try_fold(1, usize::checked_mul);
         match count {
-            Some(count) if count <= MOST_LOOKED_AT && count < self.values.len() => {
+            Some(count) if count <= MAX_SCANNED && count < self.values.len() => {
                 let at = |place| self.at(nth(place, axes, counts)).id();
                 Interval::around((0..count).filter_map(at).map(|id| id as i64))
             }
@@ -246,7 +246,7 @@ impl<const N: usize> Declared<N> {
         let ids = values.iter().enumerate();
         let ids = ids.filter_map(|(place, value)| Some((place, value.id()?)));
         if let Some((place, id)) = ids.clone().find(|(_, id)| *id >= ID_COUNT) {
-            return Err(self.beyond(place, id));
+            return Err(self.out_of_range(place, id));
         }
         Ok(Table {
             ids: Interval::around(ids.map(|(_, id)| id as i64)),
@@ -255,7 +255,7 @@ impl<const N: usize> Declared<N> {
         })
     }
 
-    fn beyond<Dev>(&self, mut place: usize, index: usize) -> Error<Dev> {
+    fn out_of_range<Dev>(&self, mut place: usize, index: usize) -> Error<Dev> {
         let sizes: Vec<_> = self.given().map(|(_, (_, size))| size).collect();
         let mut index_of_place: Vec<_> = sizes
             .iter()

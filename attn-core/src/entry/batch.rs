@@ -6,7 +6,7 @@ use dfdx::{
     tensor_ops::Device,
 };
 
-use super::Attended;
+use super::OutputAndWeights;
 use crate::{Element, Error, composed::reshape};
 
 /// `[len, width]` to `[1, len, width]`.
@@ -28,12 +28,14 @@ pub fn drop_batch<
     D: Device<E>,
     T: Tape<E, D>,
 >(
-    (output, weights): Attended<
+    (output, weights): OutputAndWeights<
         Tensor<(Const<1>, Q, Const<W>), E, D, T>,
         Tensor<(Const<1>, Const<H>, Q, K), E, D>,
     >,
-) -> Result<Attended<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>, Error<D::Err>>
-{
+) -> Result<
+    OutputAndWeights<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>,
+    Error<D::Err>,
+> {
     let (_, len, width) = *output.shape();
     let output = reshape(output, (len, width))?;
     let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D>| {
@@ -74,7 +76,7 @@ mod tests {
         let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
         check_gradient(&x, |x| {
             let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
-            let alone: Attended<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
+            let alone: OutputAndWeights<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
                 (add_batch(view).unwrap(), None);
             drop_batch(alone).unwrap().0
         });

@@ -43,7 +43,7 @@ pub fn check_sizes<Dev>(
 }
 
 /// The largest number of queries, and of keys, for which the mask is evaluated. More would take minutes.
-const LONGEST_MASK: usize = 1 << 19;
+const MAX_MASK_LENGTH: usize = 1 << 19;
 
 /// Checks that the mask of a layer can be evaluated for this length.
 ///
@@ -55,13 +55,13 @@ pub fn check_mask_lengths<Dev>(
     kv_len: usize,
 ) -> Result<(), Error<Dev>> {
     let length = q_len.max(kv_len);
-    if length <= LONGEST_MASK {
+    if length <= MAX_MASK_LENGTH {
         return Ok(());
     }
     Err(Error::TooLong {
         layer,
         length,
-        max: LONGEST_MASK,
+        max: MAX_MASK_LENGTH,
     })
 }
 

@@ -11,5 +11,5 @@ pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_inputs, check_mask_lengths, check_sizes,
 };
 pub use layer::{Composed, Layer};
-pub use options::{Attended, ForwardOptions, into_device, output, with_weights};
-pub use recorder::{Looked, Recorder};
+pub use options::{ForwardOptions, OutputAndWeights, into_device, output, with_weights};
+pub use recorder::{AttentionWeights, Recorder};

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use super::{Looked, Recorder};
+use super::{AttentionWeights, Recorder};
 use crate::{Backend, Element, Error};
 
 /// The options of a forward pass.
@@ -47,9 +47,9 @@ impl ForwardOptions<'_> {
     ///
     /// # Errors
     /// The error of the layer.
-    pub fn output<Output, Weights: Looked, Dev>(
+    pub fn output<Output, Weights: AttentionWeights, Dev>(
         self,
-        attended: Result<Attended<Output, Weights>, Error<Dev>>,
+        attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
     ) -> Result<Output, Error<Dev>> {
         let (output, weights) = attended?;
         if let (Some(recorder), Some(weights)) = (self.recorder, &weights) {
@@ -60,14 +60,14 @@ impl ForwardOptions<'_> {
 }
 
 /// The result of a layer: the output, and the weights where it runs in the composed form.
-pub type Attended<Output, Weights> = (Output, Option<Weights>);
+pub type OutputAndWeights<Output, Weights> = (Output, Option<Weights>);
 
 /// The output alone.
 ///
 /// # Errors
 /// The error of the layer.
 pub fn output<Output, Weights, Dev>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
 ) -> Result<Output, Error<Dev>> {
     attended.map(|(output, _)| output)
 }
@@ -81,7 +81,7 @@ pub fn output<Output, Weights, Dev>(
 /// On every other error of the layer.
 #[track_caller]
 pub fn into_device<Output, Weights, Dev: Debug + Display>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
 ) -> Result<Output, Dev> {
     output(attended).map_err(Error::into_device)
 }
@@ -94,7 +94,7 @@ pub fn into_device<Output, Weights, Dev: Debug + Display>(
 /// # Panics
 /// If the layer ran in its fused form.
 pub fn with_weights<Output, Weights, Dev>(
-    attended: Result<Attended<Output, Weights>, Error<Dev>>,
+    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
 ) -> Result<(Output, Weights), Error<Dev>> {
     let (output, weights) = attended?;
     Ok((output, weights.expect("the composed form has weights")))

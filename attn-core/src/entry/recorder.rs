@@ -18,7 +18,7 @@ type Weights = ([usize; 4], Vec<f32>);
 
 impl Recorder {
     /// Keeps the weights of the attention that has just run.
-    pub(crate) fn record(&self, weights: &impl Looked) {
+    pub(crate) fn record(&self, weights: &impl AttentionWeights) {
         self.0.borrow_mut().push(weights.to_host());
     }
 
@@ -29,12 +29,12 @@ impl Recorder {
 }
 
 /// Attention weights on some device: `[batch, heads, query, key]`, or without the batch.
-pub trait Looked {
+pub trait AttentionWeights {
     /// Shape and numbers.
     fn to_host(&self) -> ([usize; 4], Vec<f32>);
 }
 
-impl<S: Shape, E: Element, D: Storage<E>> Looked for Tensor<S, E, D> {
+impl<S: Shape, E: Element, D: Storage<E>> AttentionWeights for Tensor<S, E, D> {
     fn to_host(&self) -> ([usize; 4], Vec<f32>) {
         let mut shape = [1; 4];
         let axes: Vec<_> = self.shape().concrete().into();

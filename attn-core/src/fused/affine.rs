@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
-use super::zone::{Along, Cut};
+use super::zone::{Coordinate, Cut};
 use super::{Interval, Truth, Zone};
 
 /// An integer expression of a query and a key: `q * q_idx + k * kv_idx + rest`, with bounds for the rest.
@@ -66,10 +66,13 @@ impl<'z> Affine<'z> {
     pub fn bounds(self) -> Interval {
         let part = match (self.q, self.k) {
             (0, 0) => return self.rest,
-            (q, 0) => self.zone.range(Along::Query).times(q),
-            (0, k) => self.zone.range(Along::Key).times(k),
-            (q, k) if q.checked_neg() == Some(k) => self.zone.range(Along::Back).times(q),
-            (q, k) => self.zone.range(Along::Query).times(q) + self.zone.range(Along::Key).times(k),
+            (q, 0) => self.zone.range(Coordinate::Query).times(q),
+            (0, k) => self.zone.range(Coordinate::Key).times(k),
+            (q, k) if q.checked_neg() == Some(k) => self.zone.range(Coordinate::Back).times(q),
+            (q, k) => {
+                self.zone.range(Coordinate::Query).times(q)
+                    + self.zone.range(Coordinate::Key).times(k)
+            }
         };
         part + self.rest
     }
@@ -85,12 +88,12 @@ impl<'z> Affine<'z> {
     }
 
     /// The coordinate that it is a multiple of, up to a constant, and the factor.
-    fn along(self) -> Option<(Along, i64)> {
+    fn along(self) -> Option<(Coordinate, i64)> {
         match (self.q, self.k) {
             (0, 0) => None,
-            (q, 0) => Some((Along::Query, q)),
-            (0, k) => Some((Along::Key, k)),
-            (q, k) => (q.checked_neg() == Some(k)).then_some((Along::Back, q)),
+            (q, 0) => Some((Coordinate::Query, q)),
+            (0, k) => Some((Coordinate::Key, k)),
+            (q, k) => (q.checked_neg() == Some(k)).then_some((Coordinate::Back, q)),
         }
     }
 
@@ -257,7 +260,7 @@ impl<'z> Affine<'z> {
 impl Zone {
     /// The query.
     pub fn q_idx(&self) -> Affine<'_> {
-        match self.range(Along::Query).only() {
+        match self.range(Coordinate::Query).only() {
             Some(q) => self.number(q),
             None => Affine::of(self, [1, 0], Interval::exactly(0)),
         }
@@ -265,7 +268,7 @@ impl Zone {
 
     /// The key.
     pub fn kv_idx(&self) -> Affine<'_> {
-        match self.range(Along::Key).only() {
+        match self.range(Coordinate::Key).only() {
             Some(k) => self.number(k),
             None => Affine::of(self, [0, 1], Interval::exactly(0)),
         }

@@ -5,7 +5,7 @@ use crate::Error;
 
 /// An axis of a learned tensor that is read at a computed index.
 #[derive(Clone, Copy, Debug)]
-pub struct Axis {
+pub struct AxisBounds {
     /// The layer's name.
     pub layer: &'static str,
     /// The tensor's name.
@@ -16,16 +16,16 @@ pub struct Axis {
     pub size: usize,
 }
 
-impl Axis {
+impl AxisBounds {
     /// Fails if `index(b, h, q_idx, kv_idx)` is not below the size of the axis, for any position below `places`.
     ///
     /// `bounds` are the bounds of the index by interval arithmetic. Positions are visited only if these do not decide. `places`
     /// is 1 for an argument that the index does not depend on.
     ///
     /// ```
-    /// use attn::{Error, __private::runtime::fused::{Axis, Interval}};
+    /// use attn::{Error, __private::runtime::fused::{AxisBounds, Interval}};
     ///
-    /// let axis = Axis { layer: "Decoder", tensor: "bias", axis: 0, size: 4 };
+    /// let axis = AxisBounds { layer: "Decoder", tensor: "bias", axis: 0, size: 4 };
     /// let distance = |_, _, q_idx, kv_idx| q_idx - kv_idx;
     /// let check = |len: usize| {
     ///     let bounds = Interval::of(&(0..len)) - Interval::of(&(0..len));
@@ -69,20 +69,20 @@ impl Axis {
 
 /// The divisor of an integer.
 #[derive(Clone, Copy, Debug)]
-pub struct Divisor {
+pub struct DivisorBounds {
     /// The layer's name.
     pub layer: &'static str,
     /// The divisor, as the user wrote it.
     pub divisor: &'static str,
 }
 
-impl Divisor {
-    /// Fails if `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`Axis::check`].
+impl DivisorBounds {
+    /// Fails if `divisor(b, h, q_idx, kv_idx)` is 0. For `bounds` and `places` see [`AxisBounds::check`].
     ///
     /// ```
-    /// use attn::{Error, __private::runtime::fused::{Divisor, Interval}};
+    /// use attn::{Error, __private::runtime::fused::{DivisorBounds, Interval}};
     ///
-    /// let divisor = Divisor { layer: "Decoder", divisor: "q_idx - 2" };
+    /// let divisor = DivisorBounds { layer: "Decoder", divisor: "q_idx - 2" };
     /// let check = |len: usize| {
     ///     let bounds = Interval::of(&(0..len)) - Interval::exactly(2);
     ///     divisor.check::<()>(bounds, [1, 1, len, 1], |_, _, q_idx, _| q_idx - 2)
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    const AXIS: Axis = Axis {
+    const AXIS: AxisBounds = AxisBounds {
         layer: "Layer",
         tensor: "table",
         axis: 1,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_divisor_is_visited_only_if_it_may_be_0() {
-        let divisor = Divisor {
+        let divisor = DivisorBounds {
             layer: "Layer",
             divisor: "q_idx - 3 * kv_idx + 1",
         };

@@ -4,7 +4,7 @@ use super::{Truth, Zone};
 use crate::kernel::attention::Coverage;
 
 /// The most zones that a mask is asked about before it is taken to be partial. Everyday masks are asked about one to ten.
-const MOST_ZONES: usize = 256;
+const MAX_ZONES: usize = 256;
 
 impl Zone {
     /// The coverage of the zone, from that of its pieces.
@@ -25,7 +25,7 @@ impl Zone {
     /// ```
     pub fn coverage(&self, mask: &dyn Fn(&Self) -> Truth) -> Coverage {
         let mut found = None;
-        let mut left = MOST_ZONES;
+        let mut left = MAX_ZONES;
         match (self.is_alike(mask, &mut found, &mut left), found) {
             (true, Some(true)) => Coverage::Full,
             (true, Some(false)) => Coverage::Empty,

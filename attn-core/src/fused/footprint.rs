@@ -2,7 +2,7 @@
 
 use dfdx::tensor::Tape;
 
-use crate::{Backend, Element, Error, memory::there_is_memory, sizes::product};
+use crate::{Backend, Element, Error, memory::can_allocate, sizes::product};
 
 /// The memory of a step of an operation.
 ///
@@ -67,7 +67,7 @@ impl Footprint {
     }
 
     /// An array that exists during a computation of the forward pass.
-    pub const fn forth(axes: &[usize]) -> Self {
+    pub const fn forward_only(axes: &[usize]) -> Self {
         Self {
             kept: 0,
             ..Self::array(axes)
@@ -75,7 +75,7 @@ impl Footprint {
     }
 
     /// An array that exists during a computation of the backward pass.
-    pub const fn back(axes: &[usize]) -> Self {
+    pub const fn backward_only(axes: &[usize]) -> Self {
         Self {
             backward: count(axes),
             ..Self::NONE
@@ -132,7 +132,7 @@ impl Footprint {
             false => self.inference.saturating_mul(size_of::<E>()),
         };
         let missing = bytes.saturating_sub(E::pool().idle_bytes());
-        match missing < LEAST_ASKED || there_is_memory(Some(missing)) {
+        match missing < MIN_CHECKED || can_allocate(Some(missing)) {
             true => Ok(()),
             false => Err(Error::TooLarge {
                 layer,
@@ -143,7 +143,7 @@ impl Footprint {
 }
 
 /// The fewest bytes that the system is asked for beforehand.
-const LEAST_ASKED: usize = 1 << 30;
+const MIN_CHECKED: usize = 1 << 30;
 
 /// The product of the axes, or `usize::MAX`.
 const fn count(axes: &[usize]) -> usize {
@@ -237,7 +237,7 @@ mod tests {
             backward: 7,
         };
         let whole = Footprint::of(
-            &[part, Footprint::forth(&[3, 2])],
+            &[part, Footprint::forward_only(&[3, 2])],
             &[Entry::Take(1), Entry::Take(0), Entry::Take(0)],
             &[Entry::Use(0), Entry::Free(0), Entry::Use(0), Entry::Free(0)],
         );

@@ -13,7 +13,7 @@ use crate::{Element, Host, simd::call};
 pub struct Slot(usize);
 
 /// The gradients of contiguous tensors, without references to the tensors' numbers.
-pub struct Places<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
+pub struct GradientRefs<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
 
 struct GradientRef<E: Element, D: Host<E>> {
     find: Box<Find<E, D>>,
@@ -24,13 +24,13 @@ struct GradientRef<E: Element, D: Host<E>> {
 /// dfdx's type for a tensor without its numbers is private, so it stays inside of a closure.
 type Find<E, D> = dyn Fn(&mut TapeGradients<E, D>) -> Result<&mut Vec<E>, <D as HasErr>::Err>;
 
-impl<E: Element, D: Host<E>> Default for Places<E, D> {
+impl<E: Element, D: Host<E>> Default for GradientRefs<E, D> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<E: Element, D: Host<E>> Places<E, D> {
+impl<E: Element, D: Host<E>> GradientRefs<E, D> {
     /// Adds the gradient of `x`.
     pub fn add<S: Shape, T>(&mut self, x: &Tensor<S, E, D, T>) -> Slot {
         let ghost = x.ghost();
@@ -42,8 +42,8 @@ impl<E: Element, D: Host<E>> Places<E, D> {
     }
 
     /// The total number of elements.
-    pub(super) fn numbers(&self) -> usize {
-        self.0.iter().map(|place| place.len).sum()
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|reference| reference.len).sum()
     }
 
     /// Takes the gradients out of the tape. Then several can be written at a time, and by any thread.
@@ -55,10 +55,10 @@ impl<E: Element, D: Host<E>> Places<E, D> {
     /// If a gradient cannot be allocated.
     pub fn take(&self, tape: &mut TapeGradients<E, D>) -> Result<Gradients<E>, D::Err> {
         let mut taken = Gradients(Vec::with_capacity(self.0.len()));
-        for place in &self.0 {
-            let numbers = std::mem::take((place.find)(tape)?);
-            taken.0.push(if numbers.len() < place.len {
-                zeros(place.len)
+        for reference in &self.0 {
+            let numbers = std::mem::take((reference.find)(tape)?);
+            taken.0.push(if numbers.len() < reference.len {
+                zeros(reference.len)
             } else {
                 numbers
             });
@@ -75,8 +75,8 @@ impl<E: Element, D: Host<E>> Places<E, D> {
         gradients: Gradients<E>,
         tape: &mut TapeGradients<E, D>,
     ) -> Result<(), D::Err> {
-        for (place, numbers) in self.0.iter().zip(gradients.0) {
-            let of_tape = (place.find)(tape)?;
+        for (reference, numbers) in self.0.iter().zip(gradients.0) {
+            let of_tape = (reference.find)(tape)?;
             if of_tape.is_empty() {
                 *of_tape = numbers;
             } else {
@@ -101,7 +101,7 @@ impl<E> Gradients<E> {
     }
 
     /// The gradients of several slots, each once.
-    pub(super) fn of_each<const N: usize>(
+    pub(super) fn get_disjoint<const N: usize>(
         &mut self,
         slots: [Option<Slot>; N],
     ) -> [Option<&mut [E]>; N] {
@@ -157,10 +157,10 @@ mod tests {
     fn a_tensor_that_is_read_twice_gets_both_contributions() {
         let x: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([1.0, 2.0]);
         let empty: Tensor<(usize,), f32, _> = Cpu::default().tensor_from_vec(vec![], (0,));
-        let mut places = Places::default();
-        let first = places.add(&x);
-        let none = places.add(&empty);
-        let second = places.add(&x);
+        let mut references = GradientRefs::default();
+        let first = references.add(&x);
+        let none = references.add(&empty);
+        let second = references.add(&x);
         let mut tape = TapeGradients::leaky();
         for _ in 0..2 {
             let add = |gradients: &mut Gradients<f32>| {
@@ -169,9 +169,9 @@ mod tests {
                 gradients.of(second)[1] += 20.0;
                 assert!(gradients.of(none).is_empty());
             };
-            let mut gradients = places.take(&mut tape).unwrap();
+            let mut gradients = references.take(&mut tape).unwrap();
             add(&mut gradients);
-            places.give_back(gradients, &mut tape).unwrap();
+            references.give_back(gradients, &mut tape).unwrap();
         }
         assert_eq!(tape.get(&x).array(), [22.0, 40.0]);
     }

@@ -22,15 +22,15 @@ mod zone;
 
 pub use affine::Affine;
 pub use array::Array;
-pub use bounds::{Axis, Divisor};
+pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
-pub use gradients::{Gradients, Places, Slot, accumulate};
+pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
-pub use projection::{Projection, Projects, Stack};
+pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients};
-pub use target::Target;
+pub use target::GradTarget;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};
 

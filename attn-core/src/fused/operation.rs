@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use super::{Gradients, Places, Slot, Target, zeros};
+use super::{GradTarget, GradientRefs, Gradients, Slot, zeros};
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -38,14 +38,14 @@ use crate::{
 /// ```
 pub struct Operation<E: Element, D: Backend<E>, T> {
     tape: T,
-    places: Places<E, D>,
+    operands: GradientRefs<E, D>,
 }
 
 impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
     fn default() -> Self {
         Self {
             tape: T::default(),
-            places: Places::default(),
+            operands: GradientRefs::default(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 
     /// The slot for the gradient of a contiguous tensor.
     pub fn place<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Slot {
-        self.places.add(x)
+        self.operands.add(x)
     }
 
     /// The result, with its derivative: `backward` gets the gradient of the result, and adds to the gradients of the operands.
@@ -126,9 +126,9 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         T: Tape<E, D>,
     {
         let result = device.try_tensor_from_vec(values, shape)?;
-        let mut places = Places::default();
-        places.add(&result);
-        let tape = self.record(places, |[d_result], gradients| {
+        let mut results = GradientRefs::default();
+        results.add(&result);
+        let tape = self.record(results, |[d_result], gradients| {
             backward(d_result, gradients)
         });
         Ok(result.put_tape(tape))
@@ -150,11 +150,11 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     {
         let Output {
             values,
-            held,
+            guard,
             rows,
             width,
         } = output;
-        drop(held);
+        drop(guard);
         self.finish(device, values, shape, move |d_result, gradients| {
             backward(Matrix::new(d_result, rows, width), gradients)
         })
@@ -164,7 +164,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// [activations](crate::memory) until the derivative is computed, and so do their gradients during that computation.
     pub fn record<const N: usize>(
         self,
-        results: Places<E, D>,
+        results: GradientRefs<E, D>,
         backward: impl FnOnce([&[E]; N], &mut Gradients<E>) + 'static,
     ) -> T
     where
@@ -174,22 +174,26 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     }
 
     /// [`record`](Self::record), compiled once for all derivatives.
-    fn record_boxed<const N: usize>(mut self, results: Places<E, D>, backward: Backward<E, N>) -> T
+    fn record_boxed<const N: usize>(
+        mut self,
+        results: GradientRefs<E, D>,
+        backward: Backward<E, N>,
+    ) -> T
     where
         T: Tape<E, D>,
     {
         if T::OWNS_TAPE {
             unoptimised::warn_once();
         }
-        let places = self.places;
-        let held = AllocationGuard::of::<E>(results.numbers());
+        let operands = self.operands;
+        let guard = AllocationGuard::of::<E>(results.len());
         self.tape.add_backward_op(move |tape| {
             let d_results = results.take(tape)?;
-            let d_held = AllocationGuard::of::<E>(results.numbers());
-            let mut gradients = places.take(tape)?;
+            let d_guard = AllocationGuard::of::<E>(results.len());
+            let mut gradients = operands.take(tape)?;
             backward(d_results.all(), &mut gradients);
-            drop([held, d_held]);
-            places.give_back(gradients, tape)?;
+            drop([guard, d_guard]);
+            operands.give_back(gradients, tape)?;
             results.give_back(d_results, tape)
         });
         self.tape
@@ -203,7 +207,7 @@ type Backward<E, const N: usize> = Box<dyn FnOnce([&[E]; N], &mut Gradients<E>)>
 pub struct Output<E> {
     values: Vec<E>,
     /// Counts the buffer until a tensor owns it.
-    held: AllocationGuard,
+    guard: AllocationGuard,
     rows: usize,
     width: usize,
 }
@@ -213,7 +217,7 @@ impl<E: Element> Output<E> {
     pub fn zeros(rows: usize, width: usize) -> Self {
         Self {
             values: zeros(rows * width),
-            held: AllocationGuard::of::<E>(rows * width),
+            guard: AllocationGuard::of::<E>(rows * width),
             rows,
             width,
         }
@@ -268,8 +272,8 @@ impl<E: Element> Operand<E> {
     }
 
     /// Its gradient, as the target of a step.
-    pub fn target<'a>(&self) -> Target<'a, E> {
-        Target::slot(self.slot)
+    pub fn target<'a>(&self) -> GradTarget<'a, E> {
+        GradTarget::slot(self.slot)
     }
 
     /// The slot of its gradient, without the numbers.

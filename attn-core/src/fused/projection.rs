@@ -5,7 +5,7 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
-use super::{Gradients, Operation, Slot, Target};
+use super::{GradTarget, Gradients, Operation, Slot};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
@@ -30,13 +30,13 @@ struct Part {
 }
 
 /// The parameters of a [`Projection`], one projection after the other.
-pub struct Stack<E: Element, D: Backend<E>> {
+pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
     input: usize,
-    parts: Vec<Given<E, D>>,
+    parts: Vec<UnreadPart<E, D>>,
 }
 
 /// A projection of a stack that has not been read.
-struct Given<E: Element, D: Backend<E>> {
+struct UnreadPart<E: Element, D: Backend<E>> {
     outputs: usize,
     weight: Flat<E, D>,
     bias: Option<Flat<E, D>>,
@@ -44,7 +44,7 @@ struct Given<E: Element, D: Backend<E>> {
 
 type Flat<E, D> = Tensor<(usize,), E, D>;
 
-impl<E: Element, D: Backend<E>> Stack<E, D> {
+impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
     /// An empty stack, for an input of this width.
     pub fn new(input: usize) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
         let bias = bias
             .map(|bias| operation.flat(bias.retaped::<T>()))
             .transpose()?;
-        self.parts.push(Given {
+        self.parts.push(UnreadPart {
             outputs: O,
             weight,
             bias,
@@ -111,7 +111,7 @@ impl<E: Element, D: Backend<E>> Stack<E, D> {
 }
 
 /// A module that a [`Projection`] reads, on the tape `T`.
-pub trait Projects<E: Element, D: Backend<E>, T> {
+pub trait ProjectionLayer<E: Element, D: Backend<E>, T> {
     /// The width of its input.
     fn input(&self) -> usize;
 
@@ -121,9 +121,9 @@ pub trait Projects<E: Element, D: Backend<E>, T> {
     /// If a copy of a view cannot be allocated.
     fn push_to(
         &self,
-        stack: Stack<E, D>,
+        stack: ProjectionBuilder<E, D>,
         operation: &mut Operation<E, D, T>,
-    ) -> Result<Stack<E, D>, D::Err>;
+    ) -> Result<ProjectionBuilder<E, D>, D::Err>;
 }
 
 impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
@@ -133,12 +133,12 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// If a copy of a view cannot be allocated.
     pub fn projection(
         &mut self,
-        modules: &[&dyn Projects<E, D, T>],
+        modules: &[&dyn ProjectionLayer<E, D, T>],
     ) -> Result<Projection<E>, D::Err> {
         let input = modules.first().map_or(0, |module| module.input());
         let stack = modules
             .iter()
-            .try_fold(Stack::new(input), |stack, module| {
+            .try_fold(ProjectionBuilder::new(input), |stack, module| {
                 module.push_to(stack, self)
             })?;
         Ok(stack.read(self))
@@ -188,7 +188,7 @@ impl<E: Element> Projection<E> {
         &self,
         x: Matrix<'_, E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         self.add_gradients(x, d_y, gradients);

@@ -15,30 +15,30 @@ use crate::{
 /// The first write to an uninitialised array overwrites it. Later writes add.
 ///
 /// ```
-/// use attn::__private::runtime::{fused::{Array, Gradients, Target}, simd::WriteMode};
+/// use attn::__private::runtime::{fused::{Array, Gradients, GradTarget}, simd::WriteMode};
 ///
 /// let mut gradients = Gradients::default();
 /// let mut d_x = Array::<f32>::uninit(1, [2]);
-/// let mut target = Target::array(&mut d_x, WriteMode::Overwrite);
+/// let mut target = GradTarget::array(&mut d_x, WriteMode::Overwrite);
 /// target.add(2.0, &[1.0, 3.0], &mut gradients);
 /// target.add(-1.0, &[1.0, 1.0], &mut gradients);
 /// assert_eq!(d_x.as_slice(), [1.0, 5.0]);
 /// ```
-pub struct Target<'a, E: Element> {
-    to: To<'a, E>,
+pub struct GradTarget<'a, E: Element> {
+    to: GradBuffer<'a, E>,
     into: WriteMode,
 }
 
-enum To<'a, E> {
+enum GradBuffer<'a, E> {
     Tape(Slot),
     Array(&'a mut [E]),
 }
 
-impl<'a, E: Element> Target<'a, E> {
+impl<'a, E: Element> GradTarget<'a, E> {
     /// A gradient of the tape.
     pub fn slot(slot: Slot) -> Self {
         Self {
-            to: To::Tape(slot),
+            to: GradBuffer::Tape(slot),
             into: WriteMode::Add,
         }
     }
@@ -46,7 +46,7 @@ impl<'a, E: Element> Target<'a, E> {
     /// An array. With [`WriteMode::Overwrite`] its old numbers are ignored.
     pub fn array<const N: usize>(array: &'a mut Array<E, N>, into: WriteMode) -> Self {
         Self {
-            to: To::Array(array.as_mut_slice()),
+            to: GradBuffer::Array(array.as_mut_slice()),
             into,
         }
     }
@@ -58,8 +58,8 @@ impl<'a, E: Element> Target<'a, E> {
     ) -> (&'b mut [E], WriteMode) {
         let into = std::mem::replace(&mut self.into, WriteMode::Add);
         let numbers = match &mut self.to {
-            To::Tape(slot) => gradients.of(*slot),
-            To::Array(numbers) => numbers,
+            GradBuffer::Tape(slot) => gradients.of(*slot),
+            GradBuffer::Array(numbers) => numbers,
         };
         (numbers, into)
     }
@@ -73,16 +73,16 @@ impl<'a, E: Element> Target<'a, E> {
         gradients: &'b mut Gradients<E>,
     ) -> [(&'b mut [E], WriteMode); N] {
         let slots = targets.each_ref().map(|target| match target.to {
-            To::Tape(slot) => Some(slot),
-            To::Array(_) => None,
+            GradBuffer::Tape(slot) => Some(slot),
+            GradBuffer::Array(_) => None,
         });
-        let mut of_tape = gradients.of_each(slots).into_iter();
+        let mut of_tape = gradients.get_disjoint(slots).into_iter();
         targets.map(|target| {
             let into = std::mem::replace(&mut target.into, WriteMode::Add);
             match (&mut target.to, of_tape.next().flatten()) {
-                (To::Array(numbers), _) => (&mut **numbers, into),
-                (To::Tape(_), Some(numbers)) => (numbers, into),
-                (To::Tape(slot), None) => panic!("{slot:?} is written twice at once"),
+                (GradBuffer::Array(numbers), _) => (&mut **numbers, into),
+                (GradBuffer::Tape(_), Some(numbers)) => (numbers, into),
+                (GradBuffer::Tape(slot), None) => panic!("{slot:?} is written twice at once"),
             }
         })
     }

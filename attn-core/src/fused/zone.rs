@@ -18,7 +18,7 @@ pub struct Zone {
 
 /// The coordinates of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Along {
+pub(super) enum Coordinate {
     Query,
     Key,
     Back,
@@ -27,7 +27,7 @@ pub(super) enum Along {
 /// A line through a zone: on one side are the pairs up to a value of one coordinate, on the other those beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    pub(super) along: Along,
+    pub(super) along: Coordinate,
     pub(super) at: i64,
 }
 
@@ -54,19 +54,19 @@ impl Zone {
         })
     }
 
-    pub(super) fn range(&self, along: Along) -> Interval {
+    pub(super) fn range(&self, along: Coordinate) -> Interval {
         match along {
-            Along::Query => self.query,
-            Along::Key => self.key,
-            Along::Back => self.back,
+            Coordinate::Query => self.query,
+            Coordinate::Key => self.key,
+            Coordinate::Back => self.back,
         }
     }
 
-    fn range_mut(&mut self, along: Along) -> &mut Interval {
+    fn range_mut(&mut self, along: Coordinate) -> &mut Interval {
         match along {
-            Along::Query => &mut self.query,
-            Along::Key => &mut self.key,
-            Along::Back => &mut self.back,
+            Coordinate::Query => &mut self.query,
+            Coordinate::Key => &mut self.key,
+            Coordinate::Back => &mut self.back,
         }
     }
 }

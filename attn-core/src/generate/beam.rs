@@ -48,7 +48,7 @@ pub struct Beam {
 }
 
 /// An unfinished continuation. Its last token has not been given to the session.
-struct Open<E: Element> {
+struct ActiveBeam<E: Element> {
     session: Session<E>,
     tokens: Vec<usize>,
     log_probability: f64,
@@ -73,7 +73,7 @@ impl<E: Element> Session<E> {
         search.check()?;
         let mut session = self.try_fork()?;
         session.prefill(prompt)?;
-        let start = Open {
+        let start = ActiveBeam {
             session,
             tokens: Vec::new(),
             log_probability: 0.0,
@@ -122,10 +122,10 @@ impl BeamSearch<'_> {
 
 /// A round: extends the likeliest continuations by one token, and removes those that ended.
 fn extend<E: Element>(
-    mut open: Vec<Open<E>>,
+    mut open: Vec<ActiveBeam<E>>,
     search: &BeamSearch<'_>,
     ended: &mut Vec<Beam>,
-) -> Result<Vec<Open<E>>, GenerateError> {
+) -> Result<Vec<ActiveBeam<E>>, GenerateError> {
     let mut candidates = Vec::new();
     for (index, beam) in open.iter_mut().enumerate() {
         if let Some(&last) = beam.tokens.last() {
@@ -147,7 +147,7 @@ fn extend<E: Element>(
         let mut tokens = open[index].tokens.clone();
         tokens.push(token);
         if !search.stop.contains(&token) {
-            next.push(Open {
+            next.push(ActiveBeam {
                 session: open[index].session.try_fork()?,
                 tokens,
                 log_probability,

@@ -1,21 +1,21 @@
 //! The KV cache of an attention.
 
 use super::{
-    reach::Reach,
+    key_window::KeyWindow,
     tokens::{Capacity, NewTokens, Span},
 };
 use crate::{
     Error,
     kernel::{
         Kernels, Matrix, MatrixMut,
-        attention::{Attention, Positions, decode, prepare},
+        attention::{Attention, Positions, decode, head_transform},
     },
-    memory::there_is_memory,
+    memory::can_allocate,
 };
 
 /// The maximum number of new tokens of a sequence in one step. More are processed in several steps, so that memory does not grow
 /// with the prompt.
-pub(super) const MOST_NEW: usize = 128;
+pub(super) const MAX_NEW: usize = 128;
 
 /// The cached keys and values of all sequences of a session, for one attention.
 ///
@@ -26,7 +26,7 @@ pub struct Cache<E> {
     keys: Rows<E>,
     values: Rows<E>,
     sequences: Vec<Sequence>,
-    reach: Reach,
+    key_window: KeyWindow,
     /// The maximum number of rows of a sequence.
     rows: usize,
 }
@@ -55,13 +55,13 @@ impl<E: Kernels> Rows<E> {
     }
 
     /// `len` rows from `start` on.
-    fn some(&self, start: usize, len: usize) -> Matrix<'_, E> {
+    fn rows(&self, start: usize, len: usize) -> Matrix<'_, E> {
         let numbers = &self.numbers[start * self.width..][..len * self.width];
         Matrix::new(numbers, len, self.width)
     }
 
     /// `len` rows from `start` on, mutable.
-    fn some_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
+    fn rows_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
         let numbers = &mut self.numbers[start * self.width..][..len * self.width];
         MatrixMut::new(numbers, len, self.width)
     }
@@ -91,26 +91,26 @@ impl<E: Kernels> Cache<E> {
         let sizes = attention.sizes;
         let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
         // The least that it can be, before the mask is asked.
-        check_memory::<E, Dev>(sequences, capacity.min(MOST_NEW), widths)?;
+        check_memory::<E, Dev>(sequences, capacity.min(MAX_NEW), widths)?;
         // The room for new tokens holds such a sequence, whatever its mask looks at.
-        let reach = match capacity <= MOST_NEW {
-            true => Reach::all(capacity),
-            false => Reach::of(attention.mask, sizes, different, capacity),
+        let key_window = match capacity <= MAX_NEW {
+            true => KeyWindow::all(capacity),
+            false => KeyWindow::of(attention.mask, sizes, different, capacity),
         };
-        let rows = capacity.min(reach.kept + reach.window + MOST_NEW);
+        let rows = capacity.min(key_window.kept + key_window.window + MAX_NEW);
         check_memory::<E, Dev>(sequences, rows, widths)?;
         let [keys, values] = widths.map(|width| Rows::new(sequences * rows, width));
         Ok(Self {
             keys,
             values,
             sequences: vec![Sequence::default(); sequences],
-            reach,
+            key_window,
             rows,
         })
     }
 
     /// The number of elements that are allocated.
-    pub fn numbers(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.keys.numbers.len() + self.values.numbers.len()
     }
 
@@ -124,7 +124,7 @@ impl<E: Kernels> Cache<E> {
     /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
     ///
     /// # Panics
-    /// If the shapes do not fit, or if there are more than [`MOST_NEW`] tokens of a sequence.
+    /// If the shapes do not fit, or if there are more than [`MAX_NEW`] tokens of a sequence.
     pub fn attend(
         &mut self,
         new: &NewTokens,
@@ -134,25 +134,25 @@ impl<E: Kernels> Cache<E> {
     ) {
         for span in new.spans() {
             let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
-            self.make_room(span);
+            self.evict(span);
             self.push(attention, span, k, v);
             let sequence = &self.sequences[span.sequence];
             let positions = Positions {
                 sequence: span.sequence,
                 first: span.first,
-                kept: self.reach.kept,
+                kept: self.key_window.kept,
                 dropped: sequence.dropped,
             };
             let first = span.sequence * self.rows;
             let rows = [&self.keys, &self.values];
-            let [keys, values] = rows.map(|rows| rows.some(first, sequence.len));
+            let [keys, values] = rows.map(|rows| rows.rows(first, sequence.len));
             decode(attention, positions, q, keys, values, span.of(&mut output));
         }
     }
 
     /// Evicts rows that no later query attends to, if there is no free space.
-    fn make_room(&mut self, span: &Span) {
-        let Reach { kept, window } = self.reach;
+    fn evict(&mut self, span: &Span) {
+        let KeyWindow { kept, window } = self.key_window;
         let sequence = &mut self.sequences[span.sequence];
         if sequence.len + span.rows.len() <= self.rows {
             return;
@@ -184,7 +184,7 @@ impl<E: Kernels> Cache<E> {
             (&attention.value, v, &mut self.values),
         ] {
             let how = how.from(span.first);
-            prepare(&how, 1, len, heads, x, rows.some_mut(start, len));
+            head_transform(&how, 1, len, heads, x, rows.rows_mut(start, len));
         }
         sequence.len += len;
     }
@@ -202,7 +202,7 @@ fn check_memory<E, Dev>(
         .and_then(|row| row.checked_mul(rows))
         .and_then(|rows| rows.checked_add(size_of::<Sequence>()));
     let all = each.and_then(|each| each.checked_mul(sequences));
-    match there_is_memory(all) {
+    match can_allocate(all) {
         true => Ok(()),
         false => Err(Error::TooLarge {
             layer: "a session",

@@ -3,10 +3,10 @@
 
 mod beam;
 mod cache;
+mod decode_state;
 mod distribution;
 mod error;
-mod past;
-mod reach;
+mod key_window;
 mod sampling;
 mod session;
 mod stream;
@@ -17,10 +17,10 @@ mod tests;
 
 pub use beam::{Beam, BeamSearch};
 pub use cache::Cache;
+pub use decode_state::{Decode, DecodeState};
 pub use error::SessionError;
-pub use past::{Decode, DecodeState};
 pub use sampling::{Sampler, Sampling, SamplingError};
-pub use session::{Decoder, Decoding, Remembers, Session, Sessions};
+pub use session::{Decoder, ModelDecoder, SequenceState, Session, Sessions};
 pub use stream::{GenerateError, Generated};
 pub use tokens::{Capacity, NewTokens, Span};
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{
     SessionError,
-    cache::MOST_NEW,
+    cache::MAX_NEW,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
     Element, Error,
     fused::Array,
     kernel::{Buffer, Matrix, parallel::on_pool},
-    memory::there_is_memory,
+    memory::can_allocate,
 };
 
 /// A decoder of a model: type-erased access to the emitted code.
@@ -23,34 +23,34 @@ pub trait Decoder<E: Element>: Send + Sync {
     fn reset(&mut self, sequence: usize);
 
     /// The number of elements that the caches have allocated.
-    fn numbers(&self) -> usize;
+    fn elements(&self) -> usize;
 
     /// An independent copy.
     fn fork(&self) -> Box<dyn Decoder<E>>;
 }
 
 /// The state of the attentions of a model, or of a part of it.
-pub trait Remembers {
+pub trait SequenceState {
     /// Clears a sequence.
     fn reset(&mut self, sequence: usize);
 
     /// The number of elements that are allocated.
-    fn numbers(&self) -> usize;
+    fn elements(&self) -> usize;
 }
 
 /// The rounds of a loop.
-impl<P: Remembers> Remembers for Vec<P> {
+impl<P: SequenceState> SequenceState for Vec<P> {
     fn reset(&mut self, sequence: usize) {
         self.iter_mut().for_each(|past| past.reset(sequence));
     }
 
-    fn numbers(&self) -> usize {
-        self.iter().map(Remembers::numbers).sum()
+    fn elements(&self) -> usize {
+        self.iter().map(SequenceState::elements).sum()
     }
 }
 
 /// The weights of a model, its state, and the function that the macro emits.
-pub struct Decoding<W, P, F> {
+pub struct ModelDecoder<W, P, F> {
     /// Shared by all forks.
     pub weights: Arc<W>,
     /// The state of its attentions.
@@ -59,11 +59,11 @@ pub struct Decoding<W, P, F> {
     pub decode: F,
 }
 
-impl<E, W, P, F> Decoder<E> for Decoding<W, P, F>
+impl<E, W, P, F> Decoder<E> for ModelDecoder<W, P, F>
 where
     E: Element,
     W: Send + Sync + 'static,
-    P: Remembers + Clone + Send + Sync + 'static,
+    P: SequenceState + Clone + Send + Sync + 'static,
     F: Fn(&W, &mut P, &NewTokens, &mut Array<E>) + Clone + Send + Sync + 'static,
 {
     fn decode(&mut self, new: &NewTokens, results: &mut Array<E>) {
@@ -74,8 +74,8 @@ where
         self.past.reset(sequence);
     }
 
-    fn numbers(&self) -> usize {
-        self.past.numbers()
+    fn elements(&self) -> usize {
+        self.past.elements()
     }
 
     fn fork(&self) -> Box<dyn Decoder<E>> {
@@ -132,7 +132,7 @@ impl<E: Element> Sessions<E> {
         vocabulary: usize,
         width: usize,
     ) -> Result<Self, Error<Dev>> {
-        match there_is_memory(bytes_of::<E>(room.sequences, width)) {
+        match can_allocate(bytes_of::<E>(room.sequences, width)) {
             true => Ok(Self::new(decoder, room, vocabulary, width)),
             false => Err(Error::TooLarge {
                 layer: "a session",
@@ -146,7 +146,7 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
     pub fn step(&mut self, tokens: &[usize]) -> Result<Matrix<'_, E>, SessionError> {
-        self.go_on(tokens.len(), |sequence| {
+        self.advance(tokens.len(), |sequence| {
             std::slice::from_ref(&tokens[sequence])
         })
     }
@@ -156,21 +156,21 @@ impl<E: Element> Sessions<E> {
     /// # Errors
     /// [`SessionError`]. Then no sequence has changed.
     pub fn prefill(&mut self, tokens: &[&[usize]]) -> Result<Matrix<'_, E>, SessionError> {
-        self.go_on(tokens.len(), |sequence| tokens[sequence])
+        self.advance(tokens.len(), |sequence| tokens[sequence])
     }
 
-    fn go_on<'t>(
+    fn advance<'t>(
         &mut self,
         given: usize,
         tokens: impl Fn(usize) -> &'t [usize],
     ) -> Result<Matrix<'_, E>, SessionError> {
         self.check(given, &tokens)?;
         let longest = (0..given).map(|sequence| tokens(sequence).len()).max();
-        for start in (0..longest.unwrap_or(0)).step_by(MOST_NEW) {
+        for start in (0..longest.unwrap_or(0)).step_by(MAX_NEW) {
             self.new.clear();
             for sequence in 0..given {
                 let tokens = tokens(sequence);
-                let some = start.min(tokens.len())..tokens.len().min(start + MOST_NEW);
+                let some = start.min(tokens.len())..tokens.len().min(start + MAX_NEW);
                 if !some.is_empty() {
                     self.new
                         .push(sequence, self.lens[sequence], &tokens[some.clone()]);
@@ -254,7 +254,7 @@ impl<E: Element> Sessions<E> {
 
     /// The bytes of the KV cache. They are fewer than those of all tokens if the masks bound the cache.
     pub fn cache_bytes(&self) -> usize {
-        self.decoder.numbers() * size_of::<E>()
+        self.decoder.elements() * size_of::<E>()
     }
 
     /// Clears a sequence.
@@ -284,12 +284,12 @@ impl<E: Element> Sessions<E> {
             sequences,
             capacity,
         } = self.room;
-        let cache = self.decoder.numbers().checked_mul(size_of::<E>());
+        let cache = self.decoder.elements().checked_mul(size_of::<E>());
         let results = bytes_of::<E>(sequences, self.last.view().cols());
         let all = cache
             .zip(results)
             .and_then(|(cache, results)| cache.checked_add(results));
-        if !there_is_memory(all) {
+        if !can_allocate(all) {
             return Err(SessionError::TooLarge {
                 sequences,
                 capacity,

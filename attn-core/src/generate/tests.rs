@@ -30,7 +30,7 @@ impl Decoder<f64> for Table {
 
     fn reset(&mut self, _: usize) {}
 
-    fn numbers(&self) -> usize {
+    fn elements(&self) -> usize {
         0
     }
 
@@ -57,7 +57,7 @@ impl Decoder<f64> for Remembering {
 
     fn reset(&mut self, _: usize) {}
 
-    fn numbers(&self) -> usize {
+    fn elements(&self) -> usize {
         self.0
     }
 

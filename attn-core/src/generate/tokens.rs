@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::kernel::{
     Kernels, Matrix, MatrixMut,
-    attention::{HeadTransform, Sizes, prepare},
+    attention::{HeadTransform, Sizes, head_transform},
 };
 
 /// The size of a session.
@@ -104,11 +104,11 @@ impl NewTokens {
         }
     }
 
-    /// Transforms queries or keys, each by its position: [`prepare`].
+    /// Transforms queries or keys, each by its position: [`head_transform`].
     ///
     /// # Panics
     /// If the shapes do not fit.
-    pub fn prepare<E: Kernels>(
+    pub fn head_transform<E: Kernels>(
         &self,
         how: &HeadTransform<'_, E>,
         heads: usize,
@@ -119,7 +119,7 @@ impl NewTokens {
             let how = how.from(span.first);
             let len = span.rows.len();
             let x = x.some_rows(span.rows.clone());
-            prepare(&how, 1, len, heads, x, span.of(&mut to));
+            head_transform(&how, 1, len, heads, x, span.of(&mut to));
         }
     }
 }

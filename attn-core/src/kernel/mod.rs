@@ -42,8 +42,8 @@ pub use pool::{Buffer, Pooled};
 /// A number that there are kernels for.
 pub trait Kernels:
     Pooled
-    + attention::Attends<Self>
-    + attention::Continues<Self>
+    + attention::AttentionKernels<Self>
+    + attention::DecodeKernels<Self>
     + attention::PerHead<Self>
     + attention::HeadTransforms<Self>
     + axis::Axes<Self>

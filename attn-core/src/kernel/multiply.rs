@@ -28,7 +28,7 @@ pub(super) enum Start<'a, E> {
     /// Zeros: the old values are overwritten.
     Zero,
     /// The current values.
-    Given,
+    Accumulate,
     /// This row, in every row.
     Row(&'a [E]),
 }
@@ -46,7 +46,7 @@ impl<E: Copy> Start<'_, E> {
     pub(super) fn write(self, mut to: MatrixMut<'_, E>) -> WriteMode {
         match self {
             Self::Zero => WriteMode::Overwrite,
-            Self::Given => WriteMode::Add,
+            Self::Accumulate => WriteMode::Add,
             Self::Row(numbers) => {
                 (0..to.rows()).for_each(|i| to.row_mut(i).copy_from_slice(numbers));
                 WriteMode::Add
@@ -57,7 +57,7 @@ impl<E: Copy> Start<'_, E> {
 
 impl<E: Pooled> Start<'_, E> {
     /// [`write`](Self::write), on all threads.
-    fn write_by_all(self, to: MatrixMut<'_, E>) -> WriteMode {
+    fn write_parallel(self, to: MatrixMut<'_, E>) -> WriteMode {
         if let Self::Row(_) = self {
             let some = rows_per_task(to.cols());
             for_each(to.row_chunks(some), |to| {
@@ -73,7 +73,7 @@ impl<E> From<WriteMode> for Start<'_, E> {
     fn from(into: WriteMode) -> Self {
         match into {
             WriteMode::Overwrite => Self::Zero,
-            WriteMode::Add => Self::Given,
+            WriteMode::Add => Self::Accumulate,
         }
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn multiply<E: Pooled>(
         b.rows(),
         b.cols()
     );
-    let into = start.write_by_all(to.reborrow());
+    let into = start.write_parallel(to.reborrow());
     if b.has_row_slices() {
         return add_product(to, into, a, b, Threads::All);
     }
@@ -230,7 +230,7 @@ mod tests {
                 let none = vec![0.0; n];
                 for (start, before, added, row) in [
                     (Start::Zero, f32::NAN, 0.0, &none),
-                    (Start::Given, 2.0, 2.0, &none),
+                    (Start::Accumulate, 2.0, 2.0, &none),
                     (Start::Row(&row), f32::NAN, 0.0, &row),
                 ] {
                     let mut to = vec![before; m * (n + 1)];
@@ -265,7 +265,7 @@ mod tests {
         for b in [Matrix::new(&b, k, n), Matrix::new(&b, n, k).transposed()] {
             same_for_all_threads(|| {
                 let mut to = vec![0.5; m * n];
-                multiply(MatrixMut::new(&mut to, m, n), Start::Given, a, b);
+                multiply(MatrixMut::new(&mut to, m, n), Start::Accumulate, a, b);
                 to
             });
         }

@@ -24,10 +24,10 @@ const DEPTH: usize = 128;
 const TILE: usize = 5 << 15;
 /// The maximum number of columns of a tile.
 const WIDTH: usize = 512;
-/// The minimum number of tiles per thread, unless they would have fewer than [`FEWEST_ROWS`].
+/// The minimum number of tiles per thread, unless they would have fewer than [`MIN_ROWS`].
 const PER_THREAD: usize = 2;
 /// The minimum number of rows of a tile. With smaller tiles, the rows that all tiles read would be read too often.
-const FEWEST_ROWS: usize = 32;
+const MIN_ROWS: usize = 32;
 /// The side of the squares that are transposed: several whole cache lines per row.
 const SQUARE: usize = 64;
 
@@ -97,9 +97,9 @@ fn tile(rows: usize, depth: usize, cols: usize) -> [usize; 2] {
     } else {
         (cols.div_ceil(cols.div_ceil(WIDTH)), PER_THREAD * threads())
     };
-    let most = (TILE / (width + DEPTH)).max(FEWEST_ROWS);
+    let most = (TILE / (width + DEPTH)).max(MIN_ROWS);
     let pieces = rows.div_ceil(most).next_multiple_of(at_once);
-    let mut height = rows.div_ceil(pieces).max(FEWEST_ROWS);
+    let mut height = rows.div_ceil(pieces).max(MIN_ROWS);
     while rows > 1 && rows % height == 1 {
         height += 1;
     }

@@ -48,7 +48,7 @@ pub fn on_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 
 /// [`on_pool`] for a whole pass that computes at least this many numbers. If they are worth it, the other threads are kept awake.
 /// That needs some bytes of the heap, and threads that wait for the next kernel use their core.
-pub fn inside<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
+pub fn run_pass<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     if numbers < SMALL {
         return body();
     }
@@ -185,7 +185,7 @@ mod tests {
             in_pool_of(threads, || {
                 for_each(0..4, |_| {
                     for _ in 0..100 {
-                        inside(SMALL, || {
+                        run_pass(SMALL, || {
                             for_each(0..8, |i| {
                                 for_each(0..8, |j| {
                                     sum.fetch_add(8 * i + j, Ordering::Relaxed);

@@ -127,7 +127,7 @@ impl<E> Free<E> {
     /// of them again, and the pool is bounded. The limit of the program may be lower.
     fn trim(&mut self) {
         let most =
-            (2 * self.most_in_use - self.in_use).min(memory::kept_at_most() / size_of::<E>());
+            (2 * self.most_in_use - self.in_use).min(memory::max_idle_bytes() / size_of::<E>());
         while self.idle > most {
             let oldest = self.blocks.pop_front();
             self.idle -= oldest.map_or(0, |block| block.len());

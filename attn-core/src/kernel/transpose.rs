@@ -5,7 +5,7 @@ use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Vector, run};
 
 /// The lanes of the widest vector.
-const MOST_LANES: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// `to = xᵀ`, on one thread.
 ///
@@ -69,7 +69,7 @@ fn transpose_square<V: Vector>(
     let cols = x.cols() - col;
     // Each case has its own array: an array with a variable index is not kept in registers.
     if rows >= V::LANES && cols >= V::LANES {
-        let mut square = [V::zero(); MOST_LANES];
+        let mut square = [V::zero(); MAX_LANES];
         for i in 0..V::LANES {
             square[i] = V::load(&x.row(row + i)[col..]);
         }
@@ -78,7 +78,7 @@ fn transpose_square<V: Vector>(
             square[j].store(&mut to.row_mut(col + j)[row..]);
         }
     } else {
-        let mut square = [V::zero(); MOST_LANES];
+        let mut square = [V::zero(); MAX_LANES];
         for i in 0..V::LANES.min(rows) {
             square[i] = load_any(&x.row(row + i)[col..]);
         }
@@ -92,7 +92,7 @@ fn transpose_square<V: Vector>(
 /// Interleaving the upper with the lower half of the vectors moves one bit from their index to that of the lanes. Doing so once
 /// for each bit is a transpose.
 #[inline(always)]
-fn transpose_vectors<V: Vector>(square: &mut [V; MOST_LANES]) {
+fn transpose_vectors<V: Vector>(square: &mut [V; MAX_LANES]) {
     for _ in 0..V::LANES.ilog2() {
         let before = *square;
         for i in 0..V::LANES / 2 {

@@ -1,6 +1,6 @@
 //! The weights of one attention.
 
-use crate::{entry::Looked, kernel::attention::MaskBlocks};
+use crate::{entry::AttentionWeights, kernel::attention::MaskBlocks};
 
 /// A shape that does not fit the weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,7 +112,7 @@ impl AttentionMap {
     /// assert_eq!(map.shape(), [1, 1, 2, 2]);
     /// assert_eq!(map.row(0, 0, 1), [0.5, 0.5]);
     /// ```
-    pub fn of(name: impl Into<String>, weights: &impl Looked) -> Self {
+    pub fn of(name: impl Into<String>, weights: &impl AttentionWeights) -> Self {
         let (shape, weights) = weights.to_host();
         Self::new(name, shape, weights)
     }

@@ -4,7 +4,7 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{Gradients, Operation, Target},
+    fused::{GradTarget, Gradients, Operation},
     kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 
@@ -57,7 +57,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
         saved: Self::Saved,
         inputs: [Matrix<'_, E>; INPUTS],
         d_output: Matrix<'_, E>,
-        d_inputs: [&mut Target<'_, E>; INPUTS],
+        d_inputs: [&mut GradTarget<'_, E>; INPUTS],
         gradients: &mut Gradients<E>,
     );
 }

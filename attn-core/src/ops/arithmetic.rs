@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, zeros},
+    fused::{GradTarget, Operation, zeros},
     kernel::loops::{
         self, Loop,
         known::{Add, Mul, MulBackward, Scale, Shift, Sub},
@@ -141,8 +141,8 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let d_x = x.into_slot();
     let d_y = y.into_slot();
     operation.finish(&device, z, shape, move |d_z, gradients| {
-        Target::slot(d_x).add(1.0, d_z, gradients);
-        Target::slot(d_y).add(sign, d_z, gradients)
+        GradTarget::slot(d_x).add(1.0, d_z, gradients);
+        GradTarget::slot(d_y).add(sign, d_z, gradients)
     })
 }
 
@@ -215,7 +215,7 @@ fn of_one<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     loops::compute(body, [read(x.values())], [y.as_mut_slice().into()]);
     let d_x = x.into_slot();
     operation.finish(&device, y, shape, move |d_y, gradients| {
-        Target::slot(d_x).add(slope, d_y, gradients)
+        GradTarget::slot(d_x).add(slope, d_y, gradients)
     })
 }
 

@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, Target},
+    fused::{GradTarget, Operation, Output},
     kernel::Matrix,
     model::Pass,
     ops::{LastAxis, check_shape},
@@ -101,8 +101,8 @@ where
     let d_y = y.into_slot();
     Ok(
         operation.finish_matrix(&device, z, shape, move |d_z, gradients| {
-            slices::concat_backward(0, a, d_z, &mut Target::slot(d_x), gradients);
-            slices::concat_backward(a, b, d_z, &mut Target::slot(d_y), gradients)
+            slices::concat_backward(0, a, d_z, &mut GradTarget::slot(d_x), gradients);
+            slices::concat_backward(a, b, d_z, &mut GradTarget::slot(d_y), gradients)
         })?,
     )
 }
@@ -132,7 +132,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Target},
+        fused::{GradTarget, Gradients},
         kernel::{Matrix, MatrixMut, concat as side_by_side},
     };
 
@@ -146,7 +146,7 @@ pub(crate) mod slices {
         start: usize,
         width: usize,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         d_x.accumulate(gradients, |d_x| {

@@ -10,7 +10,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, zeros},
+    fused::{GradTarget, Operation, zeros},
     kernel::{
         dropout as kernel,
         loops::{self, known::Copy},
@@ -89,7 +89,7 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
         elementwise_backward(
             &Copy,
             [dropout.of(d_y)],
-            [&mut Target::slot(d_x)],
+            [&mut GradTarget::slot(d_x)],
             gradients,
         )
     })?)

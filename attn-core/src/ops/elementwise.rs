@@ -2,7 +2,7 @@
 
 use crate::{
     Element,
-    fused::{Gradients, Target},
+    fused::{GradTarget, Gradients},
     kernel::loops::{self, Loop, Read, Write},
 };
 
@@ -19,10 +19,10 @@ pub fn elementwise<'a, E: Element, const N: usize>(
 pub fn elementwise_backward<E: Element, const N: usize, const M: usize>(
     body: &impl Loop<N, M>,
     x: [Read<'_, E>; N],
-    to: [&mut Target<'_, E>; M],
+    to: [&mut GradTarget<'_, E>; M],
     gradients: &mut Gradients<E>,
 ) {
-    let to = Target::all_of(to, gradients);
+    let to = GradTarget::all_of(to, gradients);
     let to = to.map(|(numbers, mode)| Write::with_mode(numbers, mode));
     loops::compute(body, x, to);
 }

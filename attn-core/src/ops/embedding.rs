@@ -266,7 +266,7 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{Gradients, Operand, Target},
+        fused::{GradTarget, Gradients, Operand},
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 
@@ -318,7 +318,7 @@ pub(crate) mod slices {
             &self,
             x: Matrix<'_, E>,
             d_y: Matrix<'_, E>,
-            d_x: &mut Target<'_, E>,
+            d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
             linear::add_gradients(d_y, x, self.0.gradient_matrix(gradients), None);

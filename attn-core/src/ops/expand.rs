@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Target, zeros},
+    fused::{GradTarget, Operation, zeros},
     model::Pass,
     ops::check_shape,
     unwrap,
@@ -73,7 +73,7 @@ where
 {
     check_shape("expand", x.shape())?;
     check_shape("expand", &to)?;
-    let steps = slices::growing(&dims(x.shape()), &dims(&to));
+    let steps = slices::expanded_axes(&dims(x.shape()), &dims(&to));
     if !fused {
         return Ok(composed::expand(x, to)?);
     }
@@ -84,7 +84,7 @@ where
     slices::expand(x.values(), &steps, &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
-        slices::expand_backward(&steps, d_y, &mut Target::slot(d_x), gradients)
+        slices::expand_backward(&steps, d_y, &mut GradTarget::slot(d_x), gradients)
     })?)
 }
 
@@ -119,7 +119,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Footprint, Gradients, Target},
+        fused::{Footprint, GradTarget, Gradients},
         kernel::{
             Buffer,
             axis::{self, Axis},
@@ -144,7 +144,7 @@ pub(crate) mod slices {
     pub fn expand_backward<E: Element>(
         steps: &[Axis],
         d_y: &[E],
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         let mut sums: Option<Buffer<E>> = None;
@@ -192,7 +192,7 @@ pub(crate) mod slices {
     /// # Panics
     /// If an axis changes whose size is not 1.
     #[track_caller]
-    pub fn growing(from: &[usize], to: &[usize]) -> Vec<Axis> {
+    pub fn expanded_axes(from: &[usize], to: &[usize]) -> Vec<Axis> {
         let grows = |&axis: &usize| from[axis] != to[axis];
         let axes = (0..from.len()).rev().filter(grows);
         axes.map(|axis| {

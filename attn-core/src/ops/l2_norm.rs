@@ -86,7 +86,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Target},
+        fused::{GradTarget, Gradients},
         kernel::{Matrix, MatrixMut, l2_norm as kernel},
     };
 
@@ -100,7 +100,7 @@ pub(crate) mod slices {
         x: Matrix<'_, E>,
         epsilon: f64,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         let rows = x.rows();

@@ -13,7 +13,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, Projection, Projects, Stack},
+    fused::{Operation, Output, Projection, ProjectionBuilder, ProjectionLayer},
     init,
     model::{Pass, weighted},
     ops::{EndsIn, check_shape, embedding::Embedding},
@@ -91,7 +91,7 @@ where
     let rows = x.shape().leading().num_elements();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
-    let map = Stack::new(I)
+    let map = ProjectionBuilder::new(I)
         .push(&mut operation, weight, bias)?
         .read(&mut operation);
     let mut y = Output::zeros(rows, O);
@@ -197,7 +197,7 @@ macro_rules! affine {
         }
 
         impl<const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>
-            Projects<E, D, T> for $Module<I, O, E, D>
+            ProjectionLayer<E, D, T> for $Module<I, O, E, D>
         {
             fn input(&self) -> usize {
                 I
@@ -205,9 +205,9 @@ macro_rules! affine {
 
             fn push_to(
                 &self,
-                stack: Stack<E, D>,
+                stack: ProjectionBuilder<E, D>,
                 operation: &mut Operation<E, D, T>,
-            ) -> Result<Stack<E, D>, D::Err> {
+            ) -> Result<ProjectionBuilder<E, D>, D::Err> {
                 let Affine { weight, bias } = self.affine();
                 stack.push(operation, weight, bias)
             }

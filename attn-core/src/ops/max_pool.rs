@@ -182,7 +182,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Target},
+        fused::{GradTarget, Gradients},
         kernel::{
             axis::{Axis, Counted},
             max,
@@ -201,7 +201,7 @@ pub(crate) mod slices {
         counted: Counted<'_>,
         y: &[E],
         d_y: &[E],
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         d_x.accumulate(gradients, |d_x| {

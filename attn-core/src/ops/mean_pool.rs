@@ -8,7 +8,7 @@ use dfdx::{
 use crate::{
     Backend, Element, Error,
     data::{Padding, PaddingData},
-    fused::{Operation, Target, zeros},
+    fused::{GradTarget, Operation, zeros},
     kernel::axis::{Axis, Counted},
     model::Pass,
     ops::{LastAxis, check_shape},
@@ -151,7 +151,7 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     slices::mean_pool(x.values(), axis, counted(&padding), &mut y);
     let d_x = x.into_slot();
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
-        let d_x = &mut Target::slot(d_x);
+        let d_x = &mut GradTarget::slot(d_x);
         slices::mean_pool_backward(axis, counted(&padding), d_y, d_x, gradients)
     })?)
 }
@@ -197,7 +197,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Target},
+        fused::{GradTarget, Gradients},
         kernel::axis::{self, Axis, Counted},
     };
 
@@ -211,7 +211,7 @@ pub(crate) mod slices {
         axis: Axis,
         counted: Counted<'_>,
         d_y: &[E],
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         d_x.accumulate(gradients, |d_x| {

@@ -434,7 +434,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Footprint, Gradients, Operand, Target, accumulate},
+        fused::{Array, Footprint, GradTarget, Gradients, Operand, accumulate},
         kernel::{
             Matrix, MatrixMut,
             loops::{Loop, Read, Write},
@@ -458,7 +458,7 @@ pub(crate) mod slices {
     pub const fn norm_footprint(rows: &[usize], width: usize) -> Footprint {
         let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
         Footprint {
-            backward: Footprint::back(&[2, width]).backward,
+            backward: Footprint::backward_only(&[2, width]).backward,
             ..statistics
         }
     }
@@ -500,7 +500,7 @@ pub(crate) mod slices {
             x: Matrix<'_, E>,
             statistics: Array<E>,
             d_y: Matrix<'_, E>,
-            d_x: &mut Target<'_, E>,
+            d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
             let rows = x.rows();

@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Array, Operation, Target},
+    fused::{Array, GradTarget, Operation},
     kernel::Matrix,
     model::Pass,
     ops::{LastAxis, check_shape, twins::twins},
@@ -50,7 +50,7 @@ pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     Ok(
         operation.finish(&device, values, shape, move |d_y, gradients| {
             let d_y = Matrix::new(d_y, rows, width);
-            slices::softmax_backward(y.view(), d_y, &mut Target::slot(d_x), gradients)
+            slices::softmax_backward(y.view(), d_y, &mut GradTarget::slot(d_x), gradients)
         })?,
     )
 }
@@ -75,7 +75,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Target},
+        fused::{GradTarget, Gradients},
         kernel::{Matrix, MatrixMut, softmax as shares},
     };
 
@@ -88,7 +88,7 @@ pub(crate) mod slices {
     pub fn softmax_backward<E: Element>(
         y: Matrix<'_, E>,
         d_y: Matrix<'_, E>,
-        d_x: &mut Target<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         let rows = y.rows();

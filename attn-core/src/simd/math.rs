@@ -139,9 +139,9 @@ pub fn floor<V: Vector>(x: V) -> V {
 /// any integer of the type.
 #[inline(always)]
 pub fn rem<V: Vector>(x: V, y: V) -> V {
-    const MOST_LANES: usize = 16;
-    let mut dividends = [V::Element::ZERO; MOST_LANES];
-    let mut divisors = [V::Element::ONE; MOST_LANES];
+    const MAX_LANES: usize = 16;
+    let mut dividends = [V::Element::ZERO; MAX_LANES];
+    let mut divisors = [V::Element::ONE; MAX_LANES];
     x.store(&mut dividends);
     y.store(&mut divisors);
     for (x, y) in dividends.iter_mut().zip(divisors) {

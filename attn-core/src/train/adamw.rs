@@ -117,11 +117,11 @@ pub struct AdamW<E> {
     /// Its state.
     pub state: AdamWState<E>,
     decays: Box<Decays>,
-    bound: Option<Bound>,
+    last_step: Option<LastStep>,
 }
 
 /// The model of the last step.
-struct Bound {
+struct LastStep {
     /// The step count after it. Another count means that the user has set the state.
     step: u64,
     parameters: Vec<UniqueId>,
@@ -137,7 +137,7 @@ impl<E> AdamW<E> {
             config,
             state: AdamWState::default(),
             decays: Box::new(|parameter| parameter.decays_by_default()),
-            bound: None,
+            last_step: None,
         }
     }
 
@@ -182,18 +182,18 @@ impl<E: Element> AdamW<E> {
         let parameters = self.check_model(model)?;
         check_gradients(model, gradients)?;
         self.check_state(model, gradients)?;
-        let spared = self.spared(model);
+        let without_decay = self.without_decay(model);
         self.state.step = self.state.step.saturating_add(1);
-        self.bound = Some(Bound {
+        self.last_step = Some(LastStep {
             step: self.state.step,
             parameters,
         });
-        for_each_mut(model, |place, parameter| {
-            let adamw = self.step(!spared.contains(&parameter.id()));
+        for_each_mut(model, |path, parameter| {
+            let adamw = self.step(!without_decay.contains(&parameter.id()));
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::uninit(gradient.len());
             parameter.read(&mut numbers);
-            let moments = self.state.moments.entry(place.name);
+            let moments = self.state.moments.entry(path.name);
             let Moments { mean, square } = moments.or_insert_with(|| Moments {
                 mean: zeros(gradient.len()),
                 square: zeros(gradient.len()),
@@ -205,20 +205,23 @@ impl<E: Element> AdamW<E> {
     }
 
     /// The parameters that do not decay.
-    fn spared<M: TensorCollection<E, D>, D: Backend<E>>(&self, model: &M) -> BTreeSet<UniqueId> {
-        let mut spared = BTreeSet::new();
-        let Ok(()) = for_each(model, |place, parameter| {
+    fn without_decay<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> BTreeSet<UniqueId> {
+        let mut without_decay = BTreeSet::new();
+        let Ok(()) = for_each(model, |path, parameter| {
             let info = ParameterInfo {
-                name: &place.name,
+                name: &path.name,
                 dims: &parameter.dims(),
-                module: place.module,
+                module: path.module,
             };
             if !(self.decays)(&info) {
-                spared.insert(parameter.id());
+                without_decay.insert(parameter.id());
             }
             Ok::<_, Infallible>(())
         });
-        spared
+        without_decay
     }
 
     /// The arguments of this step for one parameter.
@@ -249,10 +252,10 @@ impl<E: Element> AdamW<E> {
             parameters.push(parameter.id());
             Ok::<_, Infallible>(())
         });
-        let bound = self.bound.as_ref();
-        match bound.filter(|bound| bound.step == self.state.step) {
-            Some(bound) if bound.parameters != parameters => Err(UpdateError::OtherModel {
-                name: self.first_stranger(model, &bound.parameters),
+        let last_step = self.last_step.as_ref();
+        match last_step.filter(|last_step| last_step.step == self.state.step) {
+            Some(last_step) if last_step.parameters != parameters => Err(UpdateError::OtherModel {
+                name: self.first_unknown(model, &last_step.parameters),
             }),
             _ => Ok(parameters),
         }
@@ -260,18 +263,18 @@ impl<E: Element> AdamW<E> {
 
     /// The first parameter of the model that differs from that of the optimizer at its position, or one that only the optimizer
     /// has.
-    fn first_stranger<M: TensorCollection<E, D>, D: Backend<E>>(
+    fn first_unknown<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
-        bound: &[UniqueId],
+        last_step: &[UniqueId],
     ) -> String {
         let mut names = BTreeSet::new();
-        let mut bound = bound.iter();
-        let strange = for_each(model, |place, parameter| {
-            if bound.next() != Some(&parameter.id()) {
-                return Err(place.name);
+        let mut last_step = last_step.iter();
+        let strange = for_each(model, |path, parameter| {
+            if last_step.next() != Some(&parameter.id()) {
+                return Err(path.name);
             }
-            names.insert(place.name);
+            names.insert(path.name);
             Ok(())
         });
         let mut known = self.state.moments.keys();
@@ -284,8 +287,8 @@ impl<E: Element> AdamW<E> {
         model: &M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
-        for_each(model, |place, parameter| {
-            let Some(Moments { mean, square }) = self.state.moments.get(&place.name) else {
+        for_each(model, |path, parameter| {
+            let Some(Moments { mean, square }) = self.state.moments.get(&path.name) else {
                 return Ok(());
             };
             let expected = parameter.gradient(gradients)?.len();
@@ -294,7 +297,7 @@ impl<E: Element> AdamW<E> {
                 .find(|&&len| len != expected)
             {
                 Some(&found) => Err(UpdateError::StateMismatch {
-                    name: place.name,
+                    name: path.name,
                     expected,
                     found,
                 }),

@@ -25,7 +25,7 @@ pub enum UpdateError<Dev> {
     /// The moments do not fit the parameter: the state is of another model. Nothing has changed.
     #[error(
         "{} has {expected} numbers, but the state has {found} moments for it",
-        or_nameless(name)
+        or_unnamed(name)
     )]
     StateMismatch {
         /// The name of the parameter.
@@ -69,7 +69,7 @@ impl<Dev> From<Dev> for UpdateError<Dev> {
 }
 
 /// dfdx names a parameter by the path of its fields, which is empty for a model that is a tensor.
-fn or_nameless(name: &str) -> &str {
+fn or_unnamed(name: &str) -> &str {
     match name {
         "" => "the parameter",
         name => name,
@@ -84,7 +84,7 @@ fn quoted(name: &str) -> String {
 }
 
 fn join(names: &[String]) -> String {
-    let names: Vec<_> = names.iter().map(|name| or_nameless(name)).collect();
+    let names: Vec<_> = names.iter().map(|name| or_unnamed(name)).collect();
     names.join(", ")
 }
 

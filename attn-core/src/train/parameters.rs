@@ -207,11 +207,11 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
     let Some(device) = device else {
         return Ok(Vec::new());
     };
-    let Emptied {
+    let EmptyGradients {
         lens,
         gradients: empty,
         ..
-    } = Emptied::of(model, ids)?;
+    } = EmptyGradients::of(model, ids)?;
     let given = std::mem::replace(gradients, Gradients::leaky());
     *gradients = merge(&device, empty, given)?;
     let mut missing = Vec::new();
@@ -231,7 +231,7 @@ pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend
 
 /// Empty gradients for the parameters of a model.
 #[derive(Clone)]
-struct Emptied<E: Element, D: Backend<E>> {
+struct EmptyGradients<E: Element, D: Backend<E>> {
     ids: Vec<UniqueId>,
     /// The lengths of the gradients, or 0 if an earlier parameter has the same gradient.
     lens: Vec<usize>,
@@ -239,22 +239,22 @@ struct Emptied<E: Element, D: Backend<E>> {
 }
 
 thread_local! {
-    /// The [`Emptied`] of the last model. dfdx must allocate a gradient before it can be emptied, which would take as much memory
+    /// The [`EmptyGradients`] of the last model. dfdx must allocate a gradient before it can be emptied, which would take as much memory
     /// as the parameters in every step.
     static LAST: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-impl<E: Element, D: Backend<E>> Emptied<E, D> {
+impl<E: Element, D: Backend<E>> EmptyGradients<E, D> {
     /// The empty gradients of the parameters with these ids.
     fn of<M: TensorCollection<E, D>>(model: &M, ids: Vec<UniqueId>) -> Result<Self, D::Err> {
         let last = LAST.take();
         let last = last.and_then(|last| last.downcast::<Self>().ok());
-        let emptied = match last.filter(|last| last.ids == ids) {
+        let empty = match last.filter(|last| last.ids == ids) {
             Some(last) => last,
             None => Box::new(Self::new(model, ids)?),
         };
-        let found = Self::clone(&emptied);
-        LAST.set(Some(emptied));
+        let found = Self::clone(&empty);
+        LAST.set(Some(empty));
         Ok(found)
     }
 

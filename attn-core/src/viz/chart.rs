@@ -19,7 +19,7 @@ const VALIDATION: RGBColor = RGBColor(0xb0, 0x4a, 0x00);
 const BASELINE: RGBColor = RGBColor(0x5c, 0x66, 0x72);
 const INK: RGBColor = RGBColor(0x16, 0x20, 0x2b);
 /// A line has at most twice as many points.
-const MOST_POINTS: usize = 700;
+const MAX_POINTS: usize = 700;
 /// Larger numbers are not drawn: they are no losses, and an axis has no space for them.
 const MOST: f64 = 1e30;
 
@@ -306,10 +306,10 @@ fn smoothed(losses: &[(f64, f64)], share: f64) -> Vec<(f64, f64)> {
 
 /// The minimum and maximum of groups of neighbours, in order, if there are too many points.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    if points.len() <= 2 * MOST_POINTS {
+    if points.len() <= 2 * MAX_POINTS {
         return points.to_vec();
     }
-    let chunks = points.chunks(points.len().div_ceil(MOST_POINTS));
+    let chunks = points.chunks(points.len().div_ceil(MAX_POINTS));
     let ends = chunks.flat_map(|chunk| {
         let by_loss = |a: &usize, b: &usize| chunk[*a].1.total_cmp(&chunk[*b].1);
         let least = (0..chunk.len()).min_by(by_loss).unwrap_or(0);
@@ -379,7 +379,7 @@ mod tests {
         losses[54_321].1 = 9.0;
         losses[77_777].1 = -9.0;
         let thin = thinned(&losses);
-        assert!(thin.len() <= 2 * MOST_POINTS);
+        assert!(thin.len() <= 2 * MAX_POINTS);
         assert!(thin.contains(&losses[54_321]) && thin.contains(&losses[77_777]));
         assert!(thin.is_sorted_by(|a, b| a.0 <= b.0));
         let svg = LossChart::new("")

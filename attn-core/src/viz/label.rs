@@ -6,7 +6,7 @@ use super::VizError;
 use crate::maps::AttentionMap;
 
 /// The maximum number of characters of a label. A longer one is cut off and ends with `…`.
-const MOST_CHARACTERS: usize = 100;
+const MAX_CHARACTERS: usize = 100;
 
 /// The labels of queries and keys, for each sequence of the batch: words, characters, patches of an image.
 ///
@@ -131,14 +131,14 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     }
     let characters = text.chars().count();
     let harmless = |c: char| !c.is_control() && !is_hidden(c);
-    if characters <= MOST_CHARACTERS && text.trim() == text && text.chars().all(harmless) {
+    if characters <= MAX_CHARACTERS && text.trim() == text && text.chars().all(harmless) {
         return text.into();
     }
     let first = text.len() - text.trim_start_matches(' ').len();
     let last = text.trim_end_matches(' ').len();
     let signs = text
         .char_indices()
-        .take(MOST_CHARACTERS)
+        .take(MAX_CHARACTERS)
         .map(|(at, c)| match c {
             ' ' if at < first || at >= last => '␣',
             '\n' => '↵',
@@ -149,7 +149,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
             c => c,
         });
     let mut shown: String = signs.collect();
-    if characters > MOST_CHARACTERS {
+    if characters > MAX_CHARACTERS {
         shown.push('…');
     }
     shown.into()

@@ -16,7 +16,7 @@ use crate::maps::AttentionMap;
 const LEVELS: usize = 64;
 /// The longer side of the matrix, where cells would otherwise be too large or too small.
 const SIDE: f64 = 640.0;
-const LARGEST_CELL: f64 = 24.0;
+const MAX_CELL: f64 = 24.0;
 /// Smaller cells have no space for a letter: only some indices are shown.
 const LETTER: f64 = 9.0;
 
@@ -68,7 +68,7 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     fn of(grid: &'a Grid, options: SvgOptions) -> Self {
         let longer = grid.queries.len().max(grid.keys.len()).max(1);
-        let cell = (SIDE / longer as f64).min(LARGEST_CELL);
+        let cell = (SIDE / longer as f64).min(MAX_CELL);
         let width = |labels: &[String]| {
             let widest = labels.iter().map(|label| shown(label).width()).max();
             // A letter of the font is about 0.6 of its size wide.

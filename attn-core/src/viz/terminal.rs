@@ -11,8 +11,8 @@ use super::{
 use crate::maps::AttentionMap;
 
 /// The maximum number of lines of a label above the keys, and of columns beside the queries.
-const MOST_ABOVE: usize = 8;
-const MOST_BESIDE: usize = 16;
+const MAX_ABOVE: usize = 8;
+const MAX_BESIDE: usize = 16;
 
 /// A head as text: a line for each query, a character for each key.
 ///
@@ -78,11 +78,11 @@ impl Terminal {
         let beside = queries
             .max()
             .unwrap_or(0)
-            .min(MOST_BESIDE)
+            .min(MAX_BESIDE)
             .min(self.width / 3);
         let columns = self.width.saturating_sub(beside + 2).max(1);
         let keys = self.grid.keys.iter();
-        let keys: Vec<_> = keys.map(|label| cut(letters(label), MOST_ABOVE)).collect();
+        let keys: Vec<_> = keys.map(|label| cut(letters(label), MAX_ABOVE)).collect();
         let widest = keys.iter().flatten().map(|letter| letter.width()).max();
         let cell = widest.unwrap_or(1).max(1);
         let above = match keys.len() * cell <= columns {

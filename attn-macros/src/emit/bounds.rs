@@ -172,7 +172,7 @@ fn emit_index(cx: &Layer<'_>, name: &str, axis: usize, dim: &Dim, index: &Expr) 
     let (lines, args) = emit_values(cx, index);
     quote_spanned! {cx.at=>
         #lines
-        let axis = p::Axis { layer: #label, tensor: #name, axis: #axis, size: #size };
+        let axis = p::AxisBounds { layer: #label, tensor: #name, axis: #axis, size: #size };
         axis.check(#args)?;
     }
 }
@@ -183,7 +183,7 @@ fn emit_divisor(cx: &Layer<'_>, divisor: &Expr) -> TokenStream {
     let (lines, args) = emit_values(cx, divisor);
     quote_spanned! {cx.at=>
         #lines
-        let divisor = p::Divisor { layer: #label, divisor: #text };
+        let divisor = p::DivisorBounds { layer: #label, divisor: #text };
         divisor.check(#args)?;
     }
 }

@@ -162,7 +162,7 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     }
 }
 
-/// `fn mask_alone(q_len, kv_len) -> impl p::Attends`: the mask as if there were no data.
+/// `fn mask_alone(q_len, kv_len) -> impl p::Mask`: the mask as if there were no data.
 fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr, alone: &Expr) -> TokenStream {
     let is_emitted = cx.fused.is_some() && cx.graph.data.iter().all(|data| !data.is_read(mask));
     let item = (!is_emitted).then(|| places::emit_mask(cx, alone));
@@ -177,7 +177,7 @@ fn emit_mask_alone(cx: &Layer<'_>, mask: &Expr, alone: &Expr) -> TokenStream {
     quote! {
         /// The mask without data.
         #[allow(dead_code, unused_variables)]
-        fn mask_alone(q_len: usize, kv_len: usize) -> impl p::Attends {
+        fn mask_alone(q_len: usize, kv_len: usize) -> impl p::Mask {
             #value
         }
     }

@@ -31,14 +31,14 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
             /// The type that `forward` returns.
             type Output;
             /// The attention weights, without a tape.
-            type Weights: #krate::__private::Looked;
+            type Weights: #krate::__private::AttentionWeights;
             #[doc(hidden)]
             fn attend(
                 self,
                 layer: &#name<E, D>,
                 how: #krate::__private::ForwardOptions<'_>,
             ) -> ::core::result::Result<
-                #krate::__private::Attended<Self::Output, Self::Weights>,
+                #krate::__private::OutputAndWeights<Self::Output, Self::Weights>,
                 #krate::__private::Error<D::Err>,
             >;
         }
@@ -71,7 +71,7 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
                     self,
                     _: &#name<E, D>,
                     _: p::ForwardOptions<'_>,
-                ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
+                ) -> Result<p::OutputAndWeights<Self::Output, Self::Weights>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
@@ -139,7 +139,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
                 self,
                 layer: &#name<E, D>,
                 how: p::ForwardOptions<'_>,
-            ) -> Result<p::Attended<Self::Output, Self::Weights>, p::Error<D::Err>> {
+            ) -> Result<p::OutputAndWeights<Self::Output, Self::Weights>, p::Error<D::Err>> {
                 #body
             }
         }

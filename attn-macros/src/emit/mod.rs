@@ -288,7 +288,7 @@ impl<'a> Layer<'a> {
     fn attended(&self) -> TokenStream {
         let output = self.tensor(&self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(p::NoneTape));
-        quote!(p::Attended<#output, #weights>)
+        quote!(p::OutputAndWeights<#output, #weights>)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::score::{Binary, Data, Expr, Type, Unary, Var};
 /// ```text
 /// struct Attends { padding: p::PaddingData, .. }
 ///
-/// impl p::Attends for Attends {
+/// impl p::Mask for Attends {
 ///     fn attends(..) -> bool { .. kv_idx <= q_idx }
 ///     fn coverage(..) -> p::Coverage { p::Zone::of(&q, &k).coverage(&|at| .. p::Affine::at_most(kv_idx, q_idx)) }
 /// }
@@ -34,7 +34,7 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
         }
 
         #[allow(unused_variables)]
-        impl #generics p::Attends for #ty {
+        impl #generics p::Mask for #ty {
             #[inline(always)]
             fn attends(&self, b: usize, h: usize, q: usize, k: usize) -> bool {
                 let [b, h, q_idx, kv_idx] = [b as i64, h as i64, q as i64, k as i64];

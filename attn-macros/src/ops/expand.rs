@@ -69,9 +69,9 @@ impl Op for Expand {
     }
 }
 
-/// `&p::layers::growing(&[1, 512], &[sizes.seq, 512])`
+/// `&p::layers::expanded_axes(&[1, 512], &[sizes.seq, 512])`
 fn growing(of: &FusedNode<'_>) -> TokenStream {
     let from = of.sizes(0);
     let to = of.sizes_of_result();
-    quote!(&p::layers::growing(&[#(#from),*], &[#(#to),*]))
+    quote!(&p::layers::expanded_axes(&[#(#from),*], &[#(#to),*]))
 }

@@ -60,7 +60,7 @@ impl Op for SinusoidalPosition {
         let one = &result[result.len() - 2..];
         Cost {
             flops: None,
-            forward: Some(quote!(p::Footprint::forth(&[#(#one),*]))),
+            forward: Some(quote!(p::Footprint::forward_only(&[#(#one),*]))),
             backward: None,
             hidden: None,
         }

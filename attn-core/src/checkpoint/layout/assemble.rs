@@ -7,7 +7,7 @@ use crate::checkpoint::{TensorType, archive::Expected};
 
 /// A tensor of a file.
 #[derive(Debug)]
-pub(super) struct Theirs {
+pub(super) struct FileTensor {
     pub(super) name: String,
     pub(super) described: TensorType,
     pub(super) optional: bool,
@@ -17,17 +17,17 @@ pub(super) struct Theirs {
 
 /// Where a tensor of the model is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TensorSource {
     pub(super) theirs: String,
     /// Nothing if it is their tensor as it is.
     pub(super) view: Option<View>,
 }
 
 /// A tensor of the model and the rule that gives it.
-pub(super) type Given<'a> = (&'a Rule, &'a Expected);
+pub(super) type RuleMatch<'a> = (&'a Rule, &'a Expected);
 
 /// One of our tensors in the axes of theirs.
-struct Laid {
+struct PlacedTensor {
     /// The shape of their tensor, if it had nothing but ours.
     shape: Vec<usize>,
     /// Which axis of theirs each of ours is.
@@ -41,32 +41,35 @@ struct Laid {
 /// The layout of their tensor, and the places of ours in it.
 pub(super) fn assemble(
     name: &str,
-    given: &[Given<'_>],
-) -> Result<(Theirs, Vec<Place>), MapProblem> {
-    let mut laid: Vec<Laid> = Vec::new();
+    given: &[RuleMatch<'_>],
+) -> Result<(FileTensor, Vec<TensorSource>), MapProblem> {
+    let mut placed: Vec<PlacedTensor> = Vec::new();
     for &(rule, tensor) in given {
-        let behind = laid.last().map_or(0, |before| before.range.end);
-        laid.push(lay(rule, tensor, behind)?);
+        let behind = placed.last().map_or(0, |before| before.range.end);
+        placed.push(place(rule, tensor, behind)?);
     }
     let parts = given
         .iter()
         .map(|(_, tensor)| (tensor.name.clone(), tensor.described.clone()));
     let parts: Vec<_> = parts.collect();
-    let mut shape = laid[0].shape.clone();
-    if let Some(axis) = laid[0].along {
-        shape[axis] = check_parts(name, &parts, &laid, axis)?;
+    let mut shape = placed[0].shape.clone();
+    if let Some(axis) = placed[0].along {
+        shape[axis] = check_parts(name, &parts, &placed, axis)?;
     } else if let [(one, _), (other, _), ..] = &parts[..] {
         return Err(MapProblem::Overlap {
             theirs: name.into(),
             ours: [one.clone(), other.clone()],
         });
     }
-    let places = laid.iter().zip(given).map(|(laid, (rule, _))| Place {
-        theirs: name.into(),
-        view: (!rule.is_plain()).then(|| view(rule, laid, &shape)),
-    });
-    let places = places.collect();
-    let theirs = Theirs {
+    let sources = placed
+        .iter()
+        .zip(given)
+        .map(|(placed, (rule, _))| TensorSource {
+            theirs: name.into(),
+            view: (!rule.is_plain()).then(|| view(rule, placed, &shape)),
+        });
+    let sources = sources.collect();
+    let theirs = FileTensor {
         name: name.into(),
         described: TensorType {
             dtype: given[0].1.described.dtype,
@@ -75,11 +78,11 @@ pub(super) fn assemble(
         optional: given.iter().all(|(_, tensor)| tensor.optional),
         parts,
     };
-    Ok((theirs, places))
+    Ok((theirs, sources))
 }
 
 /// Our tensor in the axes of theirs: what the rule does, backwards.
-fn lay(rule: &Rule, tensor: &Expected, behind: usize) -> Result<Laid, MapProblem> {
+fn place(rule: &Rule, tensor: &Expected, behind: usize) -> Result<PlacedTensor, MapProblem> {
     let refused = |reason: String| MapProblem::Shape {
         rule: rule.to_string(),
         tensor: tensor.name.clone(),
@@ -119,7 +122,7 @@ fn lay(rule: &Rule, tensor: &Expected, behind: usize) -> Result<Laid, MapProblem
             return Err(refused(format!("its axis {axis} has the length {len}")));
         }
     }
-    Ok(Laid {
+    Ok(PlacedTensor {
         shape,
         axes,
         along,
@@ -131,25 +134,29 @@ fn lay(rule: &Rule, tensor: &Expected, behind: usize) -> Result<Laid, MapProblem
 fn check_parts(
     name: &str,
     parts: &[(String, TensorType)],
-    laid: &[Laid],
+    placed: &[PlacedTensor],
     axis: usize,
 ) -> Result<usize, MapProblem> {
-    let across = |laid: &Laid| {
-        let mut shape = laid.shape.clone();
+    let across = |placed: &PlacedTensor| {
+        let mut shape = placed.shape.clone();
         if let Some(len) = shape.get_mut(axis) {
             *len = 0;
         }
-        (laid.along, shape)
+        (placed.along, shape)
     };
-    for (other, part) in laid.iter().zip(parts) {
-        if across(other) != across(&laid[0]) || part.1.dtype != parts[0].1.dtype {
+    for (other, part) in placed.iter().zip(parts) {
+        if across(other) != across(&placed[0]) || part.1.dtype != parts[0].1.dtype {
             return Err(MapProblem::Uneven {
                 theirs: name.into(),
                 ours: Box::new([parts[0].clone(), part.clone()]),
             });
         }
     }
-    let mut order: Vec<_> = laid.iter().map(|laid| &laid.range).zip(parts).collect();
+    let mut order: Vec<_> = placed
+        .iter()
+        .map(|placed| &placed.range)
+        .zip(parts)
+        .collect();
     order.sort_by_key(|(range, _)| (range.start, range.end));
     let mut end = 0;
     let mut before = &order[0].1.0;
@@ -173,14 +180,14 @@ fn check_parts(
 }
 
 /// Where the numbers of ours are in a tensor of theirs with this shape.
-fn view(rule: &Rule, laid: &Laid, shape: &[usize]) -> View {
-    let axes = laid.axes.iter().enumerate().map(|(ours, &theirs)| {
+fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
+    let axes = placed.axes.iter().enumerate().map(|(ours, &theirs)| {
         let stride: usize = shape[theirs + 1..].iter().product();
-        let start = match laid.along {
-            Some(along) if along == theirs => laid.range.start,
+        let start = match placed.along {
+            Some(along) if along == theirs => placed.range.start,
             _ => 0,
         };
-        let len = laid.shape[theirs];
+        let len = placed.shape[theirs];
         let order = match rule.heads {
             Some(heads) if ours == 0 => heads.order(len),
             _ => (0..len).collect(),

@@ -59,7 +59,7 @@ impl<'a> Pattern<'a> {
     }
 
     /// How much of a name it says. Nothing says more than one without a `*`.
-    pub(super) fn says(self) -> usize {
+    pub(super) fn literal_len(self) -> usize {
         if self.open {
             self.text.len()
         } else {

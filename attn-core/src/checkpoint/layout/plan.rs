@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     MapError, MapProblem, Rule, WeightMap,
-    assemble::{Given, Place, Theirs, assemble},
+    assemble::{FileTensor, RuleMatch, TensorSource, assemble},
     pattern::{Pattern, check_pair},
 };
 use crate::checkpoint::{Mismatch, Problem, archive::Expected};
@@ -13,9 +13,9 @@ use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The tensors of a file, in the order of the model.
-    pub(super) theirs: Vec<Theirs>,
+    pub(super) theirs: Vec<FileTensor>,
     /// Where each tensor of the model is.
-    pub(super) ours: BTreeMap<String, Place>,
+    pub(super) ours: BTreeMap<String, TensorSource>,
     /// Second names that a file may have, and the first.
     pub(super) tied: Vec<[String; 2]>,
     /// The tensors of the file that rules map to fresh tensors of the model.
@@ -42,10 +42,10 @@ impl Plan {
         };
         for (name, given) in given {
             match assemble(&name, &given) {
-                Ok((theirs, places)) => {
+                Ok((theirs, sources)) => {
                     plan.theirs.push(theirs);
                     let names = given.into_iter().map(|(_, tensor)| tensor.name.clone());
-                    plan.ours.extend(names.zip(places));
+                    plan.ours.extend(names.zip(sources));
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -89,7 +89,7 @@ impl Plan {
     }
 
     /// Whether a file may have this tensor and nothing in the model is it.
-    pub(super) fn leaves_out(&self, theirs: &str) -> bool {
+    pub(super) fn ignores(&self, theirs: &str) -> bool {
         let mut scopes = self.map.scopes.iter();
         let mut ignored = self.map.ignored.iter();
         let left_out = !scopes.any(|[_, scope]| Pattern::prefix(scope).matches(theirs))
@@ -148,7 +148,7 @@ impl Plan {
 #[derive(Default)]
 struct Groups<'a> {
     /// A tensor of theirs and what it is in the model. Parts of one are in the order of their rules.
-    given: Vec<(String, Vec<Given<'a>>)>,
+    given: Vec<(String, Vec<RuleMatch<'a>>)>,
     /// Tensors of theirs whose places in the model are fresh.
     replaced: HashSet<String>,
 }
@@ -171,7 +171,7 @@ fn group<'a>(
 
     let mut used = vec![false; map.rules.len()];
     let mut replaced = HashSet::new();
-    let mut groups: Vec<(String, Vec<(usize, Given<'a>)>)> = Vec::new();
+    let mut groups: Vec<(String, Vec<(usize, RuleMatch<'a>)>)> = Vec::new();
     let mut at = HashMap::new();
     for tensor in model {
         if is_fresh(map, &tensor.name) {
@@ -267,16 +267,16 @@ fn best_rules<'a>(map: &'a WeightMap, name: &str) -> Vec<Found<'a>> {
         let pattern = Pattern::new(&rule.ours);
         let captured = pattern.captures(name)?;
         let theirs = Pattern::new(&rule.theirs).filled(&captured);
-        Some((pattern.says(), (index, rule, theirs)))
+        Some((pattern.literal_len(), (index, rule, theirs)))
     });
     let mut best: Vec<_> = Vec::new();
     let mut most = 0;
-    for (says, found) in fitting {
-        if says > most {
+    for (literal_len, found) in fitting {
+        if literal_len > most {
             best.clear();
         }
-        if says >= most {
-            most = says;
+        if literal_len >= most {
+            most = literal_len;
             best.push(found);
         }
     }

@@ -69,15 +69,16 @@ where
     let names = plan.theirs.iter().enumerate();
     let at: HashMap<&str, usize> = names.map(|(at, theirs)| (&*theirs.name, at)).collect();
     for_each(model, |slot| {
-        let place = plan.ours.get(&slot.name);
-        let Some((place, &at)) = place.and_then(|place| Some((place, at.get(&*place.theirs)?)))
+        let source = plan.ours.get(&slot.name);
+        let Some((source, &at)) =
+            source.and_then(|source| Some((source, at.get(&*source.theirs)?)))
         else {
             return;
         };
         let Stored {
             described, bytes, ..
         } = &mut stored[at];
-        match &place.view {
+        match &source.view {
             None => *bytes = (slot.bytes)(),
             Some(view) => {
                 // It is as long as the tensors of the model that it is made of, so its length fits the memory.
@@ -112,7 +113,7 @@ impl<R: Read> Archive<R> {
         E: Element,
         D: Device<E>,
     {
-        self.naming_the_file(|archive| {
+        self.with_path(|archive| {
             let expected = expected(model);
             let plan = Plan::new(map, &expected)?;
             let values = archive.read_mapped(&plan, options)?;
@@ -124,7 +125,7 @@ impl<R: Read> Archive<R> {
     fn read_mapped(mut self, plan: &Plan, options: LoadOptions) -> Result<Values, Problem> {
         let tensors = &mut self.header.tensors;
         plan.check_prefix(tensors.keys().map(String::as_str))?;
-        tensors.retain(|name, _| !plan.leaves_out(name));
+        tensors.retain(|name, _| !plan.ignores(name));
         let mut mismatch = compare(&plan.expected(), tensors, options);
         plan.explain(&mut mismatch);
         self.read_unless(mismatch, options)
@@ -164,9 +165,9 @@ impl<'a> Mapped<'a> {
 
     /// The numbers of a tensor of the model. What the type cannot hold is rounded to what it can.
     fn numbers<E: Element>(&self, ours: &str) -> Option<Vec<E>> {
-        let place = self.plan.ours.get(ours)?;
-        let (dtype, bytes) = self.values.bytes(&place.theirs)?;
-        Some(match &place.view {
+        let source = self.plan.ours.get(ours)?;
+        let (dtype, bytes) = self.values.bytes(&source.theirs)?;
+        Some(match &source.view {
             None => decode(dtype, bytes).map(E::of).collect(),
             Some(view) => {
                 let bytes = view.gather(bytes, dtype.bitsize() / 8);

@@ -4,15 +4,15 @@ use dfdx::prelude::*;
 use proptest::prelude::*;
 
 // By name, because dfdx's prelude has functions of the same names.
-use super::{Mask, Scores, identity, sink, softmax, softmax1};
+use super::{ScoreMask, Scores, identity, sink, softmax, softmax1};
 use crate::{
     Element,
-    composed::{Over, entmax15, index_mask, index_param, sparsemax},
+    composed::{DependsOn, entmax15, index_mask, index_param, sparsemax},
     testing::*,
 };
 
 type X<E, T = NoneTape> = Scores<usize, 2, usize, usize, E, Cpu, T>;
-type M<E> = Mask<usize, 2, usize, usize, E, Cpu>;
+type M<E> = ScoreMask<usize, 2, usize, usize, E, Cpu>;
 type Tape64 = OwnedTape<f64, Cpu>;
 
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ const CAUSAL: Attends = |_, _, q, k| k <= q;
 const RAGGED: Attends = |b, h, q, k| (b + h + q + k) % 3 != 0 && (h, q) != (1, 0);
 const NOTHING: Attends = |_, _, _, _| false;
 
-const EVERYWHERE: Over = Over {
+const EVERYWHERE: DependsOn = DependsOn {
     batch: true,
     head: true,
 };
@@ -332,13 +332,11 @@ fn broadcast_and_permuted_scores_get_their_whole_gradient() {
     for normalizer in ALL {
         for mask in [None, mask(&like, RAGGED)] {
             check_gradient(&table, |table| {
-                let scores: X<f64, Tape64> = index_param(
-                    table,
-                    (2, 3, 5),
-                    Over::default(),
-                    |_, _, q, k| [(q + k) % 5],
-                )
-                .unwrap();
+                let scores: X<f64, Tape64> =
+                    index_param(table, (2, 3, 5), DependsOn::default(), |_, _, q, k| {
+                        [(q + k) % 5]
+                    })
+                    .unwrap();
                 normalizer.run(scores, mask.clone())
             });
             check_gradient(&permuted, |x| {

@@ -54,8 +54,8 @@ fn zones() -> impl Iterator<Item = Zone> {
 }
 
 fn pairs(zone: &Zone) -> impl Iterator<Item = (i64, i64)> + Clone {
-    let [q, k] = [Along::Query, Along::Key].map(|along| zone.range(along).ends());
-    let back = zone.range(Along::Back).ends();
+    let [q, k] = [Coordinate::Query, Coordinate::Key].map(|along| zone.range(along).ends());
+    let back = zone.range(Coordinate::Back).ends();
     let pairs = (q.0..=q.1).flat_map(move |q| (k.0..=k.1).map(move |k| (q, k)));
     pairs.filter(move |(q, k)| (back.0..=back.1).contains(&(q - k)))
 }

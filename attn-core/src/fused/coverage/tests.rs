@@ -161,7 +161,7 @@ fn a_mask_is_asked_about_so_many_zones() {
         Zone::of(&(0..999), &(0..16)).coverage(&nothing),
         Coverage::Partial
     );
-    assert_eq!(asked.get(), MOST_ZONES);
+    assert_eq!(asked.get(), MAX_ZONES);
 }
 
 proptest! {

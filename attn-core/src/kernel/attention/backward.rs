@@ -15,10 +15,10 @@ use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
 /// The maximum number of keys of a block: their gradients stay in the second-level cache while all queries are processed.
-const MOST_KEYS: usize = 512;
+const MAX_KEYS: usize = 512;
 
 /// The minimum number of keys of a block, for products of sufficient size.
-const FEWEST_KEYS: usize = 128;
+const MIN_KEYS: usize = 128;
 
 /// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
@@ -108,11 +108,11 @@ impl<E: Pooled> Attention<'_, E> {
         } = self.sizes;
         let tasks = TASKS.div_ceil((batch * kv_heads).max(1));
         let keys = match tasks {
-            1 => MOST_KEYS,
+            1 => MAX_KEYS,
             // Two blocks for every task.
-            _ => key.div_ceil(2 * tasks).next_multiple_of(FEWEST_KEYS),
+            _ => key.div_ceil(2 * tasks).next_multiple_of(MIN_KEYS),
         };
-        let keys = keys.clamp(FEWEST_KEYS, MOST_KEYS);
+        let keys = keys.clamp(MIN_KEYS, MAX_KEYS);
         (tasks.min(key.div_ceil(keys)).max(1), keys)
     }
 
@@ -128,7 +128,7 @@ impl<E: Pooled> Attention<'_, E> {
             sums,
         });
         let mut tasks: Vec<_> = tasks.collect();
-        self.deal_out(&saved, (d.k, d.v), &mut tasks);
+        self.split_tasks(&saved, (d.k, d.v), &mut tasks);
         self.for_each(self.sizes.kv_heads, tasks, |mut task| {
             for block in task.blocks {
                 self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
@@ -140,7 +140,7 @@ impl<E: Pooled> Attention<'_, E> {
 
     /// Distributes the blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries
     /// than a late one.
-    fn deal_out<'a>(
+    fn split_tasks<'a>(
         &self,
         saved: &Saved<'a, E>,
         (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
@@ -186,7 +186,7 @@ impl<E: Pooled> Attention<'_, E> {
             chunks(0..query, QUERIES_PER_TASK).zip(d_q.row_chunks(QUERIES_PER_TASK).zip(d_gains));
         self.for_each(self.sizes.kv_heads, tasks, |(range, (to, d_gain))| {
             run(BackwardHeads {
-                prepare: &self.query,
+                transform: &self.query,
                 x: q.some_rows(range.clone()),
                 first: range.start,
                 d: sums.rows(

@@ -4,7 +4,7 @@ use super::{Attention, Gradients};
 use crate::kernel::compiled::compiled;
 use crate::kernel::{Matrix, MatrixMut};
 
-impl<E: Attends<E>> Attention<'_, E> {
+impl<E: AttentionKernels<E>> Attention<'_, E> {
     /// The output, and for [`backward`](Self::backward) a number `lse` for every query: what its weights are normalised by.
     ///
     /// - [`Softmax`]: the logarithm of the sum of `exp(score)` over the keys that the query attends to; [`Softmax1`] and [`Sink`]
@@ -63,7 +63,7 @@ impl<E: Attends<E>> Attention<'_, E> {
 }
 
 compiled! {
-    Attends:
+    AttentionKernels:
 
     /// [`Attention::forward`]
     fn forward<E>(

@@ -15,14 +15,14 @@
 
 use std::ops::Range;
 
-use super::absent::MaskedWeights;
 use super::dropout_mask::DropoutMask;
 use super::layout::{fill, parts, shares, some_cols};
 use super::load::{LoadColumns, LoadRows};
+use super::masked_weights::MaskedWeights;
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
-use super::weights::{Divide, DropSome, OnlineSoftmax, WriteLse};
+use super::weights::{ApplyDropout, Divide, OnlineSoftmax, WriteLse};
 use super::{Attention, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
@@ -31,7 +31,7 @@ use crate::simd::{WriteMode, run};
 /// Beyond this number of values, those of all heads side by side are on more pages than the TLB holds.
 const FAR: usize = 2048;
 
-/// The prepared keys of a head, `[width, key]`, and their values, `[key, value_width]`.
+/// The transformed keys of a head, `[width, key]`, and their values, `[key, value_width]`.
 type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
 
 /// A block of queries of a head, and its results.
@@ -87,7 +87,7 @@ impl<E: Pooled> Attention<'_, E> {
         centres
     }
 
-    /// `body(queries, keys, block)` for every block of queries, with the prepared keys of its head.
+    /// `body(queries, keys, block)` for every block of queries, with the transformed keys of its head.
     fn for_each_block(
         &self,
         [q, k, v]: [Matrix<'_, E>; 3],
@@ -138,17 +138,17 @@ impl<E: Pooled> Attention<'_, E> {
         })
     }
 
-    /// The prepared queries of a block, `[queries, width]`.
+    /// The transformed queries of a block, `[queries, width]`.
     fn load_queries(&self, q: Matrix<'_, E>, block: &Block<'_, E>) -> Panel<E> {
         let of_head = self.sizes.of_query_head(q, block.head.h);
-        let mut prepared = Panel::new(block.queries.len(), self.sizes.width);
+        let mut transformed = Panel::new(block.queries.len(), self.sizes.width);
         run(LoadRows {
-            prepare: &self.query.of_head(block.head.h, self.sizes.width),
+            transform: &self.query.of_head(block.head.h, self.sizes.width),
             x: of_head.some_rows(block.queries.clone()),
             first: block.queries.start,
-            to: prepared.write(),
+            to: transformed.write(),
         });
-        prepared
+        transformed
     }
 
     fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, block: Block<'_, E>) {
@@ -264,7 +264,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let columns = first..first + tile.keys.len();
         if let Some(dropout) = self.dropout {
-            run(DropSome {
+            run(ApplyDropout {
                 dropper: DropoutMask::new(dropout),
                 tile,
                 weights: some_cols(weights.write(), columns.clone()),
@@ -292,10 +292,10 @@ fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Bl
     });
 }
 
-/// The prepared keys of a head.
+/// The transformed keys of a head.
 enum Keys<'a, E: Pooled> {
     /// `[key, width]`, without a transform.
-    Given(Matrix<'a, E>),
+    Borrowed(Matrix<'a, E>),
     /// `[key, width]`
     Rows(Panel<E>),
     /// `[width, key]`
@@ -304,16 +304,16 @@ enum Keys<'a, E: Pooled> {
 
 impl<'a, E: Pooled> Keys<'a, E> {
     fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
-        let prepare = &attention.key.of_head(kv, k.cols());
+        let transform = &attention.key.of_head(kv, k.cols());
         // In a decode step, the products of one query with rows are as fast as any.
         let dot = matches!(attention.similarity, Similarity::Dot { .. });
         if attention.sizes.query == 1 && dot {
-            if prepare.is_nothing() {
-                return Self::Given(k);
+            if transform.is_nothing() {
+                return Self::Borrowed(k);
             }
             let mut rows = Panel::new(k.rows(), k.cols());
             run(LoadRows {
-                prepare,
+                transform,
                 x: k,
                 first: 0,
                 to: rows.write(),
@@ -326,7 +326,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
             let x = k.some_rows(keys.clone());
             let first = keys.start;
             run(LoadColumns {
-                prepare,
+                transform,
                 x,
                 first,
                 to,
@@ -338,17 +338,17 @@ impl<'a, E: Pooled> Keys<'a, E> {
     /// `[width, key]`
     fn columns(&self) -> Matrix<'_, E> {
         match self {
-            Self::Given(rows) => rows.transposed(),
+            Self::Borrowed(rows) => rows.transposed(),
             Self::Rows(rows) => rows.read().transposed(),
             Self::Columns(columns) => columns.read(),
         }
     }
 }
 
-/// The prepared values of a head, `[key, value_width]`.
+/// The transformed values of a head, `[key, value_width]`.
 enum Values<'a, E: Pooled> {
     /// The values of all heads lie side by side, and need no transform.
-    Given(Matrix<'a, E>),
+    Borrowed(Matrix<'a, E>),
     /// A contiguous copy, on few pages.
     Copied(Panel<E>),
 }
@@ -357,10 +357,10 @@ impl<'a, E: Pooled> Values<'a, E> {
     /// A copy if there is a transform, or if the values are many and several blocks of queries read them.
     fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
         let sizes = attention.sizes;
-        let prepare = &attention.value.of_head(kv, v.cols());
+        let transform = &attention.value.of_head(kv, v.cols());
         let near = v.rows() < FAR || sizes.group() * sizes.query <= QUERIES;
-        if near && prepare.is_nothing() {
-            return Self::Given(v);
+        if near && transform.is_nothing() {
+            return Self::Borrowed(v);
         }
         let mut copy = Panel::new(v.rows(), v.cols());
         let tasks = chunks(0..v.rows(), TILE).zip(copy.write().row_chunks(TILE));
@@ -368,7 +368,7 @@ impl<'a, E: Pooled> Values<'a, E> {
             let x = v.some_rows(keys.clone());
             let first = keys.start;
             run(LoadRows {
-                prepare,
+                transform,
                 x,
                 first,
                 to,
@@ -379,7 +379,7 @@ impl<'a, E: Pooled> Values<'a, E> {
 
     fn rows(&self) -> Matrix<'_, E> {
         match self {
-            Self::Given(rows) => *rows,
+            Self::Borrowed(rows) => *rows,
             Self::Copied(rows) => rows.read(),
         }
     }

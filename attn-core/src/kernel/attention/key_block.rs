@@ -12,10 +12,10 @@
 
 use std::ops::Range;
 
-use super::absent::MaskedWeights;
 use super::dropout_mask::DropoutMask;
 use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
+use super::masked_weights::MaskedWeights;
 use super::plan::{QUERIES, Tile, chunks, tiles};
 use super::queries::{Block, Queries, QueryPart};
 use super::sums::Part;
@@ -113,7 +113,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) {
         let first = keys.given.range.start;
         let columns = tile.keys.start - first..tile.keys.end - first;
-        self.weigh_again(
+        self.recompute_weights(
             tile,
             queries,
             keys,
@@ -153,7 +153,7 @@ impl<E: Pooled> Attention<'_, E> {
     }
 
     /// Passes 1 and 2: the weights are recomputed.
-    fn weigh_again(
+    fn recompute_weights(
         &self,
         tile: &Tile,
         queries: &Block<'_, E>,
@@ -221,14 +221,14 @@ impl<'a, E: Pooled> Keys<'a, E> {
         let kv = loaded.given.kv;
         let first = loaded.given.range.start;
         run(LoadRows {
-            prepare: &attention.key.of_head(kv, width),
+            transform: &attention.key.of_head(kv, width),
             x: k,
             first,
             to: loaded.rows.write(),
         });
         transpose(loaded.rows.read(), loaded.columns.write());
         run(LoadColumns {
-            prepare: &attention.value.of_head(kv, value_width),
+            transform: &attention.value.of_head(kv, value_width),
             x: v,
             first,
             to: loaded.value_columns.write(),
@@ -245,7 +245,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
             self.d = self.rows;
         }
         run(BackwardRows {
-            prepare: &attention.key.of_head(self.given.kv, self.given.k.cols()),
+            transform: &attention.key.of_head(self.given.kv, self.given.k.cols()),
             x: self.given.k,
             first: self.given.range.start,
             d: self.d.read(),

@@ -1,12 +1,12 @@
 //! Calls that load transformed rows and columns of one head, or compute additive similarities of a tile.
 
-use super::{HeadTransform, additive, prepare};
+use super::{HeadTransform, additive, head_transform};
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::{Kernel, Matrix, MatrixMut, Vector};
 
-/// [`prepare::load_rows`] of one head.
+/// [`head_transform::load_rows`] of one head.
 pub(super) struct LoadRows<'a, E> {
-    pub prepare: &'a HeadTransform<'a, E>,
+    pub transform: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub to: MatrixMut<'a, E>,
@@ -18,13 +18,13 @@ impl<E: Pooled> Kernel for LoadRows<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        prepare::load_rows::<V>(self.prepare, self.x, self.first, &mut self.to);
+        head_transform::load_rows::<V>(self.transform, self.x, self.first, &mut self.to);
     }
 }
 
-/// [`prepare::load_rows`] for interleaved heads, row by row: in the order of memory.
+/// [`head_transform::load_rows`] for interleaved heads, row by row: in the order of memory.
 pub(super) struct LoadHeads<'a, E> {
-    pub prepare: &'a HeadTransform<'a, E>,
+    pub transform: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`
     pub x: Matrix<'a, E>,
     pub first: usize,
@@ -43,16 +43,16 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
             for (head, to) in self.to.iter_mut().enumerate() {
                 let (of_head, others) = x.split_at(to.cols());
                 x = others;
-                let how = self.prepare.of_head(head, to.cols());
-                prepare::load_row::<V>(&how, of_head, self.first + row, to.row_mut(row));
+                let how = self.transform.of_head(head, to.cols());
+                head_transform::load_row::<V>(&how, of_head, self.first + row, to.row_mut(row));
             }
         }
     }
 }
 
-/// [`prepare::load_columns`] of one head.
+/// [`head_transform::load_columns`] of one head.
 pub(super) struct LoadColumns<'a, E> {
-    pub prepare: &'a HeadTransform<'a, E>,
+    pub transform: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub to: MatrixMut<'a, E>,
@@ -64,13 +64,13 @@ impl<E: Pooled> Kernel for LoadColumns<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        prepare::load_columns::<V>(self.prepare, self.x, self.first, &mut self.to);
+        head_transform::load_columns::<V>(self.transform, self.x, self.first, &mut self.to);
     }
 }
 
-/// [`prepare::backward_rows`] of one head.
+/// [`head_transform::backward_rows`] of one head.
 pub(super) struct BackwardRows<'a, E> {
-    pub prepare: &'a HeadTransform<'a, E>,
+    pub transform: &'a HeadTransform<'a, E>,
     pub x: Matrix<'a, E>,
     pub first: usize,
     pub d: Matrix<'a, E>,
@@ -85,19 +85,19 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let Self {
-            prepare,
+            transform,
             x,
             first,
             d,
             ..
         } = self;
-        prepare::backward_rows::<V>(prepare, x, first, d, &mut self.to, Some(self.d_gain));
+        head_transform::backward_rows::<V>(transform, x, first, d, &mut self.to, Some(self.d_gain));
     }
 }
 
-/// [`prepare::backward_rows`] for interleaved heads, row by row.
+/// [`head_transform::backward_rows`] for interleaved heads, row by row.
 pub(super) struct BackwardHeads<'a, E> {
-    pub prepare: &'a HeadTransform<'a, E>,
+    pub transform: &'a HeadTransform<'a, E>,
     /// `[len, heads * width]`
     pub x: Matrix<'a, E>,
     pub first: usize,
@@ -125,8 +125,8 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
                 (x, to) = (others, rest);
                 let first = self.first + row;
                 let gain = Some(&mut *self.d_gain);
-                prepare::backward_row::<V>(
-                    &self.prepare.of_head(head, width),
+                head_transform::backward_row::<V>(
+                    &self.transform.of_head(head, width),
                     x_of_head,
                     first,
                     d.row(row),

@@ -105,15 +105,15 @@ impl MaskBlocks {
 }
 
 /// The maximum number of lines and characters of a picture.
-const MOST_LINES: usize = 32;
-const MOST_CHARACTERS: usize = 96;
+const MAX_LINES: usize = 32;
+const MAX_CHARACTERS: usize = 96;
 
 impl fmt::Display for MaskBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, columns): (Vec<_>, Vec<_>) =
             ((0..self.rows).collect(), (0..self.columns).collect());
-        let tall = self.rows.div_ceil(MOST_LINES).max(1);
-        let wide = self.columns.div_ceil(MOST_CHARACTERS).max(1);
+        let tall = self.rows.div_ceil(MAX_LINES).max(1);
+        let wide = self.columns.div_ceil(MAX_CHARACTERS).max(1);
         for head in 0..self.heads {
             if self.heads > 1 {
                 writeln!(f, "head {head}")?;

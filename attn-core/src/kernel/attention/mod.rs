@@ -2,23 +2,22 @@
 //!
 //! Dao et al., "FlashAttention" (2022), and Dao, "FlashAttention-2" (2023), on a CPU.
 
-mod absent;
 mod additive;
 mod backward;
 mod by_head;
-mod continued;
+mod decode;
 mod dropout_mask;
 mod entry;
 mod forward;
+mod head_transform;
 mod key_block;
 mod layout;
 mod load;
 mod mask_blocks;
-mod on_pairs;
-mod on_tiles;
+mod masked_weights;
+mod pair_traits;
 mod per_head;
 mod plan;
-mod prepare;
 mod queries;
 mod rope;
 mod scores;
@@ -26,22 +25,23 @@ mod softmax_state;
 mod sparse;
 mod spec;
 mod sums;
+mod tile_traits;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
-pub use continued::{Continues, Positions, decode};
-pub use entry::Attends;
+pub use decode::{DecodeKernels, Positions, decode};
+pub use entry::AttentionKernels;
+pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
 pub use mask_blocks::{MaskBlocks, mask_density};
-pub use on_pairs::{
-    Coverage, Everything, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
+pub use pair_traits::{
+    Coverage, Everything, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
 };
-pub use on_tiles::{TileMask, TileScore};
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use prepare::{HeadTransforms, prepare, prepare_backward};
 pub use rope::{Angles, angles};
 pub use spec::{
     Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, Rope, ScoreGradients,
     Similarity, Sizes,
 };
+pub use tile_traits::{TileMask, TileScore};

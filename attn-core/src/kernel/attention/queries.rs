@@ -73,13 +73,13 @@ impl<'a, E: Pooled> Queries<'a, E> {
                 let first = range.start;
                 let [q, out, d_out] = [q, out, d_out].map(|x| x.some_rows(range.clone()));
                 run(LoadHeads {
-                    prepare: &attention.query,
+                    transform: &attention.query,
                     x: q,
                     first,
                     to: to_rows,
                 });
                 run(LoadHeads {
-                    prepare: &HeadTransform::default(),
+                    transform: &HeadTransform::default(),
                     x: d_out,
                     first,
                     to: to_d_out,

@@ -70,26 +70,26 @@ pub fn angles<E: Pooled>(width: usize, theta: f64, positions: usize) -> Arc<Angl
 }
 
 /// The most recently used [`Angles`], last at the end.
-struct Cache(Vec<(Kind, Arc<dyn Any + Send + Sync>)>);
+struct Cache(Vec<(TableKey, Arc<dyn Any + Send + Sync>)>);
 
 /// Element type, width, and the bits of theta.
-type Kind = (TypeId, usize, u64);
+type TableKey = (TypeId, usize, u64);
 
 impl Cache {
     /// The maximum number of tables: more than a model has, and few enough for a linear search.
-    const MOST: usize = 8;
+    const MAX_TABLES: usize = 8;
 
     fn angles<E: Pooled>(&mut self, width: usize, theta: f64, positions: usize) -> Arc<Angles<E>> {
-        let kind = (TypeId::of::<E>(), width, theta.to_bits());
-        let found = self.0.iter().position(|(known, _)| *known == kind);
+        let key = (TypeId::of::<E>(), width, theta.to_bits());
+        let found = self.0.iter().position(|(known, _)| *known == key);
         let found = found.and_then(|at| self.0.remove(at).1.downcast::<Angles<E>>().ok());
         let angles = found
             .filter(|angles| angles.positions >= positions)
             .unwrap_or_else(|| Arc::new(Angles::new(width, theta, positions.next_power_of_two())));
-        if self.0.len() == Self::MOST {
+        if self.0.len() == Self::MAX_TABLES {
             self.0.remove(0);
         }
-        self.0.push((kind, angles.clone()));
+        self.0.push((key, angles.clone()));
         angles
     }
 }
@@ -163,7 +163,7 @@ mod tests {
             let again = cache.angles::<f32>(4, 1e4, 4);
             assert!(Arc::ptr_eq(&first, &again), "used all the time");
         }
-        assert_eq!(cache.0.len(), Cache::MOST);
+        assert_eq!(cache.0.len(), Cache::MAX_TABLES);
     }
 
     #[test]

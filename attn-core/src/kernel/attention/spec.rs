@@ -1,6 +1,6 @@
 //! The parameters of an attention: sizes, transforms of heads, similarity, normalizer, dropout.
 
-use super::on_tiles::{TileMask, TileScore};
+use super::tile_traits::{TileMask, TileScore};
 use crate::simd::{Matrix, MatrixMut};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.

@@ -106,14 +106,14 @@ fn exponentials<V: Vector>(x: &mut [V::Element], pivot: V::Element) -> V::Elemen
 }
 
 /// Multiplies weights by their factors of dropout.
-pub(super) struct DropSome<'a, E> {
+pub(super) struct ApplyDropout<'a, E> {
     pub dropper: DropoutMask<E>,
     pub tile: &'a Tile,
     /// `[queries, keys]`
     pub weights: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for DropSome<'_, E> {
+impl<E: Real> Kernel for ApplyDropout<'_, E> {
     type Element = E;
     type Output = ();
 
@@ -155,7 +155,7 @@ impl<E: Real> Kernel for Divide<'_, E> {
             } else {
                 E::ONE / sum
             };
-            slice::map::<V>(self.out.row_mut(row), self.sums.row(row), Times(factor));
+            slice::map::<V>(self.out.row_mut(row), self.sums.row(row), Scale(factor));
         }
     }
 }
@@ -184,9 +184,9 @@ impl<E: Real> Kernel for WriteLse<'_, E> {
 }
 
 /// `x * factor`
-struct Times<E>(E);
+struct Scale<E>(E);
 
-impl<E: Real> slice::Map<E> for Times<E> {
+impl<E: Real> slice::Map<E> for Scale<E> {
     #[inline(always)]
     fn apply<V: Vector<Element = E>>(&self, x: V) -> V {
         x * V::splat(self.0)

@@ -11,14 +11,14 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{Operation, Output, Stack},
+    fused::{Operation, Output, ProjectionBuilder},
     kernel::activation as kernel,
     model::Pass,
     ops::{Activation, Affine, EndsIn, check_shape},
     unwrap,
 };
 
-use slices::Middle;
+use slices::HiddenLayer;
 
 /// `y = act(x W₁ᵀ + b₁) W₂ᵀ + b₂`, for `x [.., I]`, `up` to `H` and `down` to `O` numbers, and `y [.., O]`.
 ///
@@ -106,8 +106,8 @@ where
         )?);
     }
     let mut operation = Operation::default();
-    let up = Stack::new(I).push(&mut operation, up.weight, up.bias)?;
-    let middle = Middle {
+    let up = ProjectionBuilder::new(I).push(&mut operation, up.weight, up.bias)?;
+    let middle = HiddenLayer {
         activation: A::KERNEL,
         gated: false,
         width: H,
@@ -207,10 +207,10 @@ where
         )?);
     }
     let mut operation = Operation::default();
-    let both = Stack::new(I)
+    let both = ProjectionBuilder::new(I)
         .push(&mut operation, gate.weight, gate.bias)?
         .push(&mut operation, up.weight, up.bias)?;
-    let middle = Middle {
+    let middle = HiddenLayer {
         activation: A::KERNEL,
         gated: true,
         width: H,
@@ -231,8 +231,8 @@ fn check<S: EndsIn<I>, const I: usize, const H: usize, const O: usize, Dev>(
 fn run<K, S, const I: usize, const H: usize, const O: usize, E, D, T>(
     mut operation: Operation<E, D, T>,
     x: Tensor<S, E, D, T>,
-    up: Stack<E, D>,
-    middle: Middle<K>,
+    up: ProjectionBuilder<E, D>,
+    middle: HiddenLayer<K>,
     down: Affine<'_, H, O, E, D>,
 ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
 where
@@ -247,7 +247,7 @@ where
     let layer = slices::FeedForward {
         up: up.read(&mut operation),
         middle,
-        down: Stack::new(H)
+        down: ProjectionBuilder::new(H)
             .push(&mut operation, down.weight, down.bias)?
             .read(&mut operation),
     };
@@ -309,7 +309,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Entry, Footprint, Gradients, Projection, Target},
+        fused::{Array, Entry, Footprint, GradTarget, Gradients, Projection},
         kernel::{Matrix, MatrixMut, activation as kernel},
         simd::WriteMode,
     };
@@ -319,14 +319,14 @@ pub(crate) mod slices {
         /// The first map, or the gate and it.
         pub up: Projection<E>,
         /// The nonlinearity between the two maps.
-        pub middle: Middle<K>,
+        pub middle: HiddenLayer<K>,
         /// The second map.
         pub down: Projection<E>,
     }
 
     /// A nonlinearity.
     #[derive(Clone, Copy, Debug)]
-    pub struct Middle<K> {
+    pub struct HiddenLayer<K> {
         /// Which one.
         pub activation: K,
         /// Whether the first half of what comes in gates the other.
@@ -364,7 +364,7 @@ pub(crate) mod slices {
         )
     }
 
-    impl<K: kernel::Activation> Middle<K> {
+    impl<K: kernel::Activation> HiddenLayer<K> {
         fn input(&self) -> usize {
             input(self.width, self.gated)
         }
@@ -409,7 +409,7 @@ pub(crate) mod slices {
             x: Matrix<'_, E>,
             mut hidden: Array<E>,
             d_y: Matrix<'_, E>,
-            d_x: &mut Target<'_, E>,
+            d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
             let mut active = Array::uninit(d_y.rows(), [self.middle.width]);

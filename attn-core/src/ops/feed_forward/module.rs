@@ -9,7 +9,7 @@ use dfdx::{
 };
 
 use super::{
-    slices::{self, Middle},
+    slices::{self, HiddenLayer},
     try_feed_forward, try_gated_feed_forward,
 };
 use crate::{
@@ -231,7 +231,7 @@ weighted! {
     [const M: usize, const H: usize, A: Activation] FeedForward<M, H, A, E, D>:
         slices::FeedForward<A::Kernel, E>, |layer, operation| slices::FeedForward {
             up: operation.projection(&[&layer.up_proj])?,
-            middle: Middle {
+            middle: HiddenLayer {
                 activation: A::KERNEL,
                 gated: false,
                 width: H,
@@ -242,7 +242,7 @@ weighted! {
     [const M: usize, const H: usize, A: Activation] GatedFeedForward<M, H, A, E, D>:
         slices::FeedForward<A::Kernel, E>, |layer, operation| slices::FeedForward {
             up: operation.projection(&[&layer.gate_proj, &layer.up_proj])?,
-            middle: Middle {
+            middle: HiddenLayer {
                 activation: A::KERNEL,
                 gated: true,
                 width: H,

@@ -193,7 +193,7 @@ impl<F: Frame> Backward<'_, F> {
             GradTarget::Add(buffer) => (buffer, quote!(Add)),
         };
         let name = self.frame.buffer(buffer);
-        quote!(p::Target::array(&mut #name, p::WriteMode::#mode))
+        quote!(p::GradTarget::array(&mut #name, p::WriteMode::#mode))
     }
 
     fn emit_adjoint(

@@ -111,7 +111,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         let outer = product(&axes[..axes.len() - 2]);
         let len = length(axes);
         let inner = axes.last().map(size);
-        quote!(p::AxisOf { outer: #outer, len: #len, inner: #inner })
+        quote!(p::Axis { outer: #outer, len: #len, inner: #inner })
     }
 
     /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:

@@ -25,7 +25,7 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
     let lengths = lengths(mask);
     quote! {
         #lengths
-        let mask: p::Mask<B, #heads, #query, #key, E, D> = p::index_mask(&device, axes, #function)?;
+        let mask: p::ScoreMask<B, #heads, #query, #key, E, D> = p::index_mask(&device, axes, #function)?;
     }
 }
 
@@ -50,5 +50,5 @@ fn index_function(parts: &[&Expr], body: TokenStream) -> TokenStream {
         format_ident!("{hidden}{var}")
     };
     let args = [Var::B, Var::H, Var::QIdx, Var::KvIdx].map(arg);
-    quote!(p::Over { batch: #batch, head: #head }, |#(#args),*| #body)
+    quote!(p::DependsOn { batch: #batch, head: #head }, |#(#args),*| #body)
 }

@@ -36,7 +36,7 @@ impl Fused<'_> {
                 #(#inputs: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
-                #(#d_inputs: &mut p::Target<'_, E>,)*
+                #(#d_inputs: &mut p::GradTarget<'_, E>,)*
                 gradients: &mut p::Gradients<E>,
             ) {
                 let sizes = call.sizes;

@@ -63,7 +63,7 @@ impl Fused<'_> {
                     (call, saved): Self::Saved,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     d_output: p::Matrix<'_, E>,
-                    [#(#d_inputs),*]: [&mut p::Target<'_, E>; #count],
+                    [#(#d_inputs),*]: [&mut p::GradTarget<'_, E>; #count],
                     gradients: &mut p::Gradients<E>,
                 ) {
                     backward(&call, weights, #(#inputs,)* saved, d_output, #(#d_inputs,)* gradients)

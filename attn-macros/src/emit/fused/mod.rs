@@ -150,9 +150,9 @@ impl Fused<'_> {
                 let call = make_call(&weights, axes #(, #data)* #dropout_seed);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();
-                let saved = p::inside(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut()));
+                let saved = p::run_pass(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut()));
                 let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
-                    p::inside(numbers, || {
+                    p::run_pass(numbers, || {
                         backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)
                     })
                 })?;

@@ -133,7 +133,7 @@ impl<'a> Score<'a> {
     /// ```text
     /// struct Modified<'a, E> { .. }
     ///
-    /// impl<E: p::Element> p::Modify<E> for Modified<'_, E> { .. }
+    /// impl<E: p::Element> p::Score<E> for Modified<'_, E> { .. }
     ///
     /// fn modified(call, weights) -> Modified<E>
     /// ```
@@ -147,7 +147,7 @@ impl<'a> Score<'a> {
             #structure
 
             #[allow(unused_variables)]
-            impl<E: p::Element> p::Modify<E> for Modified<'_, E> {
+            impl<E: p::Element> p::Score<E> for Modified<'_, E> {
                 #bias_terms
 
                 #[inline(always)]
@@ -178,7 +178,7 @@ impl<'a> Score<'a> {
         });
         (!self.bias_terms.is_empty()).then(|| {
             quote! {
-                const PLANES: usize = #count;
+                const BIAS_TERMS: usize = #count;
 
                 #[inline(always)]
                 fn stored(&self, bias_term: usize, at: p::TileOrigin, len: usize) -> Option<&[E]> {
@@ -427,7 +427,7 @@ impl<'a> Score<'a> {
         let footprints = sums.into_iter().chain(of_tables);
         Some(ParameterGradient {
             make: quote! {
-                let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Modify::sums(&modified(call, weights)));
+                let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Score::sums(&modified(call, weights)));
             },
             footprints: footprints.map(|axes| tracked_code::array(&axes)).collect(),
             argument: quote!(Some(d_score.as_mut())),

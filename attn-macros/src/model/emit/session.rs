@@ -89,7 +89,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
                 let weights = p::Weighted::weights(self, &mut operation)?;
                 let past = past(&weights, room)?;
-                let model = p::Decoding { weights: p::Arc::new(weights), past, decode: decode::<E> };
+                let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
                 p::Sessions::try_new(model, room, p::least(&[#(#vocabularies),*]), #width)
             }
         }

@@ -162,7 +162,7 @@ impl LayerOp for Attend {
                 let weight = of.weight(field);
                 quote!(p::additive_scores(#x, #keys, #weight)?)
             }
-            Similarity::None => quote!(p::no_scores(#x, axes.2)?),
+            Similarity::None => quote!(p::zero_scores(#x, axes.2)?),
         };
         let functions = self.functions.iter().chain(self.normalizer.weight());
         let functions = functions.map(|expr| of.map_scores(expr));
@@ -210,7 +210,7 @@ impl FusedOp<LayerFrame<'_>> for Attend {
         let centres = self
             .normalizer
             .is_sparse()
-            .then(|| quote!(p::Footprint::back(&[batch, #heads, query, (#width) + 1])));
+            .then(|| quote!(p::Footprint::backward_only(&[batch, #heads, query, (#width) + 1])));
         Footprints {
             forward: Some(tracked_code::array(&[
                 quote!(batch),

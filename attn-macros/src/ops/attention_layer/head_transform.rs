@@ -150,8 +150,10 @@ impl FusedOp<LayerFrame<'_>> for TransformHeads {
         let x = of.matrix(0);
         let y = to.matrix();
         match of.mode() {
-            ExecMode::Forward => quote!(p::prepare(&#how, sizes.batch, #len, #heads, #x, #y)),
-            ExecMode::Session => quote!(new.prepare(&#how, #heads, #x, #y)),
+            ExecMode::Forward => {
+                quote!(p::head_transform(&#how, sizes.batch, #len, #heads, #x, #y))
+            }
+            ExecMode::Session => quote!(new.head_transform(&#how, #heads, #x, #y)),
         }
     }
 
@@ -170,7 +172,7 @@ impl FusedOp<LayerFrame<'_>> for TransformHeads {
         let d_x = of.gradient_mut(gradients, 0);
         let lines = quote! {
             #make
-            p::prepare_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #argument);
+            p::head_transform_backward(&#how, sizes.batch, #len, #heads, #x, #d_y, #d_x, #argument);
             #add
         };
         match make.is_empty() {

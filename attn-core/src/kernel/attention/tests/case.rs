@@ -327,7 +327,7 @@ pub(super) fn attend_asking<E: Kernels>(
     let (positions, pairs, angles) = angles(case);
     let cos: Vec<E> = angles.iter().map(|a| E::of_f64(a.cos())).collect();
     let sin: Vec<E> = angles.iter().map(|a| E::of_f64(a.sin())).collect();
-    let score = case.score.map(|score| score.on_tiles(case, x));
+    let score = case.score.map(|score| score.tile_traits(case, x));
     let score = score.as_deref();
     let lens = score.map_or(SumLens::default(), |score| score.sums());
     let attention = attention(

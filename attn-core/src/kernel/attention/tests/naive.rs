@@ -24,12 +24,12 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
         let keys: Vec<_> = (0..key)
             .map(|k| {
                 let row = &x.k[((b * key + k) * kv_heads + kv) * width..][..width];
-                prepared(case, &biased(row, &x.key_bias, kv), &x.key_gain, k)
+                transformed(case, &biased(row, &x.key_bias, kv), &x.key_gain, k)
             })
             .collect();
         for q in 0..query {
             let row = &x.q[((b * query + q) * heads + h) * width..][..width];
-            let row = prepared(case, &biased(row, &x.query_bias, h), &x.query_gain, q);
+            let row = transformed(case, &biased(row, &x.query_bias, h), &x.query_gain, q);
             let attended: Vec<usize> = (0..key)
                 .filter(|&k| case.mask.attends(b, h, q, k))
                 .collect();
@@ -64,7 +64,7 @@ fn biased(x: &[f64], bias: &[f64], head: usize) -> Vec<f64> {
 }
 
 /// A query or a key after its norm and rotation.
-fn prepared(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
+fn transformed(case: &Case, x: &[f64], gain: &[f64], position: usize) -> Vec<f64> {
     let width = x.len();
     let squares: f64 = x.iter().map(|x| x * x).sum();
     let mut x: Vec<f64> = match (case.rms, case.l2) {

@@ -16,7 +16,7 @@ pub(super) enum Modification {
 }
 
 impl Modification {
-    pub(super) fn on_tiles<'a, E: Kernels>(
+    pub(super) fn tile_traits<'a, E: Kernels>(
         self,
         case: &Case,
         x: &'a Tensors<E>,
@@ -100,7 +100,7 @@ impl<E: Real> Placed<'_, E> {
 }
 
 impl<E: Real> Score<E> for Placed<'_, E> {
-    const PLANES: usize = 4;
+    const BIAS_TERMS: usize = 4;
 
     #[inline(always)]
     fn stored(&self, bias_term: usize, at: TileOrigin, len: usize) -> Option<&[E]> {
@@ -187,11 +187,11 @@ impl Many {
     }
 
     /// Bias terms times keys.
-    const SUMS: usize = MOST_BIAS_TERMS * 400;
+    const SUMS: usize = MAX_BIAS_TERMS * 400;
 }
 
 impl<E: Real> Score<E> for Many {
-    const PLANES: usize = MOST_BIAS_TERMS;
+    const BIAS_TERMS: usize = MAX_BIAS_TERMS;
 
     fn bias_term(&self, bias_term: usize, at: TileOrigin, to: &mut [E]) {
         for (k, to) in (at.k..).zip(to) {
@@ -229,7 +229,7 @@ impl<E: Real> Score<E> for Many {
 
     fn add_gradient(&self, bias_term: usize, at: TileOrigin, d: &[E], sums: ScoreSums<'_, E>) {
         for (k, &d) in (at.k..).zip(d) {
-            sums.shared[k * MOST_BIAS_TERMS + bias_term] += d;
+            sums.shared[k * MAX_BIAS_TERMS + bias_term] += d;
         }
     }
 
@@ -350,7 +350,7 @@ fn gradients_of_another_shape_are_refused() {
     let mut case = case();
     case.sizes.batch = 0;
     let x = Tensors::<f64>::random(&case, 1);
-    let score = case.score.map(|score| score.on_tiles(&case, &x));
+    let score = case.score.map(|score| score.tile_traits(&case, &x));
     let none = Matrix::new(&[], 0, 0);
     let attention = attention(&case, &x, score.as_deref(), [none, none]);
     let rows = |cols| Matrix::new(&[], 0, cols);

@@ -53,14 +53,14 @@ impl Fused<'_> {
                     __types: p::PhantomData<E>,
                 }
 
-                impl<E: p::Element> p::Remembers for #name<E> {
+                impl<E: p::Element> p::SequenceState for #name<E> {
                     #[allow(unused_variables)]
                     fn reset(&mut self, sequence: usize) {
-                        #(p::Remembers::reset(&mut self.#names, sequence);)*
+                        #(p::SequenceState::reset(&mut self.#names, sequence);)*
                     }
 
-                    fn numbers(&self) -> usize {
-                        0 #(+ p::Remembers::numbers(&self.#names))*
+                    fn elements(&self) -> usize {
+                        0 #(+ p::SequenceState::elements(&self.#names))*
                     }
                 }
             }

@@ -210,16 +210,16 @@ impl Fused<'_> {
                 let draw = || p::RandomU64::random_u64(&device);
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*
-                let saved = p::inside(numbers, || {
+                let saved = p::run_pass(numbers, || {
                     forward(&call, &weights, random, T::OWNS_TAPE, #(&mut #results),*)
                 });
-                let mut results = p::Places::default();
+                let mut results = p::GradientRefs::default();
                 #(
                     let #results = #results.into_tensor(&device, #shape_names)?;
                     results.add(&#results);
                 )*
                 let tape = operation.record(results, move |[#(#d_results),*], gradients| {
-                    p::inside(numbers, || backward(&call, &weights, saved, #(#d_results,)* gradients))
+                    p::run_pass(numbers, || backward(&call, &weights, saved, #(#d_results,)* gradients))
                 });
                 #value
             }

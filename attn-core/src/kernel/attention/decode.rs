@@ -30,7 +30,7 @@ impl Positions {
 }
 
 compiled! {
-    Continues:
+    DecodeKernels:
 
     /// The output of [`Attention::forward`] for new queries of a sequence. The cache holds its keys and values up to the last of
     /// these queries, already transformed for their positions. There is no dropout.
@@ -51,7 +51,7 @@ compiled! {
             key: keys.rows(),
             ..attention.sizes
         };
-        let placed = Placed {
+        let cached = CachedTiles {
             mask: attention.mask,
             score: attention.score,
             positions,
@@ -61,8 +61,8 @@ compiled! {
             query: attention.query.from(positions.first),
             key: HeadTransform::default(),
             value: HeadTransform::default(),
-            score: attention.score.is_some().then_some(&placed as _),
-            mask: &placed,
+            score: attention.score.is_some().then_some(&cached as _),
+            mask: &cached,
             dropout: None,
             ..*attention
         };
@@ -72,13 +72,13 @@ compiled! {
 }
 
 /// The mask and the score function, on rows of queries and cached keys.
-struct Placed<'a, E> {
+struct CachedTiles<'a, E> {
     mask: &'a dyn TileMask<E>,
     score: Option<&'a dyn TileScore<E>>,
     positions: Positions,
 }
 
-impl<E> Placed<'_, E> {
+impl<E> CachedTiles<'_, E> {
     /// `body(place, part)` for the parts of a tile whose keys are consecutive.
     fn for_parts(
         &self,
@@ -104,7 +104,7 @@ impl<E> Placed<'_, E> {
     }
 }
 
-impl<E: Sync> TileMask<E> for Placed<'_, E> {
+impl<E: Sync> TileMask<E> for CachedTiles<'_, E> {
     fn coverage(&self, _b: usize, h: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
         let Positions {
             sequence, first, ..
@@ -125,7 +125,7 @@ impl<E: Sync> TileMask<E> for Placed<'_, E> {
 // The implementation is not generic over `E`: another crate might implement `Score` for an element type of its own.
 macro_rules! score {
     ($($E:ty)*) => {$(
-        impl TileScore<$E> for Placed<'_, $E> {
+        impl TileScore<$E> for CachedTiles<'_, $E> {
             fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, $E>) {
                 if let Some(score) = self.score {
                     self.for_parts(at, scores, |at, part| score.apply(at, part));

@@ -13,7 +13,7 @@
 //! Henry et al., "Query-key normalization for transformers" (2020); Su et al., "RoFormer" (2021), equation 34, with the halves
 //! paired as in GPT-NeoX and Llama.
 //!
-//! Attention transforms vectors as it loads them. [`prepare`] is for callers outside of it.
+//! Attention transforms vectors as it loads them. [`head_transform`] is for callers outside of it.
 
 use super::{HeadTransform, Norm, Rope};
 use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
@@ -39,7 +39,7 @@ compiled! {
     ///
     /// # Panics
     /// If the shapes do not fit.
-    pub fn prepare<E>(
+    pub fn head_transform<E>(
         how: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
@@ -60,7 +60,7 @@ compiled! {
         });
     }
 
-    /// The derivative of [`prepare`], from `d`, the gradient of the transformed vectors. It overwrites `to`, the gradient of `x`,
+    /// The derivative of [`head_transform`], from `d`, the gradient of the transformed vectors. It overwrites `to`, the gradient of `x`,
     /// and `d_gain`, the gradient of the gain of [`Norm::Rms`], if there is one.
     ///
     /// `x`, `d`, `to`: `[batch * len, heads * width]`; `d_gain`: `[width]`.
@@ -71,7 +71,7 @@ compiled! {
         clippy::too_many_arguments,
         reason = "those of the forward function, and where its derivative comes from and goes"
     )]
-    pub fn prepare_backward<E>(
+    pub fn head_transform_backward<E>(
         how: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
@@ -141,7 +141,7 @@ fn shape<E>(x: Matrix<'_, E>) -> (usize, usize) {
     (x.rows(), x.cols())
 }
 
-/// [`prepare`] for a range of rows: `to` has row `first` and the following ones.
+/// [`head_transform`] for a range of rows: `to` has row `first` and the following ones.
 struct Forward<'a, E> {
     vectors: Vectors<'a, E>,
     first: usize,
@@ -166,7 +166,7 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
     }
 }
 
-/// [`prepare_backward`] for a range of rows.
+/// [`head_transform_backward`] for a range of rows.
 struct Backward<'a, E> {
     vectors: Vectors<'a, E>,
     first: usize,
@@ -202,21 +202,21 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
 /// `x`, `to`: `[len, width]`.
 #[inline(always)]
 pub(super) fn load_rows<V: Vector>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
 ) {
     assert_eq!(shape(x), (to.rows(), to.cols()), "rows of another shape");
     for row in 0..x.rows() {
-        load_row::<V>(prepare, x.row(row), first + row, to.row_mut(row));
+        load_row::<V>(transform, x.row(row), first + row, to.row_mut(row));
     }
 }
 
 /// [`load_rows`], transposed: `x` is `[len, width]`, `to` is `[width, len]`.
 #[inline(always)]
 pub(super) fn load_columns<V: Vector<Element: Pooled>>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     to: &mut MatrixMut<'_, V::Element>,
@@ -226,7 +226,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         (to.rows(), to.cols()),
         "columns of another shape"
     );
-    if prepare.is_nothing() {
+    if transform.is_nothing() {
         return transpose_here::<V>(x, to);
     }
     let width = x.cols();
@@ -237,9 +237,9 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         let (mut columns, others) = rest.split_cols(rows.rows());
         rest = others;
         let memory = &mut memory[..rows.rows() * width];
-        let mut prepared = MatrixMut::new(memory, rows.rows(), width);
-        load_rows::<V>(prepare, rows, first + start, &mut prepared);
-        transpose_here::<V>(prepared.as_ref(), &mut columns);
+        let mut transformed = MatrixMut::new(memory, rows.rows(), width);
+        load_rows::<V>(transform, rows, first + start, &mut transformed);
+        transpose_here::<V>(transformed.as_ref(), &mut columns);
     }
 }
 
@@ -249,7 +249,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
 /// A row whose gradient is 0 is not read: it may be padding, and NaN. `x`, `d`, `to`: `[len, width]`.
 #[inline(always)]
 pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: Matrix<'_, V::Element>,
     first: usize,
     d: Matrix<'_, V::Element>,
@@ -264,23 +264,23 @@ pub(super) fn backward_rows<V: Vector<Element: Pooled>>(
         let d = d.row(row);
         let to = to.row_mut(row);
         let d_gain = d_gain.as_deref_mut();
-        backward_row::<V>(prepare, x, first + row, d, to, d_gain, &mut biased);
+        backward_row::<V>(transform, x, first + row, d, to, d_gain, &mut biased);
     }
 }
 
 /// Transforms one row of one head.
 #[inline(always)]
 pub(super) fn load_row<V: Vector>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: &[V::Element],
     position: usize,
     to: &mut [V::Element],
 ) {
-    add_bias::<V>(prepare, x, to);
-    if let Some(norm) = &prepare.norm {
+    add_bias::<V>(transform, x, to);
+    if let Some(norm) = &transform.norm {
         normalize::<V>(norm, to);
     }
-    if let Some(rope) = &prepare.rope {
+    if let Some(rope) = &transform.rope {
         rotate::<V>(rope, position, V::Element::ONE, to);
     }
 }
@@ -288,7 +288,7 @@ pub(super) fn load_row<V: Vector>(
 /// The derivative of [`load_row`], as in [`backward_rows`]. `biased` is scratch for one row.
 #[inline(always)]
 pub(super) fn backward_row<V: Vector>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: &[V::Element],
     position: usize,
     d: &[V::Element],
@@ -300,11 +300,11 @@ pub(super) fn backward_row<V: Vector>(
     if d.iter().all(|&d| d == V::Element::ZERO) {
         return;
     }
-    if let Some(rope) = &prepare.rope {
+    if let Some(rope) = &transform.rope {
         rotate::<V>(rope, position, -V::Element::ONE, to);
     }
-    if let Some(norm) = &prepare.norm {
-        add_bias::<V>(prepare, x, biased);
+    if let Some(norm) = &transform.norm {
+        add_bias::<V>(transform, x, biased);
         normalize_backward::<V>(norm, biased, to, d_gain);
     }
 }
@@ -312,11 +312,11 @@ pub(super) fn backward_row<V: Vector>(
 /// `to = x + bias`
 #[inline(always)]
 fn add_bias<V: Vector>(
-    prepare: &HeadTransform<'_, V::Element>,
+    transform: &HeadTransform<'_, V::Element>,
     x: &[V::Element],
     to: &mut [V::Element],
 ) {
-    match prepare.bias {
+    match transform.bias {
         None => to.copy_from_slice(x),
         Some(bias) => for_lanes!(V, x.len(), [x, bias], [to], {
             store_any(load_any::<V>(x) + load_any(bias), to)

@@ -8,23 +8,23 @@ use crate::kernel::attention::{Coverage, Sizes, TileMask};
 const QUERIES: usize = 16;
 /// The maximum number of blocks of queries. In longer sequences a block has more queries, and at most one more block is cached
 /// than necessary.
-const MOST_BLOCKS: usize = 1 << 16;
+const MAX_BLOCKS: usize = 1 << 16;
 
 /// The keys that later queries attend to: the first `kept`, and the last `window`, including that of the query itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct KeyWindow {
     pub kept: usize,
     pub window: usize,
 }
 
 /// Coverage of rectangles in all sequences and heads.
-struct Question<'a, E> {
+struct MaskCoverage<'a, E> {
     mask: &'a dyn TileMask<E>,
     sequences: usize,
     heads: usize,
 }
 
-impl<E> Question<'_, E> {
+impl<E> MaskCoverage<'_, E> {
     fn coverages(&self, q: &Range<usize>, k: &Range<usize>) -> impl Iterator<Item = Coverage> {
         let heads = (0..self.sequences).flat_map(|b| (0..self.heads).map(move |h| (b, h)));
         heads.map(|(b, h)| self.mask.coverage(b, h, q.clone(), k.clone()))
@@ -49,7 +49,7 @@ impl<E> Question<'_, E> {
     }
 }
 
-impl Reach {
+impl KeyWindow {
     /// All keys of a sequence.
     pub(super) fn all(capacity: usize) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Reach {
         sequences: usize,
         capacity: usize,
     ) -> Self {
-        let question = Question {
+        let question = MaskCoverage {
             mask,
             sequences,
             heads: sizes.heads,
@@ -77,7 +77,7 @@ impl Reach {
             return Self::all(capacity);
         };
         let mut window = 0;
-        let block = QUERIES.max(capacity / MOST_BLOCKS);
+        let block = QUERIES.max(capacity / MAX_BLOCKS);
         for first in (0..capacity).step_by(block) {
             let end = capacity.min(first + block);
             // The keys before the window of the last query, and so before the windows of the others.
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    fn reach(kept: usize, window: usize, capacity: usize) -> (Reach, usize) {
+    fn key_window(kept: usize, window: usize, capacity: usize) -> (KeyWindow, usize) {
         let mask = Window {
             kept,
             window,
@@ -150,14 +150,14 @@ mod tests {
             width: 4,
             value_width: 4,
         };
-        let found = Reach::of(&mask, sizes, 1, capacity);
+        let found = KeyWindow::of(&mask, sizes, 1, capacity);
         (found, mask.questions.into_inner())
     }
 
     #[test]
     fn what_a_window_looks_at_is_found() {
         for (kept, window) in [(0, 5), (3, 40), (0, 300), (7, 1)] {
-            let (found, _) = reach(kept, window, 1000);
+            let (found, _) = key_window(kept, window, 1000);
             assert_eq!(found.kept, kept);
             // The window of a block of queries is that of its last query, plus the block.
             assert!(
@@ -165,22 +165,22 @@ mod tests {
                 "{found:?}"
             );
         }
-        assert_eq!(reach(0, 1000, 1000).0, Reach::all(1000));
+        assert_eq!(key_window(0, 1000, 1000).0, KeyWindow::all(1000));
     }
 
     #[test]
     fn the_questions_are_few_however_long_a_sequence_may_be() {
         let capacity = 20_000_000;
-        let (causal, questions) = reach(0, capacity, capacity);
-        assert_eq!(causal, Reach::all(capacity));
+        let (causal, questions) = key_window(0, capacity, capacity);
+        assert_eq!(causal, KeyWindow::all(capacity));
         assert!(questions < 10, "{questions}");
-        let (window, questions) = reach(4, 256, capacity);
+        let (window, questions) = key_window(4, 256, capacity);
         assert_eq!(window.kept, 4);
         assert!(
-            (256..256 + capacity / MOST_BLOCKS + 1).contains(&window.window),
+            (256..256 + capacity / MAX_BLOCKS + 1).contains(&window.window),
             "{window:?}"
         );
         // Two heads for each block, and the bisections for the end of a window.
-        assert!(questions < 3 * MOST_BLOCKS, "{questions}");
+        assert!(questions < 3 * MAX_BLOCKS, "{questions}");
     }
 }

@@ -41,7 +41,7 @@ impl Mask for Everything {
 }
 
 /// The most bias terms of a [`Score`].
-pub const MOST_BIAS_TERMS: usize = 16;
+pub const MAX_BIAS_TERMS: usize = 16;
 
 /// A score modification, which is applied before the softmax: a function of the scaled product and of some numbers of the
 /// place, its *bias terms*. Mark every method `#[inline(always)]`.
@@ -50,8 +50,8 @@ pub const MOST_BIAS_TERMS: usize = 16;
 /// distance. It is computed at every place of the tiles that are visited, also where the mask hides the score. It may be any
 /// number there, but its computation must not panic.
 pub trait Score<E: Real>: Sync {
-    /// How many bias terms there are, [`MOST_BIAS_TERMS`] or fewer.
-    const PLANES: usize = 0;
+    /// How many bias terms there are, [`MAX_BIAS_TERMS`] or fewer.
+    const BIAS_TERMS: usize = 0;
 
     /// Writes a bias term, of the query `at.q` and the keys from `at.k` on, one per element of `to`.
     fn bias_term(&self, _bias_term: usize, _at: TileOrigin, _to: &mut [E]) {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     cache::Cache,
-    session::Remembers,
+    session::SequenceState,
     tokens::{Capacity, NewTokens},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 /// A layer of `attention!` in a model with sessions.
 pub trait Decode<E: Element>: FusedLayer<E> {
     /// The state of the layer: its cached keys and values.
-    type DecodeState: Remembers + Clone;
+    type DecodeState: SequenceState + Clone;
 
     /// The empty state.
     ///
@@ -51,12 +51,12 @@ impl<C, E: Kernels> Clone for DecodeState<C, E> {
     }
 }
 
-impl<C, E: Kernels> Remembers for DecodeState<C, E> {
+impl<C, E: Kernels> SequenceState for DecodeState<C, E> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
     }
 
-    fn numbers(&self) -> usize {
-        self.cache.numbers()
+    fn elements(&self) -> usize {
+        self.cache.elements()
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::on_pairs::{Coverage, MOST_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin};
+use super::pair_traits::{Coverage, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin};
 use crate::simd::{
     Kernel, Matrix, MatrixMut, Real, Vector, math, run,
     slice::{load_any, store_any},
@@ -112,7 +112,7 @@ impl<E: Real, F: Score<E>> TileScore<E> for F {
 }
 
 /// The bias terms of the keys of a span of a row.
-type Rows<E> = [[E; SPAN]; MOST_BIAS_TERMS];
+type Rows<E> = [[E; SPAN]; MAX_BIAS_TERMS];
 
 /// The bias terms of some keys of a row: the stored ones of the score, others in `rows`.
 #[inline(always)]
@@ -121,16 +121,16 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
     at: TileOrigin,
     len: usize,
     rows: &'a mut Rows<E>,
-) -> [&'a [E]; MOST_BIAS_TERMS] {
+) -> [&'a [E]; MAX_BIAS_TERMS] {
     const {
         assert!(
-            F::PLANES <= MOST_BIAS_TERMS,
+            F::BIAS_TERMS <= MAX_BIAS_TERMS,
             "a score with too many bias_terms"
         )
     };
-    let mut bias_terms: [&[E]; MOST_BIAS_TERMS] = [&[]; MOST_BIAS_TERMS];
+    let mut bias_terms: [&[E]; MAX_BIAS_TERMS] = [&[]; MAX_BIAS_TERMS];
     let rows = bias_terms.iter_mut().zip(rows).enumerate();
-    for (bias_term, (numbers, row)) in rows.take(F::PLANES) {
+    for (bias_term, (numbers, row)) in rows.take(F::BIAS_TERMS) {
         *numbers = score.stored(bias_term, at, len).unwrap_or_else(|| {
             score.bias_term(bias_term, at, &mut row[..len]);
             &row[..len]
@@ -141,8 +141,8 @@ fn bias_terms<'a, E: Real, F: Score<E>>(
 
 /// A vector of each bias term, starting at a key.
 #[inline(always)]
-fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MOST_BIAS_TERMS] {
-    let mut vectors = [V::zero(); MOST_BIAS_TERMS];
+fn load<V: Vector>(bias_terms: &[&[V::Element]], from: usize) -> [V; MAX_BIAS_TERMS] {
+    let mut vectors = [V::zero(); MAX_BIAS_TERMS];
     for (vector, bias_term) in vectors.iter_mut().zip(bias_terms) {
         *vector = load_any(&bias_term[from..]);
     }
@@ -161,15 +161,18 @@ impl<E: Real, F: Score<E>> Kernel for Apply<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let mut rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
+        let mut rows = [[E::ZERO; SPAN]; MAX_BIAS_TERMS];
         for row in 0..self.scores.rows() {
             for (span, scores) in self.scores.row_mut(row).chunks_mut(SPAN).enumerate() {
                 let at = self.at.later(row, span * SPAN);
                 let bias_terms = bias_terms(self.score, at, scores.len(), &mut rows);
                 for (lane, scores) in scores.chunks_mut(V::LANES).enumerate() {
-                    let bias_terms = load::<V>(&bias_terms[..F::PLANES], lane * V::LANES);
+                    let bias_terms = load::<V>(&bias_terms[..F::BIAS_TERMS], lane * V::LANES);
                     let score = load_any::<V>(scores);
-                    store_any(self.score.value(score, &bias_terms[..F::PLANES]), scores);
+                    store_any(
+                        self.score.value(score, &bias_terms[..F::BIAS_TERMS]),
+                        scores,
+                    );
                 }
             }
         }
@@ -190,8 +193,8 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let mut rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
-        let mut d_rows = [[E::ZERO; SPAN]; MOST_BIAS_TERMS];
+        let mut rows = [[E::ZERO; SPAN]; MAX_BIAS_TERMS];
+        let mut d_rows = [[E::ZERO; SPAN]; MAX_BIAS_TERMS];
         for row in 0..self.d.rows() {
             let scores = self.scores.row(row).chunks(SPAN);
             let d = self.d.row_mut(row).chunks_mut(SPAN);
@@ -202,13 +205,13 @@ impl<E: Real, F: Score<E>> Kernel for Backward<'_, '_, E, F> {
                 let d_bias_terms = self.sums.is_some().then_some(&mut d_rows);
                 differentiate::<V, F>(
                     self.score,
-                    &bias_terms[..F::PLANES],
+                    &bias_terms[..F::BIAS_TERMS],
                     scores,
                     d,
                     d_bias_terms,
                 );
                 if let Some(sums) = &mut self.sums {
-                    for (bias_term, d) in d_rows.iter().enumerate().take(F::PLANES) {
+                    for (bias_term, d) in d_rows.iter().enumerate().take(F::BIAS_TERMS) {
                         if self.score.is_learned(bias_term) {
                             let sums = sums.reborrow();
                             self.score.add_gradient(bias_term, at, &d[..len], sums);
@@ -234,7 +237,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
         let from = lane * V::LANES;
         let bias_terms = load::<V>(bias_terms, lane * V::LANES);
         let score = load_any::<V>(scores);
-        let bias_terms = &bias_terms[..F::PLANES];
+        let bias_terms = &bias_terms[..F::BIAS_TERMS];
         let d_value = load_any::<V>(d);
         // The derivative at a masked score may be anything.
         let none = d_value.eq(V::zero());
@@ -242,7 +245,7 @@ fn differentiate<V: Vector, F: Score<V::Element>>(
             .iter_mut()
             .flat_map(|rows| rows.iter_mut())
             .enumerate()
-            .take(F::PLANES)
+            .take(F::BIAS_TERMS)
         {
             if function.is_learned(bias_term) {
                 let derivative = function.bias_term_derivative(bias_term, score, bias_terms);

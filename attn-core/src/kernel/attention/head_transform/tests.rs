@@ -313,7 +313,7 @@ fn padding_may_be_anything_where_nothing_depends_on_it() {
     });
 }
 
-/// `prepare`, and its derivative, over numbers that must be overwritten.
+/// `head_transform`, and its derivative, over numbers that must be overwritten.
 fn whole<E: Kernels>(
     way: Way,
     [batch, len, heads]: [usize; 3],
@@ -330,7 +330,7 @@ fn whole<E: Kernels>(
     let x = Matrix::new(x, rows, cols);
     let d = Matrix::new(d, rows, cols);
     with(way, gain, len, |how| {
-        prepare(
+        head_transform(
             how,
             batch,
             len,
@@ -339,7 +339,7 @@ fn whole<E: Kernels>(
             MatrixMut::new(&mut y, rows, cols),
         );
         let to = MatrixMut::new(&mut d_x, rows, cols);
-        prepare_backward(how, batch, len, heads, x, d, to, Some(&mut d_gain));
+        head_transform_backward(how, batch, len, heads, x, d, to, Some(&mut d_gain));
     });
     [y, d_x, d_gain]
 }
