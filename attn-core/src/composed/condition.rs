@@ -1,18 +1,15 @@
-//! Conditions on scores and places, and the choice between scores by a condition.
+//! Conditions on numbers, element by element, and the choice between numbers by a condition.
 //!
-//! A condition is on the tape of the scores that it was made of: no gradient passes through it, but they still get one,
+//! A condition is on the tape of the numbers that it was made of: no gradient passes through it, but they still get one,
 //! which is 0.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape},
+    shapes::{Const, HasShape, Shape},
     tensor::{NoneTape, PutTape, SplitTape, Tape, Tensor, WithEmptyTape, ZerosTensor},
     tensor_ops::{ChooseFrom, Device, TryEq, TryLe, TryLt},
 };
 
-use super::{
-    Scores,
-    tensors::{depend, is_empty, zeros_after_both},
-};
+use super::tensors::{depend, is_empty, zeros_after_both};
 use crate::Element;
 
 /// One boolean per batch, head, query and key: `[batch, heads, query, key]`.
@@ -21,18 +18,10 @@ pub type Condition<B, const H: usize, Q, K, D, T> = Tensor<(B, Const<H>, Q, K), 
 macro_rules! comparison {
     ($($(#[$doc:meta])* $name:ident = $method:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<
-            B: Dim,
-            Q: Dim,
-            K: Dim,
-            const H: usize,
-            E: Element,
-            D: Device<E>,
-            T: Tape<E, D>,
-        >(
-            a: Scores<B, H, Q, K, E, D, T>,
-            b: Scores<B, H, Q, K, E, D, T>,
-        ) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
+        pub fn $name<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+            a: Tensor<S, E, D, T>,
+            b: Tensor<S, E, D, T>,
+        ) -> Result<Tensor<S, bool, D, T>, D::Err> {
             let truth = if is_empty(a.shape()) {
                 a.device().try_zeros_like(a.shape())?
             } else {
@@ -53,9 +42,9 @@ comparison! {
 }
 
 /// `!a`
-pub fn not<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    a: Condition<B, H, Q, K, D, T>,
-) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
+pub fn not<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    a: Tensor<S, bool, D, T>,
+) -> Result<Tensor<S, bool, D, T>, D::Err> {
     let (a, tape) = a.split_tape();
     Ok(a.device().not(&a)?.put_tape(tape))
 }
@@ -63,18 +52,10 @@ pub fn not<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: 
 macro_rules! connective {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<
-            B: Dim,
-            Q: Dim,
-            K: Dim,
-            const H: usize,
-            E: Element,
-            D: Device<E>,
-            T: Tape<E, D>,
-        >(
-            a: Condition<B, H, Q, K, D, T>,
-            b: Condition<B, H, Q, K, D, T>,
-        ) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
+        pub fn $name<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+            a: Tensor<S, bool, D, T>,
+            b: Tensor<S, bool, D, T>,
+        ) -> Result<Tensor<S, bool, D, T>, D::Err> {
             let ((a, tape), (b, other)) = (a.split_tape(), b.split_tape());
             let truth = if is_empty(a.shape()) {
                 a
@@ -98,11 +79,11 @@ connective! {
 /// PyTorch: `torch.where(condition, a, b)`. As there, 0 is what is passed back to the operations that `a` and `b` came
 /// from, and 0 times an infinite derivative is NaN: [`guard`] what these read. (Nothing guards what `minimum` and
 /// `maximum` do not take.)
-pub fn select<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    condition: Condition<B, H, Q, K, D, T>,
-    a: Scores<B, H, Q, K, E, D, T>,
-    b: Scores<B, H, Q, K, E, D, T>,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+pub fn select<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    condition: Tensor<S, bool, D, T>,
+    a: Tensor<S, E, D, T>,
+    b: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     let (condition, tape) = condition.split_tape();
     let shape = *condition.shape();
     let chosen = if is_empty(&shape) {
@@ -115,20 +96,12 @@ pub fn select<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, 
 }
 
 /// `if condition { a } else { b }`, of conditions.
-pub fn select_condition<
-    B: Dim,
-    Q: Dim,
-    K: Dim,
-    const H: usize,
-    E: Element,
-    D: Device<E>,
-    T: Tape<E, D>,
->(
-    condition: Condition<B, H, Q, K, D, T>,
-    a: Condition<B, H, Q, K, D, T>,
-    b: Condition<B, H, Q, K, D, T>,
-) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
-    let other = not::<B, Q, K, H, E, D, T>(condition.with_empty_tape())?;
+pub fn select_condition<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    condition: Tensor<S, bool, D, T>,
+    a: Tensor<S, bool, D, T>,
+    b: Tensor<S, bool, D, T>,
+) -> Result<Tensor<S, bool, D, T>, D::Err> {
+    let other = not::<S, E, D, T>(condition.with_empty_tape())?;
     or(and(condition, a)?, and(other, b)?)
 }
 
@@ -136,12 +109,12 @@ pub fn select_condition<
 ///
 /// From elsewhere no gradient comes back, whatever it is: `if x > 0 { ln(x) } else { 0 }` has gradient 0 at 0 if the
 /// logarithm is that of the guarded `x`, and 0 times infinity otherwise.
-pub fn guard<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Scores<B, H, Q, K, E, D, T>,
-    condition: &Condition<B, H, Q, K, D, T>,
+pub fn guard<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    condition: &Tensor<S, bool, D, T>,
     taken: bool,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
-    let zeros: Scores<B, H, Q, K, E, D, T> =
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let zeros: Tensor<S, E, D, T> =
         ZerosTensor::<E>::try_zeros_like(x.device(), x.shape())?.retaped();
     let condition = condition.retaped::<NoneTape>().put_tape(T::default());
     if taken {
@@ -156,8 +129,11 @@ mod tests {
     use dfdx::prelude::*;
 
     // By name, because dfdx's prelude has functions of the same names.
-    use super::{Condition, Scores, and, at_most, equal, guard, less, not, or, select};
-    use crate::{composed::select_condition, testing::*};
+    use super::{Condition, and, at_most, equal, guard, less, not, or, select};
+    use crate::{
+        composed::{Scores, select_condition},
+        testing::*,
+    };
 
     type Tape64 = OwnedTape<f64, Cpu>;
     type X = Scores<usize, 2, usize, usize, f64, Cpu, NoneTape>;

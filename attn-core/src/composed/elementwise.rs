@@ -1,16 +1,15 @@
-//! The operations of score modifications, on `[batch, heads, query, key]`.
+//! The operations of expressions, element by element: of score modifications, and of elementwise operations of a model.
 //!
 //! The operands of a function of two must be different tensors: dfdx identifies gradients by tensor, and its backward
 //! pass panics on an operation whose operands are one. See [`fresh`].
 
 use dfdx::{
-    shapes::{Dim, HasShape},
+    shapes::{HasShape, Shape},
     tensor::{NoneTape, OnesTensor, PutTape, SplitTape, Tape, Tensor, TensorFromVec},
     tensor_ops::{Device, TryAdd, TryDiv, TryMul, TrySub},
 };
 
 use super::{
-    Scores,
     normalize::off_tape,
     tensors::{depend, is_empty, zeros_after, zeros_after_both},
 };
@@ -19,17 +18,9 @@ use crate::Element;
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident = $method:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<
-            B: Dim,
-            Q: Dim,
-            K: Dim,
-            const H: usize,
-            E: Element,
-            D: Device<E>,
-            T: Tape<E, D>,
-        >(
-            x: Scores<B, H, Q, K, E, D, T>,
-        ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+        pub fn $name<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+            x: Tensor<S, E, D, T>,
+        ) -> Result<Tensor<S, E, D, T>, D::Err> {
             x.$method()
         }
     )*};
@@ -38,18 +29,10 @@ macro_rules! unary {
 macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident = $method:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<
-            B: Dim,
-            Q: Dim,
-            K: Dim,
-            const H: usize,
-            E: Element,
-            D: Device<E>,
-            T: Tape<E, D>,
-        >(
-            a: Scores<B, H, Q, K, E, D, T>,
-            b: Scores<B, H, Q, K, E, D, T>,
-        ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+        pub fn $name<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+            a: Tensor<S, E, D, T>,
+            b: Tensor<S, E, D, T>,
+        ) -> Result<Tensor<S, E, D, T>, D::Err> {
             a.$method(b)
         }
     )*};
@@ -58,18 +41,10 @@ macro_rules! binary {
 macro_rules! scalar {
     ($($(#[$doc:meta])* $name:ident = $method:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $name<
-            B: Dim,
-            Q: Dim,
-            K: Dim,
-            const H: usize,
-            E: Element,
-            D: Device<E>,
-            T: Tape<E, D>,
-        >(
-            x: Scores<B, H, Q, K, E, D, T>,
+        pub fn $name<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+            x: Tensor<S, E, D, T>,
             scalar: f64,
-        ) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+        ) -> Result<Tensor<S, E, D, T>, D::Err> {
             x.$method(E::of(scalar))
         }
     )*};
@@ -113,10 +88,10 @@ scalar! {
 }
 
 /// `x^exponent`. Its gradient for exponent 0 is 0, for `x = 0` too.
-pub fn pow<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Scores<B, H, Q, K, E, D, T>,
+pub fn pow<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
     exponent: f64,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     let integer = exponent as i32;
     if exponent == 0.0 {
         // dfdx's gradient would be `0 * x^-1`, which is NaN at 0.
@@ -132,9 +107,9 @@ pub fn pow<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: 
 /// The largest integer that is not above `x`. Its gradient is 0.
 ///
 /// dfdx has nothing that rounds: the values pass through the host.
-pub fn floor<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Scores<B, H, Q, K, E, D, T>,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+pub fn floor<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     let shape = *x.shape();
     if is_empty(&shape) {
         return zeros_after(x, shape);
@@ -148,10 +123,10 @@ pub fn floor<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T
 /// The remainder of `a / b`, with the sign of `a`. The gradient of `a` is 1, that of `b` is `-trunc(a / b)`.
 ///
 /// PyTorch: `torch.fmod(a, b)`. The values pass through the host, as in [`floor`].
-pub fn rem<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    a: Scores<B, H, Q, K, E, D, T>,
-    b: Scores<B, H, Q, K, E, D, T>,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+pub fn rem<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    a: Tensor<S, E, D, T>,
+    b: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     let shape = *a.shape();
     if is_empty(&shape) {
         return zeros_after_both(a, b, shape);
@@ -172,18 +147,18 @@ pub fn rem<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: 
 }
 
 /// `y` in place of `x`, whose gradient is 0.
-pub fn replace<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Scores<B, H, Q, K, E, D, T>,
-    y: Scores<B, H, Q, K, E, D, T>,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+pub fn replace<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    y: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     let (y, tape) = y.split_tape();
     Ok(y.put_tape(tape.merge(depend(x))))
 }
 
 /// The same values as another tensor, to be the second operand beside the first: `mul(x, fresh(x))`.
-pub fn fresh<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    x: Scores<B, H, Q, K, E, D, T>,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+pub fn fresh<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
     // -0.0 is what leaves every number, and the sign of zero, as it is.
     x.try_add(-E::zero())
 }
@@ -194,10 +169,10 @@ mod tests {
 
     // By name, because dfdx's prelude has functions of the same names.
     use super::{
-        Scores, abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
+        abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
         mul_scalar, pow, rem, replace, sqrt, sub, tanh,
     };
-    use crate::testing::*;
+    use crate::{composed::Scores, testing::*};
 
     type X = Scores<usize, 2, usize, usize, f64, Cpu, NoneTape>;
     type Y = Traced<(usize, Const<2>, usize, usize)>;

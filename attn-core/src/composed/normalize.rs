@@ -95,7 +95,7 @@ pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
     let least = zeros.clone().try_add(E::of(lowest::<E>()))?;
     let mut hidden = less(scores.retaped::<NoneTape>(), least)?;
     if let Some(bias) = bias(mask) {
-        hidden = or::<_, _, _, H, E, _, _>(hidden, less(bias, zeros.clone())?)?;
+        hidden = or::<_, E, _, _>(hidden, less(bias, zeros.clone())?)?;
     }
     select(hidden.put_tape(T::default()), zeros.retaped::<T>(), scores)
 }
