@@ -7,6 +7,7 @@
 
 mod agree;
 mod dropped;
+mod elementwise;
 mod graphs;
 
 use attn::dfdx::prelude::*;

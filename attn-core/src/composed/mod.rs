@@ -47,8 +47,8 @@ pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};
 pub use sparse::{entmax15, sparsemax};
 
-pub use tensors::contiguous;
 pub(crate) use tensors::{conditions, depend, is_empty, reshape, zeros_after, zeros_after_both};
+pub use tensors::{contiguous, filled};
 
 use dfdx::{shapes::Const, tensor::Tensor};
 

@@ -63,6 +63,17 @@ pub(crate) fn depend<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     tape
 }
 
+/// A tensor of one number, of the shape of `like`.
+pub fn filled<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    like: &Tensor<S, E, D>,
+    number: f64,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let numbers = vec![E::of(number); like.shape().num_elements()];
+    let numbers: Tensor<S, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(like.device(), numbers, *like.shape())?;
+    Ok(numbers.put_tape(T::default()))
+}
+
 /// The same tensor in row-major order; nothing is copied if it is that already.
 ///
 /// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes, once it is large

@@ -10,6 +10,7 @@ use super::{did_you_mean, example, listed, nearest_key, quoted};
 use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
+use crate::spec::body::Function;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};
 
@@ -70,8 +71,8 @@ pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
 pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
-pub(crate) const DIVISION_BY_TENSOR: &str = "`/` divides by a number\n\
-    help: there is no division by a value with axes";
+pub(crate) const EXPONENT: &str = "the exponent of `pow` is a number, found a value with axes\n\
+    help: the power of any other is `exp(n * ln(x))`";
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
     help: `attention::<..>(x, context = y)`";
 
@@ -295,6 +296,12 @@ pub(crate) fn number_of_operands(operation: &Operation, found: usize) -> String 
         "`{}` takes {}, found {found} operands",
         operation.name, operation.signature
     )
+}
+
+pub(crate) fn number_of_arguments(function: &Function, found: usize) -> String {
+    let (usage, count) = (function.usage(), function.arity());
+    let word = if count == 1 { "operand" } else { "operands" };
+    format!("`{usage}` has {count} {word}, found {found}")
 }
 
 /// The keys of an operation, for its errors.

@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 
 use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
 use crate::emit::block::{Gradients, Output};
-use crate::emit::expr::loop_values;
+use crate::emit::expr::{emit_elementwise, loop_values};
 use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::Model;
 use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
@@ -32,13 +32,6 @@ impl Elementwise {
     /// `x + number` and the like.
     pub(crate) fn with_number(op: Binary, number: &Real) -> Self {
         Self::new(Expr::Operand(0).binary(op, Expr::Float(number.clone())), 1)
-    }
-
-    /// `x + y` and the like, or `x + x` if the second operand is the first one again.
-    pub(crate) fn binary(op: Binary, is_again: bool) -> Self {
-        let second = usize::from(!is_again);
-        let expr = Expr::Operand(0).binary(op, Expr::Operand(second));
-        Self::new(expr, second + 1)
     }
 
     /// How many operands there are.
@@ -185,29 +178,36 @@ impl Op for Elementwise {
         Cost::none()
     }
 
-    /// The operations of a declaration are one operator or function each. Only the fused form makes them one expression.
+    /// An operation of `attn::ops`, if there is one: only the fused form makes several of a declaration one expression.
     fn composed(&self, of: &Composed<'_>) -> TokenStream {
         let x = of.operand(0);
         let with_number = |method: &str, number: &Real| {
             let method = format_ident!("{method}");
             quote!(#method(&#x, (#number) as f64))
         };
+        let of_operands = || {
+            let operands = (0..self.operands).map(|index| of.operand_as(index, of.result_type()));
+            let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>());
+            quote!(with_tape(|tape| #value))
+        };
         match &self.expr {
             Expr::Binary(op, _, by) => match (op, &**by) {
                 (Binary::Mul, Expr::Float(by)) => with_number("scale", by),
                 (Binary::Add, Expr::Float(by)) => with_number("shift", by),
-                _ => self.of_two(of, &format!("{op:?}").to_lowercase()),
+                (Binary::Add | Binary::Sub | Binary::Mul, Expr::Operand(_)) => {
+                    self.of_two(of, &format!("{op:?}").to_lowercase())
+                }
+                _ => of_operands(),
             },
-            Expr::Unary(op, _) => {
-                let nn = of.nn();
-                let ty = format_ident!("{}", function_type(*op));
-                quote!(activate::<#nn::#ty, _, _, _>(&#x))
-            }
-            // No operation of a declaration is another expression: the line would not compile.
-            other => {
-                let text = other.to_string();
-                quote!(elementwise(#text))
-            }
+            Expr::Unary(op, _) => match function_type(*op) {
+                None => of_operands(),
+                Some(ty) => {
+                    let nn = of.nn();
+                    let ty = format_ident!("{ty}");
+                    quote!(activate::<#nn::#ty, _, _, _>(&#x))
+                }
+            },
+            _ => of_operands(),
         }
     }
 
@@ -225,6 +225,10 @@ impl Op for Elementwise {
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let compiled = self.backward();
+        // The derivative by each operand is 0 or 1.
+        if compiled.of.is_empty() {
+            return TokenStream::new();
+        }
         let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
         let x = compiled.reads.iter().map(|index| of.slice(*index));
         let d_y = gradients.read();
@@ -243,18 +247,24 @@ impl Elementwise {
     }
 }
 
-/// The type of a function in `attn::nn`. A function that has none there does not compile.
-fn function_type(op: Unary) -> String {
+/// The type of a function in `attn::nn`, if it is a nonlinearity.
+fn function_type(op: Unary) -> Option<&'static str> {
     match op {
-        Unary::Activation(activation) => activation.ty().to_owned(),
-        other => format!("{other:?}"),
+        Unary::Activation(activation) => Some(activation.ty()),
+        Unary::Sigmoid => Some("Sigmoid"),
+        Unary::Tanh => Some("Tanh"),
+        _ => None,
     }
 }
 
 /// An operation for people.
 fn label(expr: &Expr) -> String {
     match expr {
-        Expr::Unary(op, _) => function_type(*op),
+        Expr::Unary(op, _) => match function_type(*op) {
+            Some(ty) => ty.to_owned(),
+            None => format!("{op:?}").to_lowercase(),
+        },
+        Expr::Binary(Binary::Min | Binary::Max | Binary::Pow, ..) => expr.to_string(),
         Expr::Binary(op, _, by) => {
             let sign = op.symbol().map_or("", |(sign, _)| sign);
             match &**by {

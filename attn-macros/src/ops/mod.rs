@@ -13,6 +13,7 @@ mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
+mod function;
 mod l2_norm;
 mod layer;
 mod learned_position;
@@ -34,6 +35,7 @@ use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Frame, Lowering};
 use crate::model::syntax::Call;
+use crate::spec::body::Function;
 use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
@@ -62,6 +64,15 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &activation::OPERATIONS[4],
     &activation::OPERATIONS[5],
     &activation::OPERATIONS[6],
+    &function::OPERATIONS[0],
+    &function::OPERATIONS[1],
+    &function::OPERATIONS[2],
+    &function::OPERATIONS[3],
+    &function::OPERATIONS[4],
+    &function::OPERATIONS[5],
+    &function::OPERATIONS[6],
+    &function::OPERATIONS[7],
+    &function::OPERATIONS[8],
     &softmax::SOFTMAX,
     &concat::CONCAT,
     &mean_pool::MEAN_POOL,
@@ -86,6 +97,8 @@ pub(crate) struct Operation {
 pub(crate) enum Lower {
     /// From the values of its operands.
     Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
+    /// From the values and numbers that this function is of.
+    Function(&'static Function),
     /// From its tokens: operands by name and a body are its own affair.
     Call(LowerCall),
 }

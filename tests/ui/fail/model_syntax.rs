@@ -8,7 +8,7 @@ model! {
         for layer in 0..3 { }
         gelu(x);
         let y = x.relu();
-        let z = x / x;
+        let z = x / linear::<5>(x);
         let mut w = x;
         repeat 0 { w = gelu(w); }
         repeat 2 { let v = gelu(w); v }

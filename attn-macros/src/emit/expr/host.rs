@@ -9,7 +9,7 @@ use crate::score::{Binary, Data, Expr, Type, Unary};
 use crate::spec::Size;
 
 /// `expr` as a Rust expression over `i64`, `f64` and `bool`, in parentheses if it binds less tightly than `level`.
-pub(in crate::emit) fn host(expr: &Expr, level: u8) -> TokenStream {
+pub(crate) fn host(expr: &Expr, level: u8) -> TokenStream {
     match expr {
         // It does not stand in an expression of indices.
         Expr::Operand(_) => quote!(0.0),

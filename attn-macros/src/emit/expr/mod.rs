@@ -5,7 +5,9 @@ mod host;
 mod tensor;
 mod vector;
 
-pub(super) use host::{flat_index, host};
+pub(super) use host::flat_index;
+pub(crate) use host::host;
+pub(crate) use tensor::emit_elementwise;
 pub(super) use tensor::emit_map;
 pub(crate) use vector::loop_values;
 pub(super) use vector::vectors;

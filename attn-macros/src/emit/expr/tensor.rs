@@ -1,4 +1,4 @@
-//! Expressions of the score, as operations on `[batch, heads, query, key]`.
+//! Expressions as operations on tensors: of the score, on `[batch, heads, query, key]`, and of the elements of operands of one shape.
 //!
 //! A part that depends on indices only is a closure over them. Every other operation is one line. A line reads each name once,
 //! because dfdx cannot differentiate an operation that gets one tensor twice. Its result takes the name of an operand, so a chain
@@ -10,21 +10,17 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{host, index_function, lengths};
+use crate::emit::block::hidden;
 use crate::emit::{Layer, var};
+use crate::score::loops::operands;
 use crate::score::{Binary, Expr, Type, Unary};
 
 /// The lines that turn `scores` into the value of `expr`; `ty` is the type of the tensor.
 pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -> TokenStream {
-    let mut lower = Lower {
-        cx,
-        ty,
-        lines: lengths(expr),
-        scores_left: score_reads(expr),
-        names: BTreeMap::new(),
-        branches: Vec::new(),
-    };
+    let mut lower = Lower::new(Source::Scores { cx, ty }, expr);
+    lower.lines = lengths(expr);
     let value = lower.value(expr);
-    if score_reads(expr) == 0 {
+    if reads(expr, 0) == 0 {
         lower.line(
             &var("scores"),
             Type::Float,
@@ -36,19 +32,53 @@ pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -
     lower.lines
 }
 
-fn score_reads(expr: &Expr) -> usize {
+/// The result of `expr` as a block: of tensors without a tape, by their variables, of which the first one gets `tape`.
+pub(crate) fn emit_elementwise(expr: &Expr, of: &[TokenStream]) -> TokenStream {
+    let mut lower = Lower::new(Source::Operands { like: &of[0] }, expr);
+    let value = lower.value(expr);
+    let lines = lower.lines;
+    let names = (0..of.len()).map(operand_name);
+    let (first, others) = (&of[0], &of[1..]);
+    quote!({
+        let (#(#names,)*) = (p::on(tape, &#first), #(#others.retaped::<T>(),)*);
+        #lines
+        Ok(#value)
+    })
+}
+
+/// The variable of an operand. It hides no name of a user's.
+fn operand_name(index: usize) -> Ident {
+    hidden(&format!("x{index}"))
+}
+
+/// How often an operand is read.
+fn reads(expr: &Expr, operand: usize) -> usize {
     match expr {
-        Expr::Operand(_) => 1,
-        other => other.children().into_iter().map(score_reads).sum(),
+        Expr::Operand(index) => usize::from(*index == operand),
+        other => {
+            let children = other.children().into_iter();
+            children.map(|child| reads(child, operand)).sum()
+        }
     }
 }
 
+/// The tensors that an expression is of.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// `scores`, of this type.
+    Scores {
+        cx: &'a Layer<'a>,
+        ty: &'a TokenStream,
+    },
+    /// `x0`, `x1`, .., of the shape of this tensor. The expression reads no place and no parameter.
+    Operands { like: &'a TokenStream },
+}
+
 struct Lower<'a> {
-    cx: &'a Layer<'a>,
-    ty: &'a TokenStream,
+    source: Source<'a>,
     lines: TokenStream,
-    /// Reads of the score that are still to come.
-    scores_left: usize,
+    /// The reads of each operand that are still to come.
+    reads_left: Vec<usize>,
     /// The number of names of each kind.
     names: BTreeMap<&'static str, usize>,
     /// The branches that the line is in whose gradient must be kept out where they are not taken.
@@ -62,11 +92,22 @@ struct Branch {
     taken: bool,
 }
 
-impl Lower<'_> {
+impl<'a> Lower<'a> {
+    fn new(source: Source<'a>, expr: &Expr) -> Self {
+        let operands = operands(expr).last().map_or(0, |last| last + 1);
+        Lower {
+            source,
+            lines: TokenStream::new(),
+            reads_left: (0..operands).map(|operand| reads(expr, operand)).collect(),
+            names: BTreeMap::new(),
+            branches: Vec::new(),
+        }
+    }
+
     /// The variable that holds the value of `expr`, a float or a condition, for every score.
     fn value(&mut self, expr: &Expr) -> Ident {
         match expr {
-            Expr::Operand(_) => self.score(),
+            Expr::Operand(index) => self.operand(*index),
             Expr::Param { name, index } => self.param(name, index),
             constant if constant.is_constant() => self.place(constant),
             Expr::Unary(op, a) => {
@@ -86,17 +127,17 @@ impl Lower<'_> {
 
     /// `let name: .. = value;`
     fn line(&mut self, name: &Ident, ty: Type, value: TokenStream) -> Ident {
-        let ty = match ty {
-            Type::Bool => {
-                let cx = self.cx;
+        let ty = match (self.source, ty) {
+            (Source::Operands { .. }, _) => None,
+            (Source::Scores { cx, .. }, Type::Bool) => {
                 let heads = cx.spec.heads.arg();
                 let query = cx.query_var();
                 let key = cx.key_var();
-                quote!(p::Condition<B, #heads, #query, #key, D, T>)
+                Some(quote!(: p::Condition<B, #heads, #query, #key, D, T>))
             }
-            _ => self.ty.clone(),
+            (Source::Scores { ty, .. }, _) => Some(quote!(: #ty)),
         };
-        self.lines.extend(quote!(let #name: #ty = #value;));
+        self.lines.extend(quote!(let #name #ty = #value;));
         name.clone()
     }
 
@@ -104,24 +145,29 @@ impl Lower<'_> {
     fn name(&mut self, kind: &'static str) -> Ident {
         let count = self.names.entry(kind).or_default();
         *count += 1;
-        match *count {
-            1 => var(kind),
-            count => var(&format!("{kind}_{count}")),
+        let name = match *count {
+            1 => kind.to_owned(),
+            count => format!("{kind}_{count}"),
+        };
+        match self.source {
+            Source::Scores { .. } => var(&name),
+            Source::Operands { .. } => hidden(&name),
         }
     }
 
-    /// The incoming score. All reads of it but the last copy it.
-    fn score(&mut self) -> Ident {
-        self.scores_left -= 1;
-        let name = match self.scores_left {
-            0 => var("scores"),
+    /// An operand, or the incoming score. All reads of it but the last copy it.
+    fn operand(&mut self, index: usize) -> Ident {
+        self.reads_left[index] -= 1;
+        let (name, copy) = match self.source {
+            Source::Scores { .. } => (var("scores"), "score"),
+            Source::Operands { .. } => (operand_name(index), "x"),
+        };
+        let name = match self.reads_left[index] {
+            0 => name,
             _ => {
-                let copy = self.name("score");
-                self.line(
-                    &copy,
-                    Type::Float,
-                    quote!(p::fresh(p::WithEmptyTape::with_empty_tape(&scores))?),
-                )
+                let copy = self.name(copy);
+                let value = quote!(p::fresh(p::WithEmptyTape::with_empty_tape(&#name))?);
+                self.line(&copy, Type::Float, value)
             }
         };
         self.guarded(name)
@@ -142,6 +188,11 @@ impl Lower<'_> {
 
     /// A function of the place alone.
     fn place(&mut self, expr: &Expr) -> Ident {
+        if let Source::Operands { like } = self.source {
+            let name = self.name("number");
+            let number = host(expr, 0);
+            return self.line(&name, Type::Float, quote!(p::filled(&#like, #number)?));
+        }
         let (kind, function) = match expr.ty() {
             Type::Bool => ("condition", "index_condition"),
             _ => ("bias", "index_floats"),
@@ -177,7 +228,7 @@ impl Lower<'_> {
 
     fn binary(&mut self, op: Binary, a: &Expr, b: &Expr) -> Ident {
         // The operand with the score comes last: its lines follow one another.
-        let (a, b) = if score_reads(b) == 0 {
+        let (a, b) = if operands(b).is_empty() {
             let b = self.value(b);
             (self.value(a), b)
         } else {
@@ -263,7 +314,7 @@ fn unary_function(op: Unary) -> Ident {
             Unary::Tanh => "tanh",
             Unary::Sigmoid => "logistic",
             Unary::Floor => "floor",
-            // There are none: activations are operations of a model, and integers do not read the score.
+            // A model has a function of its own for them, and integers do not read the score.
             Unary::Activation(activation) | Unary::Slope(activation) => activation.name(),
             Unary::ToFloat => "to_float",
             Unary::ToInt => "to_int",

@@ -34,11 +34,13 @@ impl Lowering<'_> {
         };
         let arguments = self.arguments(call, operation);
         let label = arguments.name.as_ref().map(|name| name.unraw().to_string());
-        if self.has_numbers(call, operation) {
-            self.read_all(&call.operands, frame);
-            return None;
-        }
         let result = match &operation.lower {
+            // An operand of its own: it may be a number.
+            Lower::Function(_) => None,
+            _ if self.has_numbers(call, operation) => {
+                self.read_all(&call.operands, frame);
+                return None;
+            }
             Lower::Call(lower) => lower(self, call, arguments, name, frame),
             Lower::Operands(number, lower) => {
                 let operands = self.operands(call, operation, number, frame);
@@ -72,14 +74,19 @@ impl Lowering<'_> {
         !numbers.is_empty()
     }
 
-    /// The operands of a call, which are given by their position, and so many.
-    fn operands(
+    /// Reports keys, and the same as [`only_positions`](Self::only_positions), of an operation without keys.
+    pub(super) fn keyless(
         &mut self,
         call: &Call,
-        operation: &Operation,
-        number: &RangeInclusive<usize>,
+        operation: &'static Operation,
         frame: &mut Frame,
-    ) -> Option<Vec<ValueId>> {
+    ) {
+        self.arguments(call, operation);
+        self.only_positions(call, operation, frame);
+    }
+
+    /// Reports a body, and operands by name.
+    fn only_positions(&mut self, call: &Call, operation: &Operation, frame: &mut Frame) {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
@@ -89,6 +96,17 @@ impl Lowering<'_> {
                 self.read_all(values, frame);
             }
         }
+    }
+
+    /// The operands of a call, which are given by their position, and so many.
+    fn operands(
+        &mut self,
+        call: &Call,
+        operation: &Operation,
+        number: &RangeInclusive<usize>,
+        frame: &mut Frame,
+    ) -> Option<Vec<ValueId>> {
+        self.only_positions(call, operation, frame);
         let operands: Vec<Option<ValueId>> = call
             .operands
             .iter()

@@ -5,14 +5,17 @@ use quote::quote;
 use syn::ext::IdentExt;
 
 use super::{Frame, Lowering};
+use crate::emit::expr::host;
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes;
-use crate::model::syntax::{Expr, Operator};
+use crate::model::syntax::{self, Call, Operator};
 use crate::model::types::{Axis, Same, Type, ValueKind};
-use crate::ops::{Elementwise, Expand};
-use crate::score::Binary;
+use crate::ops::{Elementwise, Expand, Lower, Operation};
+use crate::score::eval::{self, Value};
+use crate::score::{Binary, Expr};
 use crate::spec::Real;
+use crate::spec::body::{self, Function};
 
 /// The operand of an operator.
 enum Operand {
@@ -31,7 +34,7 @@ impl Lowering<'_> {
     /// The value of an expression that has axes; named after `name`, or else after the operation.
     pub(super) fn tensor(
         &mut self,
-        expr: &Expr,
+        expr: &syntax::Expr,
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<ValueId> {
@@ -45,7 +48,12 @@ impl Lowering<'_> {
     }
 
     /// The same, of floats.
-    pub(super) fn floats(&mut self, expr: &Expr, what: &str, frame: &mut Frame) -> Option<ValueId> {
+    pub(super) fn floats(
+        &mut self,
+        expr: &syntax::Expr,
+        what: &str,
+        frame: &mut Frame,
+    ) -> Option<ValueId> {
         let value = self.tensor(expr, None, frame)?;
         if self.ty(value).kind != ValueKind::Floats {
             let message = messages::expected_floats(what, self.ty(value));
@@ -56,20 +64,24 @@ impl Lowering<'_> {
     }
 
     /// Whether an expression is made of numbers and sizes.
-    pub(super) fn is_number(&self, expr: &Expr) -> bool {
+    pub(super) fn is_number(&self, expr: &syntax::Expr) -> bool {
         match expr {
-            Expr::Name(name) => self.scopes.find(name).is_none() && self.sizes.has(name),
-            Expr::Number(_) => true,
-            Expr::Negate(_, inner) => self.is_number(inner),
-            Expr::Binary { sides, .. } => sides.iter().all(|side| self.is_number(side)),
-            Expr::Call(_) | Expr::Invalid(_) => false,
+            syntax::Expr::Name(name) => self.scopes.find(name).is_none() && self.sizes.has(name),
+            syntax::Expr::Number(_) => true,
+            syntax::Expr::Negate(_, inner) => self.is_number(inner),
+            syntax::Expr::Binary { sides, .. } => sides.iter().all(|side| self.is_number(side)),
+            syntax::Expr::Call(call) => {
+                let mut operands = call.operands.iter();
+                function_of(call).is_some() && operands.all(|operand| self.is_number(operand))
+            }
+            syntax::Expr::Invalid(_) => false,
         }
     }
 
     /// After a mistake: operands that have mistakes of their own. Numbers have none.
     pub(super) fn read_all<'e>(
         &mut self,
-        operands: impl IntoIterator<Item = &'e Expr>,
+        operands: impl IntoIterator<Item = &'e syntax::Expr>,
         frame: &mut Frame,
     ) {
         for operand in operands {
@@ -79,16 +91,21 @@ impl Lowering<'_> {
         }
     }
 
-    fn operand(&mut self, expr: &Expr, name: Option<&Ident>, frame: &mut Frame) -> Option<Operand> {
+    fn operand(
+        &mut self,
+        expr: &syntax::Expr,
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<Operand> {
         match expr {
-            Expr::Name(name) => self.variable(name),
-            Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
-            Expr::Negate(at, inner) => {
+            syntax::Expr::Name(name) => self.variable(name),
+            syntax::Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
+            syntax::Expr::Negate(at, inner) => {
                 let inner = self.operand(inner, None, frame)?;
                 let sign = Sign { at: *at, text: "-" };
                 self.scale(inner, &Real::known(-1.0), sign, name, frame)
             }
-            Expr::Binary {
+            syntax::Expr::Binary {
                 operator,
                 at,
                 sides,
@@ -97,8 +114,14 @@ impl Lowering<'_> {
                 let right = self.operand(&sides[1], None, frame);
                 self.binary(*operator, *at, [left?, right?], name, frame)
             }
-            Expr::Call(call) => self.call(call, name, frame).map(Operand::Tensor),
-            Expr::Invalid(_) => None,
+            syntax::Expr::Call(call) => match function_of(call) {
+                Some((operation, function)) => {
+                    self.keyless(call, operation, frame);
+                    self.function(call, function, name, frame)
+                }
+                None => self.call(call, name, frame).map(Operand::Tensor),
+            },
+            syntax::Expr::Invalid(_) => None,
         }
     }
 
@@ -180,9 +203,9 @@ impl Lowering<'_> {
                     }
                 }
             }
-            (Operator::Div, [Number(_), Tensor(_)]) => {
-                self.error(at, messages::DIVISION_BY_TENSOR);
-                None
+            (Operator::Div, [Number(c), Tensor(x)]) => {
+                let expr = Expr::Float(c) / Expr::Operand(0);
+                self.with_number(Elementwise::new(expr, 1), ("div", x), sign, name, frame)
             }
         }
     }
@@ -242,13 +265,114 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
-        if let Operator::Div = operator {
-            self.error(at, messages::DIVISION_BY_TENSOR);
-            return None;
-        }
         let [left, right] = sides.map(|side| self.ty(side).clone());
         let message = || messages::operands_differ(operator.text(), &left, &right);
-        let floats = [&left, &right]
+        let ty = self.common([&left, &right], at, message)?;
+        let (op, kind) = match operator {
+            Operator::Add => (Binary::Add, "add"),
+            Operator::Sub => (Binary::Sub, "sub"),
+            Operator::Mul => (Binary::Mul, "mul"),
+            Operator::Div => (Binary::Div, "div"),
+        };
+        let [left, right] = [0, 1].map(Expr::Operand);
+        let result = self.elementwise(
+            left.binary(op, right),
+            &sides,
+            (&named(name, kind), ty),
+            frame,
+        );
+        Some(Operand::Tensor(result))
+    }
+
+    /// A function of values with axes, which are the same or 1, and of numbers. Of numbers alone it is a number.
+    fn function(
+        &mut self,
+        call: &Call,
+        function: &Function,
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<Operand> {
+        let read = call.operands.iter();
+        let read = read.map(|operand| self.operand(operand, None, frame));
+        let read: Vec<_> = read.collect();
+        let operands: Vec<Operand> = read.into_iter().collect::<Option<_>>()?;
+        let at = call.name.span();
+        if operands.len() != function.arity() {
+            let message = messages::number_of_arguments(function, operands.len());
+            self.error(at, message);
+            return None;
+        }
+        let mut args = Vec::new();
+        let mut values = Vec::new();
+        for (index, operand) in operands.into_iter().enumerate() {
+            args.push(match operand {
+                Operand::Number(number) => Expr::Float(number),
+                Operand::Tensor(_) if function.is_number(index) => {
+                    self.error(call.operands[index].span(), messages::EXPONENT);
+                    return None;
+                }
+                Operand::Tensor(value) => {
+                    values.push(value);
+                    Expr::Operand(values.len() - 1)
+                }
+            });
+        }
+        if let Some([lo, hi]) = body::upside_down(&args) {
+            self.error(at, crate::messages::body::clamp_upside_down(lo, hi));
+            return None;
+        }
+        let Some((first, others)) = values.split_first() else {
+            return self.function_of_numbers(function, &args, at);
+        };
+        let mut ty = self.ty(*first).clone();
+        if ty.kind != ValueKind::Floats {
+            self.error(at, messages::expected_floats(function.name, &ty));
+            return None;
+        }
+        for other in others {
+            let (left, right) = (ty, self.ty(*other).clone());
+            let message = || messages::operands_differ(function.name, &left, &right);
+            ty = self.common([&left, &right], at, message)?;
+        }
+        let result = (&*named(name, function.name), ty);
+        let result = self.elementwise(function.of(&args), &values, result, frame);
+        Some(Operand::Tensor(result))
+    }
+
+    /// Computed here if the numbers are known, left to the program if not.
+    fn function_of_numbers(
+        &mut self,
+        function: &Function,
+        args: &[Expr],
+        at: Span,
+    ) -> Option<Operand> {
+        let number = match eval::value(&function.of(args)) {
+            Some(Value::Float(value)) => value.is_finite().then(|| Real::known(value)),
+            _ => {
+                let floats = args.iter().map(|arg| {
+                    let arg = host(arg, 0);
+                    syn::parse2(quote!(((#arg) as f64))).ok()
+                });
+                let floats = floats.map(|arg| Real::from_expr(&arg?).map(Expr::Float));
+                let floats: Vec<_> = floats.collect::<Option<_>>()?;
+                let value = host(&function.of(&floats), 0);
+                Real::from_expr(&syn::parse2(value).ok()?)
+            }
+        };
+        if number.is_none() {
+            self.error(at, messages::NOT_A_NUMBER);
+        }
+        number.map(Operand::Number)
+    }
+
+    /// The type of both with axes of size 1 repeated. If they differ, that is reported.
+    fn common(
+        &mut self,
+        [left, right]: [&Type; 2],
+        at: Span,
+        message: impl Fn() -> String,
+    ) -> Option<Type> {
+        let floats = [left, right]
             .iter()
             .all(|side| side.kind == ValueKind::Floats);
         if !floats || left.axes.len() != right.axes.len() {
@@ -277,19 +401,30 @@ impl Lowering<'_> {
         if !conditions.is_empty() {
             self.assume(conditions, at, message());
         }
-        let ty = Type::floats(axes);
-        let sides = sides.map(|side| self.expanded(side, &ty, frame));
-        let (op, kind) = match operator {
-            Operator::Add => (Binary::Add, "add"),
-            Operator::Sub => (Binary::Sub, "sub"),
-            Operator::Mul => (Binary::Mul, "mul"),
-            Operator::Div => return None,
-        };
-        let is_again = sides[0] == sides[1];
-        let op = Elementwise::binary(op, is_again);
-        let sides = sides[..op.operands()].to_vec();
-        let result = self.node(frame, op, sides, (&named(name, kind), ty));
-        Some(Operand::Tensor(result))
+        Some(Type::floats(axes))
+    }
+
+    /// An elementwise operation of values, which are repeated to its type. A value that stands there twice is one operand.
+    fn elementwise(
+        &mut self,
+        expr: Expr,
+        values: &[ValueId],
+        (name, ty): (&str, Type),
+        frame: &mut Frame,
+    ) -> ValueId {
+        let mut operands: Vec<ValueId> = Vec::new();
+        let values = values.iter().map(|value| {
+            let value = self.expanded(*value, &ty, frame);
+            let known = operands.iter().position(|operand| *operand == value);
+            known.unwrap_or_else(|| {
+                operands.push(value);
+                operands.len() - 1
+            })
+        });
+        let places: Vec<_> = values.collect();
+        let expr = expr.with_operands(&|index| Expr::Operand(places[index]));
+        let op = Elementwise::new(expr, operands.len());
+        self.node(frame, op, operands, (name, ty))
     }
 
     /// The value with its axes of size 1 repeated, where `ty` has more.
@@ -301,6 +436,15 @@ impl Lowering<'_> {
         } else {
             value
         }
+    }
+}
+
+/// The function that is called, if it is one of values and of numbers.
+fn function_of(call: &Call) -> Option<(&'static Operation, &'static Function)> {
+    let operation = Operation::find(&call.name.to_string())?;
+    match operation.lower {
+        Lower::Function(function) => Some((operation, function)),
+        _ => None,
     }
 }
 

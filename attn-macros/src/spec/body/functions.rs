@@ -47,31 +47,58 @@ const fn number(
 }
 
 /// All of them.
-pub(crate) static FUNCTIONS: [Function; 11] = [
-    float("exp", Unary::Exp),
-    float("ln", Unary::Ln),
-    float("sqrt", Unary::Sqrt),
-    float("tanh", Unary::Tanh),
-    float("sigmoid", Unary::Sigmoid),
-    float("floor", Unary::Floor),
-    number("abs", &["x"], |args| args[0].clone().abs()),
-    number("min", &["a", "b"], |args| {
-        args[0].clone().min(args[1].clone())
-    }),
-    number("max", &["a", "b"], |args| {
-        args[0].clone().max(args[1].clone())
-    }),
-    number("clamp", &["x", "lo", "hi"], clamp),
-    Function {
-        name: "pow",
-        args: &["x", "n"],
-        meaning: Meaning::Pow,
-    },
+pub(crate) static FUNCTIONS: [&Function; 11] = [
+    &Function::EXP,
+    &Function::LN,
+    &Function::SQRT,
+    &Function::TANH,
+    &Function::SIGMOID,
+    &Function::FLOOR,
+    &Function::ABS,
+    &Function::MIN,
+    &Function::MAX,
+    &Function::CLAMP,
+    &Function::POW,
 ];
 
 impl Function {
+    pub(crate) const EXP: Function = float("exp", Unary::Exp);
+    pub(crate) const LN: Function = float("ln", Unary::Ln);
+    pub(crate) const SQRT: Function = float("sqrt", Unary::Sqrt);
+    const TANH: Function = float("tanh", Unary::Tanh);
+    const SIGMOID: Function = float("sigmoid", Unary::Sigmoid);
+    pub(crate) const FLOOR: Function = float("floor", Unary::Floor);
+    pub(crate) const ABS: Function = number("abs", &["x"], |args| args[0].clone().abs());
+    pub(crate) const MIN: Function = number("min", &["a", "b"], |args| {
+        args[0].clone().min(args[1].clone())
+    });
+    pub(crate) const MAX: Function = number("max", &["a", "b"], |args| {
+        args[0].clone().max(args[1].clone())
+    });
+    pub(crate) const CLAMP: Function = number("clamp", &["x", "lo", "hi"], clamp);
+    pub(crate) const POW: Function = Function {
+        name: "pow",
+        args: &["x", "n"],
+        meaning: Meaning::Pow,
+    };
+
     pub(crate) fn find(name: &str) -> Option<&'static Function> {
-        FUNCTIONS.iter().find(|function| function.name == name)
+        let mut all = FUNCTIONS.iter();
+        all.find(|function| function.name == name).copied()
+    }
+
+    /// The function of floats.
+    pub(crate) fn of(&self, args: &[Expr]) -> Expr {
+        match self.meaning {
+            Meaning::Float(op) => args[0].clone().unary(op),
+            Meaning::Number(apply) => apply(args),
+            Meaning::Pow => args[0].clone().binary(Binary::Pow, args[1].clone()),
+        }
+    }
+
+    /// Whether the argument at this place has to be a number.
+    pub(crate) fn is_number(&self, index: usize) -> bool {
+        index == 1 && matches!(self.meaning, Meaning::Pow)
     }
 
     /// The notation of a call.
@@ -139,9 +166,7 @@ impl Lower<'_, '_> {
         };
         let args = args.into_iter().map(|arg| self.settle(arg, kind));
         let args: Vec<_> = args.collect();
-        if let [_, lo, hi] = args.as_slice()
-            && is_above(lo, hi)
-        {
+        if let Some([lo, hi]) = upside_down(&args) {
             self.error(&call.func, messages::clamp_upside_down(lo, hi));
         }
         let value = apply(&args);
@@ -179,7 +204,14 @@ fn clamp(args: &[Expr]) -> Expr {
     }
 }
 
-/// Whether `lo` is above `hi` for certain.
+/// The bounds of `clamp`, if the lower one is above the upper one for certain.
+pub(crate) fn upside_down(args: &[Expr]) -> Option<[&Expr; 2]> {
+    match args {
+        [_, lo, hi] if is_above(lo, hi) => Some([lo, hi]),
+        _ => None,
+    }
+}
+
 fn is_above(lo: &Expr, hi: &Expr) -> bool {
     match (eval::value(lo), eval::value(hi)) {
         (Some(Value::Int(lo)), Some(Value::Int(hi))) => lo > hi,

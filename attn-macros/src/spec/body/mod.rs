@@ -28,7 +28,7 @@ use super::value::{Real, Size};
 use super::{Dim, Normalizer};
 use crate::score::{Expr, Type};
 
-pub(crate) use functions::{FUNCTIONS, Function};
+pub(crate) use functions::{FUNCTIONS, Function, upside_down};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
 pub(crate) use operand::OperandKind;

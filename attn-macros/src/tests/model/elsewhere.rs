@@ -100,7 +100,7 @@ const CASES: &[Case] = &[
     (2, "let mut x = embedding::<vocab, embedding_dim = d_model>(tokens);", "embedding_dim", &["did you mean `d_model`?"]),
     (2, "let mut x = embedding::<vocab, d_model>(tokens) + sinusoidal_position::<max_len, d_model>(tokens);", "max_len",
         &["`sinusoidal_position::<d_model>(x)`"]),
-    (2, "let mut x = embedding::<vocab, d_model>(tokens) * sqrt(d_model);", "sqrt", &["unknown operation `sqrt`", "`x * { SCALE }`"]),
+    (2, "let mut x = embedding::<vocab, d_model>(tokens) * sin(d_model);", "sin", &["unknown operation `sin`", "`x * { SCALE }`"]),
     (2, "let mut x = embedding::<vocab, d_model>(tokens) * consts::SCALE;", "consts", &["`{ consts::SCALE }`"]),
     (4, "x = x + attention::<heads>(layer_norm(x, 1e-5));", "1e-5", &["`layer_norm::<epsilon = 1e-5>(x)`"]),
     (4, "x = x + attention::<heads>(dropout(layer_norm(x), 0.1));", "0.1", &["`dropout::<0.1>(x)`"]),

@@ -144,7 +144,14 @@ mistakes! {
         "`linear` tied to `e` takes [.., 4], found [batch, seq, 8]";
     name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
     number_alone: "3.0", "3.0", "expected a value with axes, found a number";
-    division: "x / x", "/", "`/` divides by a number";
+    division: "x / linear::<5>(x)", "/", "`/`: left is [batch, seq, 8], right is [batch, seq, 5]";
+    a_power_of_a_value: "pow(x, x)", "x", "the exponent of `pow` is a number, found a value with axes";
+    a_function_of_too_many: "exp(x, x)", "exp", "`exp(x)` has 1 operand, found 2";
+    a_function_of_too_few: "clamp(x, 0)", "clamp", "`clamp(x, lo, hi)` has 3 operands, found 2";
+    bounds_upside_down: "clamp(x, 1, 0)", "clamp", "`clamp` to nothing: the lower bound 1 is above the upper bound 0";
+    a_function_of_other_axes: "min(x, linear::<5>(x))", "min", "`min`: left is [batch, seq, 8], right is [batch, seq, 5]";
+    a_function_of_numbers_alone: "sqrt(2)", "sqrt", "expected a value with axes, found a number";
+    a_root_of_no_number: "x * sqrt(-1)", "sqrt", "the result of this is no finite number";
     by_zero: "x / 0", "/", "the result of this is no finite number";
     method: "x.relu()", ".", "there are no methods and no fields here";
     unused_call: "gelu(x); x", ";", "this value goes nowhere";

@@ -42,7 +42,7 @@ fn entry(name: &str, doc: &str, numbers: &[&str], of: &Loop) -> String {
     };
     let operands: Vec<_> = (0..of.operands).map(|index| format!("x{index}")).collect();
     format!(
-        "    /// {doc}\n    {name}{numbers}, {}([{}]: {} -> {}) {{\n{}    }}\n",
+        "    /// {doc}\n    {name}{numbers}, {}_loop([{}]: {} -> {}) {{\n{}    }}\n",
         snake_case(name),
         operands.join(", "),
         of.operands,
@@ -125,7 +125,8 @@ fn known_loops_are_found_in_any_order_of_their_operands() {
     // One operand is not two, another number is not 1, and no operator is another one.
     assert_eq!(find(x(0) * silu(0)), None);
     assert_eq!(find(x(0) * (x(1) + Expr::float(2.0)) + x(2)), None);
-    assert_eq!(find(x(0) / x(1)), None);
+    assert_eq!(find(x(1) / x(0)), Some(("Div", vec![1, 0], none())));
+    assert_eq!(find(x(0) % x(1)), None);
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Functions and quotients, element by element: of values, of a value and a number, repeated along axes of size 1, and of themselves.
+
+use super::agree::{agree, tolerance};
+use super::*;
+use attn::{Backend, Element, model};
+use support::{compare::assert_same, tensors};
+
+agree! {
+    functions {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = linear::<d>(x);
+            exp(y) + ln(2 + y * y) - sqrt(1 + abs(y)) + floor(3 * y) * y + tanh(y) * sigmoid(y)
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+    quotients {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = linear::<d>(x);
+            y / (2 + abs(x)) + 1.5 / (3 + y) - x / 3 + y / y
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+    bounds {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = linear::<d>(x);
+            min(x, y) * max(y, 0.1) + clamp(y, -0.5, 0.5) + clamp(x, y, 1 + exp(y)) - max(0.25, x)
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+    powers {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = linear::<d>(x);
+            pow(y, 2) - pow(0.1 + abs(y), 0.5) + pow(y, 3) * pow(x, 0) + pow(2 + x, -1.5)
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+    functions_of_repeated_axes {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d], y: [batch, 1, d]) -> [batch, seq, d] {
+            max(x, y) / (2 + y) + min(exp(y), x) * clamp(y, -0.2, x)
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (batch, Const::<1>, Const::<5>))) reads x;
+
+    functions_in_rounds_between_layers {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = x * sqrt(d) / exp(0.5);
+            repeat 2 {
+                let scale = 1 + clamp(linear::<d>(layer_norm(x)), -1, 1);
+                x = x + feed_forward::<6>(rms_norm(x) * scale) / sqrt(2 * d);
+            }
+            x
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+}
+
+model! {
+    /// One function for each result.
+    struct Each<d = 3>;
+    fn forward(x: [batch, d]) -> (
+        [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d]
+    ) {
+        (exp(x), ln(x), sqrt(x), abs(x), floor(x), pow(x, 2), min(x, 0.5), max(x, 0.5), clamp(x, -1, 1))
+    }
+}
+
+/// The functions on elements, as Rust has them.
+const FUNCTIONS: [fn(f64) -> f64; 9] = [
+    f64::exp,
+    f64::ln,
+    f64::sqrt,
+    f64::abs,
+    f64::floor,
+    |x| x * x,
+    |x| x.min(0.5),
+    |x| x.max(0.5),
+    |x| x.clamp(-1.0, 1.0),
+];
+
+/// Also of numbers that a function has no value for, and where it is infinite.
+#[test]
+fn functions_have_the_values_of_rust() {
+    let dev = Cpu::default();
+    let model = dev.build_module::<Each, f64>();
+    let numbers = [-2.5, -0.0, 0.0, 0.5, 1.0, 7.25];
+    let x: Tensor<(usize, Const<3>), f64, _> = dev.tensor_from_vec(numbers.to_vec(), (2, Const));
+    let check = |results: [Vec<f64>; 9]| {
+        for (result, function) in results.into_iter().zip(FUNCTIONS) {
+            for (found, x) in result.into_iter().zip(numbers) {
+                let expected = function(x);
+                let same = (found - expected).abs() <= 4.0 * f64::EPSILON * expected.abs();
+                let is_right = same || found == expected || (found.is_nan() && expected.is_nan());
+                assert!(is_right, "{found} for {expected} of {x}");
+            }
+        }
+    };
+    let (a, b, c, d, e, f, g, h, i) = model.forward(x.clone());
+    check([a, b, c, d, e, f, g, h, i].map(|y| tensors::flat(&y)));
+    let (a, b, c, d, e, f, g, h, i) = model.composed().forward(x);
+    check([a, b, c, d, e, f, g, h, i].map(|y| tensors::flat(&y)));
+}
+
+/// The gradient of a bound that is met is shared, and that of `floor` is 0: also where the operand is an input that nothing else reads.
+#[test]
+fn gradients_at_edges_are_those_of_dfdx() {
+    model! {
+        struct Edges<d = 4>;
+        fn forward(x: [batch, d]) -> ([batch, d], [batch, d]) {
+            (min(x, 0) + 3 * max(x, 1), floor(x))
+        }
+    }
+    let dev = Cpu::default();
+    let model = dev.build_module::<Edges, f64>();
+    let x: Tensor<(usize, Const<4>), f64, _> =
+        dev.tensor_from_vec(vec![-1.0, 0.0, 1.0, 2.0], (1, Const));
+    let gradient = |(a, b): (Traced<4>, Traced<4>)| {
+        let loss = a.sum::<Rank0, _>() + b.sum::<Rank0, _>();
+        tensors::flat(&loss.backward().get(&x))
+    };
+    let expected = [1.0, 0.5, 1.5, 3.0];
+    assert_eq!(gradient(model.forward(x.clone().leaky_traced())), expected);
+    assert_eq!(
+        gradient(model.composed().forward(x.clone().leaky_traced())),
+        expected
+    );
+}
+
+type Traced<const D: usize> = Tensor<(usize, Const<D>), f64, Cpu, OwnedTape<f64, Cpu>>;
+
+/// Nothing is stored beside values: two arrays and their gradients.
+#[test]
+fn functions_keep_what_their_derivatives_read() {
+    model! {
+        struct Kept<d = 4>;
+        fn forward(x: [batch, d]) -> [batch, d] { exp(linear::<d>(x)) }
+    }
+    let expected = 4 * 4 * 3 * size_of::<f32>();
+    assert_eq!(Kept::activation_bytes(3), expected);
+    assert_eq!(Kept::flops(3), 2 * 3 * 4 * 4);
+}
