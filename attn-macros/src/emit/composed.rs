@@ -30,7 +30,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     quote_spanned! {cx.at=>
         #check_integers
 
-        /// The graph of the layer, operation by operation. dfdx differentiates it with its tape.
+        /// The operations of the layer. dfdx's tape differentiates them.
         #[allow(unused_variables)]
         fn run<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Device<E>, T: p::Tape<E, D>>(
             layer: &#name<E, D>,
