@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "L: the batch of x is 4, that of context is 3")]
-    fn our_own_error_does_not_turn_into_a_device_error() {
+    fn other_errors_panic_instead_of_becoming_device_errors() {
         E::BatchMismatch {
             layer: "L",
             what: "context",

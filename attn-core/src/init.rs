@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_has_its_standard_deviation() {
+    fn normal_has_the_requested_standard_deviation() {
         let x = filled(|t| normal(t, 0.02));
         // Standard error of the mean: 0.02 / sqrt(40000) = 1e-4; of the variance: 0.0004 * sqrt(2 / 40000) = 2.8e-6.
         // Both times 5.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_begins_as_it_is_asked_for() {
+    fn a_matrix_has_the_requested_distribution() {
         // The variance of a uniform is a third of its bound's square. 40000 numbers determine it up to 0.5%; times 5.
         let asked = [
             (Initial::Normal { std: 0.02 }, 4e-4),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_ends_with_the_visit_also_by_a_panic() {
+    fn a_requested_distribution_ends_with_the_visit_also_after_a_panic() {
         let inner = Initial::Normal { std: 2.0 };
         let outer = Initial::Normal { std: 1.0 };
         outer.within(|| {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_seed_fixes_the_values() {
+    fn the_seed_of_the_device_determines_the_values() {
         assert_eq!(filled(|t| normal(t, 1.0)), filled(|t| normal(t, 1.0)));
     }
 }

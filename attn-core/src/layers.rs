@@ -1,7 +1,7 @@
 //! Operations on slices, forward and backward, for emitted code.
 //!
 //! An operation of [`ops`](crate::ops) is one of these on the tape. A declared model has many of them in one operation. The
-//! caller passes the buffer of the result, and a [`Target`](crate::fused::Target) for each gradient.
+//! caller passes the buffer of the result, and a [`GradTarget`](crate::fused::GradTarget) for each gradient.
 
 pub use crate::ops::{
     concat::slices::{concat, concat_backward},

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_overflows() {
+    fn products_and_sums_saturate() {
         assert_eq!(quotient(7, 2), 3);
         assert_eq!(quotient(7, 0), 1);
         assert_eq!(largest(&[2, 9, 4]), 9);

@@ -1,4 +1,4 @@
-//! Reading a safetensors file: first all that can be wrong with it, then its numbers.
+//! The reader of a safetensors file: it checks the whole file before it reads a number.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Element;
 
-/// A safetensors file whose header was read and is valid, and whose numbers were not read yet.
+/// A safetensors file with a valid header. Its numbers have not been read yet.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, checkpoint::{Archive, LoadOptions, save}};
@@ -44,8 +44,8 @@ impl Archive<File> {
     /// Reads the header of a file.
     ///
     /// # Errors
-    /// [`CheckpointError`] if the file cannot be read, is shorter or longer than its header says, has a name twice, or
-    /// describes a tensor that cannot be. Nothing is allocated that is longer than the file.
+    /// [`CheckpointError`] if the file cannot be read, if its length is not the one in its header, if a name occurs twice, or if the
+    /// type of a tensor is invalid. No allocation is larger than the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
         let open = || {
@@ -59,7 +59,7 @@ impl Archive<File> {
 }
 
 impl<'a> Archive<&'a [u8]> {
-    /// As [`open`](Archive::open), where the whole file is in memory. Errors call it by `name`.
+    /// The same as [`open`](Archive::open), for a file in memory. Errors call it `name`.
     ///
     /// # Errors
     /// As [`open`](Archive::open).
@@ -89,7 +89,7 @@ impl<R: Read> Archive<R> {
         tensors.map(|(name, tensor)| (name.as_str(), &tensor.described))
     }
 
-    /// Reads from the file, whose name is in the error.
+    /// Calls `read` with the file. An error gets the path of the file.
     pub(super) fn with_path<T>(
         mut self,
         read: impl FnOnce(Self) -> Result<T, Problem>,
@@ -98,8 +98,7 @@ impl<R: Read> Archive<R> {
         read(self).map_err(|problem| problem.at(&path))
     }
 
-    /// Compares the tensors with those that are expected; if they are the same, reads their numbers and compares these
-    /// with what was written.
+    /// Compares the names, types and shapes with the expected ones, then reads the numbers and compares their checksum.
     pub(super) fn read(
         self,
         expected: &[Expected],
@@ -109,7 +108,7 @@ impl<R: Read> Archive<R> {
         self.read_unless(mismatch, options)
     }
 
-    /// Reads the numbers, if nothing differs.
+    /// Reads the numbers if `mismatch` is empty.
     pub(super) fn read_unless(
         mut self,
         mismatch: Mismatch,
@@ -135,7 +134,7 @@ impl<R: Read> Archive<R> {
 pub(super) struct Expected {
     pub(super) name: String,
     pub(super) described: TensorType,
-    /// Whether the file may do without.
+    /// Whether the file may omit it.
     pub(super) optional: bool,
 }
 
@@ -176,14 +175,14 @@ fn fits(found: &TensorType, expected: &TensorType, options: LoadOptions) -> bool
     same && found.shape == expected.shape
 }
 
-/// The tensors of a file that has nothing wrong.
+/// The tensors of a file that passed all checks.
 pub(super) struct Values {
     header: Header,
     data: Vec<u8>,
 }
 
 impl Values {
-    /// The numbers of a tensor. What the type cannot hold is rounded to what it can.
+    /// The numbers of a tensor, rounded to the type `E`.
     pub(super) fn numbers<E: Element>(&self, name: &str) -> Option<Vec<E>> {
         let tensor = self.header.tensors.get(name)?;
         Some(self.decode(tensor).map(E::of).collect())

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{Element, disk, train::AdamWState};
 
-/// The weights in a checkpoint.
+/// The file with the weights of a checkpoint.
 pub(super) const MODEL: &str = "model.safetensors";
-/// The state of the optimizer in a checkpoint.
+/// The file with the state of the optimizer of a checkpoint.
 pub(super) const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// The files of a checkpoint that is to be saved.
+/// The files of a new checkpoint.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, checkpoint::Contents, train::AdamW};
@@ -42,12 +42,12 @@ pub struct Contents<'a> {
 type WriteFile<'a> = dyn Fn(&mut dyn Write) -> Result<(), Problem> + 'a;
 
 impl<'a> Contents<'a> {
-    /// No files.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The weights of a model, as `model.safetensors`.
+    /// Adds the weights of a model, as `model.safetensors`.
     pub fn model<M, E, D>(self, model: &'a M) -> Self
     where
         M: TensorCollection<E, D>,
@@ -59,7 +59,7 @@ impl<'a> Contents<'a> {
         })
     }
 
-    /// The state of an optimizer, as `optimizer.safetensors`.
+    /// Adds the state of an optimizer, as `optimizer.safetensors`.
     pub fn optimizer<E: Element>(self, state: &'a AdamWState<E>) -> Self {
         self.file(OPTIMIZER, |file| {
             let (metadata, tensors) = optimizer::stored(state);
@@ -67,7 +67,7 @@ impl<'a> Contents<'a> {
         })
     }
 
-    /// Anything else, as JSON. JSON has no NaN and no infinity: they are saved as `null`.
+    /// Adds any other value, as JSON. JSON has no NaN and no infinity: they are saved as `null`.
     pub fn json(self, name: impl Into<String>, value: &'a (impl Serialize + ?Sized)) -> Self {
         self.file(name, |file| {
             let json = serde_json::to_vec_pretty(value).map_err(|error| Problem::Json {
@@ -86,7 +86,7 @@ impl<'a> Contents<'a> {
         self
     }
 
-    /// Writes the files into a folder that is not there yet, down to the disk.
+    /// Writes the files into a new folder and syncs them to the disk.
     pub(super) fn write(&self, folder: &Path) -> Result<(), CheckpointError> {
         self.check_names().map_err(|problem| problem.at(folder))?;
         disk::create_folder(folder)?;

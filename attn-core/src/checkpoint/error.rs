@@ -1,4 +1,4 @@
-//! The errors of a file, a folder, or the weights in it.
+//! The errors of a file, of a folder, and of the weights in it.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 use super::{TensorType, layout::MapError};
 use crate::{disk::Failure, train::StateError};
 
-/// A file or a folder, and what is wrong with it.
+/// An error of a file or a folder.
 ///
 /// ```
 /// use attn::checkpoint::{CheckpointError, Problem};
@@ -42,7 +42,7 @@ impl From<Failure> for CheckpointError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The system refused.
+    /// The operating system returned an error.
     #[error("cannot {action}: {error}")]
     Io {
         /// The operation that failed.
@@ -51,57 +51,57 @@ pub enum Problem {
         error: io::Error,
     },
 
-    /// The file ends before its header's length does.
+    /// The file is shorter than the length field of its header.
     #[error(
         "{bytes} bytes are not a safetensors file, which starts with 8 for the length of its header"
     )]
     TooShort {
-        /// How long the file is.
+        /// The length of the file.
         bytes: u64,
     },
 
-    /// It is a file of another format.
+    /// The file has another format.
     #[error("it is {format}, not a safetensors file: {advice}")]
     Format {
         /// The format of the file.
         format: &'static str,
-        /// How its tensors get here.
+        /// The way to convert it.
         advice: &'static str,
     },
 
-    /// The header is longer than the file, or than a header may be.
+    /// The header is longer than the file, or than the format allows.
     #[error("its header is said to be {found} bytes long, but can have {limit} at most")]
     HeaderLength {
-        /// The length at the start of the file.
+        /// The length according to the start of the file.
         found: u64,
-        /// The bytes that the file has left, or that a header may have.
+        /// The bytes that remain in the file, or the maximum of the format.
         limit: u64,
     },
 
-    /// The header as a whole is not the JSON that it must be.
+    /// The header is not valid JSON of the expected form.
     #[error("its header is not valid: {reason}")]
     Header {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 
-    /// The header's entry of a tensor is invalid.
+    /// The entry of a tensor in the header is invalid.
     #[error("tensor `{tensor}` is not described in a valid way: {reason}")]
     Entry {
         /// The tensor, or `__metadata__`.
         tensor: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 
-    /// The header, or a model that is to be saved, has a name twice.
+    /// A name occurs twice, in the header or in the model that is to be saved.
     #[error("`{name}` is there twice")]
     Duplicate {
         /// The name.
         name: String,
     },
 
-    /// The bytes of a tensor do not start where those of the tensor before end, or end before they start.
+    /// The bytes of a tensor do not start at the end of the tensor before, or they end before they start.
     #[error(
         "tensor `{tensor}` is said to be at bytes {} to {}, but starts at {expected}",
         found[0], found[1]
@@ -109,13 +109,13 @@ pub enum Problem {
     Offsets {
         /// The tensor.
         tensor: String,
-        /// Where the tensor before it ends.
+        /// The end of the tensor before.
         expected: usize,
-        /// Where it is said to start and to end.
+        /// The start and the end according to the header.
         found: [usize; 2],
     },
 
-    /// The bytes of a tensor are not as many as its type takes.
+    /// The number of bytes of a tensor does not match its type and shape.
     #[error(
         "tensor `{tensor}`, {described}, is said to have {found} bytes, but takes {}",
         expected.map_or("more than there can be".into(), |bytes| bytes.to_string())
@@ -125,31 +125,31 @@ pub enum Problem {
         tensor: String,
         /// Its type and its shape.
         described: TensorType,
-        /// How many bytes these take; none if that is no whole number of them, or more than a `usize` can say.
+        /// The number of bytes that they require; `None` if that is not an integer, or does not fit a `usize`.
         expected: Option<usize>,
-        /// How many it is said to have.
+        /// The number of bytes according to the header.
         found: usize,
     },
 
-    /// The file ends before the last tensor does, or after.
+    /// The file does not end with its last tensor.
     #[error("its tensors have {expected} bytes, but {found} follow the header")]
     Length {
-        /// Where the last tensor ends.
+        /// The end of the last tensor.
         expected: u64,
-        /// The number that was found.
+        /// The length of the file.
         found: u64,
     },
 
-    /// The bytes are not those that were written.
+    /// The checksum of the file does not match its contents.
     #[error("its checksum is {found}, but that of its contents is {expected}: it was damaged")]
     Checksum {
-        /// The parsed contents.
+        /// The checksum of the contents.
         expected: String,
-        /// The text that was found in the file.
+        /// The checksum in the file.
         found: String,
     },
 
-    /// The tensors are not those of the model.
+    /// The tensors of the file are not those of the model.
     #[error("{0}")]
     Mismatch(Mismatch),
 
@@ -157,20 +157,20 @@ pub enum Problem {
     #[error("{0}")]
     Map(MapError),
 
-    /// The map is for a part that the file has not.
+    /// No tensor of the file has the prefix of the map.
     #[error(
         "no tensor has a name that begins with {}; there are {}",
         list(.expected, |prefix| format!("`{prefix}`")),
         if .found.is_empty() { "none at all".into() } else { list(.found, |prefix| format!("`{prefix}`")) }
     )]
     Prefix {
-        /// How the names in the map begin.
+        /// The prefixes of the names in the map.
         expected: Vec<String>,
-        /// How those in the file do, up to their first dot.
+        /// The prefixes of the names in the file, up to the first dot.
         found: Vec<String>,
     },
 
-    /// A tensor of the model is in the file under two names, with other numbers.
+    /// A tensor is in the file under two names, with different numbers.
     #[error("{tensor} and {copy} are one tensor in the model, but have not the same numbers")]
     NotTied {
         /// The name of the tensor in the file.
@@ -179,11 +179,11 @@ pub enum Problem {
         copy: String,
     },
 
-    /// Tensors with NaN, each with how many.
+    /// Tensors that contain NaN, each with the number of NaNs.
     #[error("NaN among the numbers of {}", list(.0, |(tensor, count)| format!("{tensor} ({count} of them)")))]
     Nan(Vec<(String, usize)>),
 
-    /// A number of the model, such as the epsilon of a norm, that its type cannot hold.
+    /// The type of a number of the model, such as the epsilon of a norm, cannot represent the value in the file.
     #[error("`{name}` is {value}, which is no {expected}")]
     Scalar {
         /// The name.
@@ -194,39 +194,39 @@ pub enum Problem {
         expected: &'static str,
     },
 
-    /// An optimizer's file that does not say after how many steps it was saved.
+    /// An optimizer's file has no valid step count.
     #[error(
         "it is not the state of an optimizer: its metadata have {} for the key `step`, not a number",
         found.as_deref().unwrap_or("nothing")
     )]
     Step {
-        /// The value that was found there.
+        /// The value of the key.
         found: Option<String>,
     },
 
-    /// Lists of numbers that are not those of an optimizer.
+    /// The lists of numbers are not the state of an optimizer.
     #[error("{0}")]
     State(StateError),
 
-    /// A value is not what JSON can say, or JSON is not what the type can hold.
+    /// A value cannot be written as JSON, or JSON does not fit the type.
     #[error("{reason}")]
     Json {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 
-    /// A name that is not that of a file in a checkpoint.
+    /// A name that is not allowed for a file of a checkpoint.
     #[error("{name:?} is not the name of a file")]
     FileName {
         /// The name.
         name: String,
     },
 
-    /// Another process saves to the folder, too.
+    /// Another process is saving to the folder.
     #[error("another process is saving here")]
     Busy,
 
-    /// Another run has the folder.
+    /// Another run has locked the folder.
     #[error("another run is using this folder")]
     Running,
 }
@@ -237,7 +237,7 @@ impl Problem {
         move |error| Self::Io { action, error }
     }
 
-    /// The problem of this file.
+    /// The error of this path.
     pub(super) fn at(self, path: &Path) -> CheckpointError {
         CheckpointError {
             path: path.into(),
@@ -246,7 +246,7 @@ impl Problem {
     }
 }
 
-/// Everything in which the tensors of a file are not those of the model.
+/// All differences between the tensors of a file and those of a model.
 ///
 /// ```
 /// use attn::checkpoint::{Difference, Dtype, Mismatch, TensorType};
@@ -265,35 +265,34 @@ impl Problem {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Tensors of the model that the file does not have.
+    /// Tensors of the model that are not in the file.
     pub missing: Vec<(String, TensorType)>,
-    /// Tensors of the file that the model does not have.
+    /// Tensors of the file that are not in the model.
     pub extra: Vec<(String, TensorType)>,
-    /// Tensors that both have, with different types or shapes.
+    /// Tensors of both with different types or shapes.
     pub different: Vec<Difference>,
-    /// For those that are missing or different, where a [map](super::layout) renames them: their names, and the names and types in
-    /// the model.
+    /// The names and types in the model of the tensors that are missing or different, where a [map](super::layout) renames them.
     pub ours: BTreeMap<String, Vec<(String, TensorType)>>,
 }
 
-/// A tensor of another type or another shape than that of the model.
+/// A tensor with different types or shapes in the file and in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Its name.
+    /// The name.
     pub tensor: String,
-    /// That of the model.
+    /// The type and shape in the model.
     pub expected: TensorType,
-    /// That of the file.
+    /// The type and shape in the file.
     pub found: TensorType,
 }
 
 impl Mismatch {
-    /// Whether there is none.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.extra.is_empty() && self.different.is_empty()
     }
 
-    /// The name and type in the model of a tensor of the file, where they differ.
+    /// The name and type in the model of a tensor of the file, if they differ from those in the file.
     fn in_the_model(&self, name: &str) -> String {
         let Some(ours) = self.ours.get(name) else {
             return String::new();

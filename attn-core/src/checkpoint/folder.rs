@@ -19,21 +19,21 @@ use crate::{Element, disk, train::AdamWState};
 
 /// The file that names the checkpoint of the last save.
 const LATEST: &str = "latest";
-/// The file that names the checkpoint with the least metric, and says what that is.
+/// The file with the name of the checkpoint with the lowest metric, and that metric.
 const BEST: &str = "best";
-/// Held by who saves.
+/// The lock file of a process that saves.
 const SAVING: &str = ".lock";
-/// Held by a run, for its life.
+/// The lock file of a run.
 const RUNNING: &str = ".run";
-/// The end of the name of a hidden folder that is being written or removed. Nobody can use its contents.
+/// The suffix of a hidden folder that is being written or removed. Its contents are incomplete.
 const UNFINISHED: &str = "tmp";
-/// The end of the name of a hidden folder that is being replaced in this moment. It is a whole checkpoint.
+/// The suffix of a hidden folder that is being replaced. It is a complete checkpoint.
 const REPLACED: &str = "old";
 
 /// The checkpoints of a run, in one folder.
 ///
-/// The [module](super) has an example, and the layout of the folder. Nothing is kept in memory: another process, one that
-/// draws samples for example, can ask for the [`latest`](Self::latest) while training goes on.
+/// The [module](super) has an example, and the layout of the folder. Nothing is cached in memory: another process, for example one
+/// that draws samples, can read the [`latest`](Self::latest) checkpoint during training.
 #[doc(alias("ModelCheckpoint", "resume"))]
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
@@ -42,7 +42,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints in this folder. It is made by the first [`save`](Self::save).
+    /// The checkpoints in this folder. The first [`save`](Self::save) creates it.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -50,19 +50,19 @@ impl Checkpoints {
         }
     }
 
-    /// Keeps no more than the `count` checkpoints with the highest steps; at first, all are kept.
+    /// Keeps only the `count` checkpoints with the highest steps. By default, all are kept.
     ///
-    /// The latest and the best one are kept in any case.
+    /// The latest and the best checkpoint are always kept.
     pub fn keep_last(mut self, count: usize) -> Self {
         self.keep_last = count;
         self
     }
 
-    /// Keeps other runs out of the folder, which is made if it is not there: until what this returns is dropped, or until the process
-    /// ends, in whatever way.
+    /// Locks the folder for this run, and creates it if necessary. The lock is released when the result is dropped, or when the process
+    /// ends in any way.
     ///
-    /// Two runs that write to one folder mix their records, and each removes checkpoints of the other. So a program that trains takes
-    /// this first of all, before it looks for a checkpoint to go on from. Whoever only reads needs it not.
+    /// If two runs write to one folder, their records are mixed, and each removes checkpoints of the other. So a training program locks
+    /// the folder before it looks for a checkpoint to resume from. A program that only reads does not need the lock.
     ///
     /// ```
     /// use attn::checkpoint::{Checkpoints, Problem};
@@ -77,10 +77,11 @@ impl Checkpoints {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// It is a lock of the system, which holds for programs that ask for it. File systems without locks let every run in.
+    /// This is an advisory lock of the operating system. On file systems without locks it does not exclude other runs.
     ///
     /// # Errors
-    /// [`CheckpointError`] with [`Problem::Running`] if a run has the folder, of this process or of another; or if the system refuses.
+    /// [`CheckpointError`] with [`Problem::Running`] if a run of this or of another process has locked the folder; or if the operating
+    /// system returns an error.
     pub fn lock_run(&self) -> Result<RunLock, CheckpointError> {
         disk::create_folder(&self.folder)?;
         Ok(RunLock {
@@ -88,14 +89,14 @@ impl Checkpoints {
         })
     }
 
-    /// Saves a checkpoint of this step, in the place of an older one of the same step.
+    /// Saves a checkpoint of this step. It replaces an older one of the same step.
     ///
-    /// It becomes the [`latest`](Self::latest), and the [`best`](Self::best) if its `metric`, as the loss on held-out data,
-    /// is less than that of the best so far. NaN is never the best.
+    /// It becomes the [`latest`](Self::latest) checkpoint. It becomes the [`best`](Self::best) one if its `metric`, such as the loss on
+    /// held-out data, is less than that of the best checkpoint so far. NaN is never the best.
     ///
     /// # Errors
-    /// [`CheckpointError`] if the system refuses, because the disk is full for example, or if another process is saving to
-    /// this folder. All checkpoints are then still there.
+    /// [`CheckpointError`] if the operating system returns an error, for example because the disk is full, or if another process is
+    /// saving to this folder. No checkpoint is lost then.
     pub fn save(
         &self,
         step: u64,
@@ -108,7 +109,7 @@ impl Checkpoints {
         let unfinished = self.hidden(step, UNFINISHED);
         let written = contents.write(&unfinished);
         if let Err(error) = written.and_then(|()| self.publish(step, &unfinished)) {
-            // Space for the next try. If even that fails, what went wrong first is what matters.
+            // This frees space for the next attempt. If it fails as well, the first error is the important one.
             let _ = fs::remove_dir_all(&unfinished);
             return Err(error);
         }
@@ -128,11 +129,11 @@ impl Checkpoints {
         if let Some(checkpoint) = named.and_then(|step| self.at(step)) {
             return Ok(Some(checkpoint));
         }
-        // The name is written last: the first save may have come this far only.
+        // The pointer is written last, so a killed first save leaves a checkpoint without a pointer.
         Ok(self.steps()?.last().and_then(|&step| self.at(step)))
     }
 
-    /// The checkpoint with the least metric, and that metric, if one was saved with any.
+    /// The checkpoint with the lowest metric, and that metric; `None` if no checkpoint was saved with a metric.
     ///
     /// # Errors
     /// [`CheckpointError`] if the folder cannot be read.
@@ -141,7 +142,7 @@ impl Checkpoints {
         Ok(text.and_then(|text| {
             let (name, metric) = text.trim().split_once(' ')?;
             let checkpoint = self.at(step_of(name)?)?;
-            // Nothing would be less than NaN.
+            // No metric is less than NaN.
             let metric = metric.parse().ok().filter(|metric: &f64| !metric.is_nan());
             Some((checkpoint, metric?))
         }))
@@ -154,7 +155,7 @@ impl Checkpoints {
         Some(Checkpoint { step, folder })
     }
 
-    /// The steps with a checkpoint, in their order.
+    /// The steps with a checkpoint, in ascending order.
     ///
     /// # Errors
     /// [`CheckpointError`] if the folder cannot be read.
@@ -167,19 +168,19 @@ impl Checkpoints {
         Ok(Vec::from_iter(steps.collect::<BTreeSet<_>>()))
     }
 
-    /// Nobody else has this file until it is dropped, or until this process ends, in whatever way.
+    /// Locks a file. The lock is released when the result is dropped, or when the process ends in any way.
     fn lock(&self, file: &str, taken: Problem) -> Result<Lock, CheckpointError> {
         let path = self.folder.join(file);
         let file = File::options().create(true).append(true).open(&path);
         let file = file.map_err(|error| Problem::io("open")(error).at(&path))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(taken.at(&self.folder)),
-            // Some file systems have no locks. They are to be used, too.
+            // On a file system without locks, the folder is used without a lock.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Lock(file)),
         }
     }
 
-    /// Ends what a killed process began.
+    /// Completes or removes the remains of a killed process.
     fn clean_up(&self) -> Result<(), CheckpointError> {
         for name in self.names()? {
             let path = self.folder.join(&name);
@@ -195,7 +196,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Gives a finished checkpoint its name.
+    /// Renames a finished checkpoint to its final name.
     fn publish(&self, step: u64, finished: &Path) -> Result<(), CheckpointError> {
         let place = self.folder.join(name(step));
         let replaced = self.hidden(step, REPLACED);
@@ -224,13 +225,13 @@ impl Checkpoints {
         }
     }
 
-    /// Removes checkpoints that are not to be kept.
+    /// Removes the checkpoints that [`keep_last`](Self::keep_last) does not keep.
     fn remove_old(&self, latest: u64) -> Result<(), CheckpointError> {
         let best = self.best()?.map(|(best, _)| best.step);
         let steps = self.steps()?;
         for &step in steps.iter().rev().skip(self.keep_last) {
             if step != latest && Some(step) != best {
-                // Half a checkpoint must not have the name of a whole one.
+                // A partially removed checkpoint must not have the name of a complete one.
                 let unfinished = self.hidden(step, UNFINISHED);
                 disk::rename(&self.folder.join(name(step)), &unfinished)?;
                 disk::remove(&unfinished)?;
@@ -239,7 +240,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Writes a file of one line.
+    /// Writes a file of one line, atomically.
     fn point(&self, file: &str, line: &str) -> Result<(), CheckpointError> {
         let path = self.folder.join(file);
         disk::replace(&path, |file| {
@@ -271,8 +272,7 @@ impl Checkpoints {
     }
 }
 
-/// While it is there, nobody else saves.
-/// A run has its folder for itself while this is there: [`Checkpoints::lock_run`].
+/// The lock of a run on its folder: [`Checkpoints::lock_run`].
 #[derive(Debug)]
 #[must_use = "the folder is free again when this is dropped"]
 pub struct RunLock {
@@ -284,7 +284,7 @@ struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough while a process is being started elsewhere, which has it open for a moment.
+        // Closing the file is not enough: a child process that is being started may have it open for a moment.
         let _ = self.0.unlock();
     }
 }
@@ -307,13 +307,13 @@ fn step_of(text: &str) -> Option<u64> {
     (name(step) == text).then_some(step)
 }
 
-/// The step of a hidden folder, and what its name ends with.
+/// The step of a hidden folder, and the suffix of its name.
 fn hidden_step(text: &str) -> Option<(u64, &str)> {
     let (name, end) = text.strip_prefix('.')?.split_once('.')?;
     Some((step_of(name)?, end))
 }
 
-/// Whether it is what [`disk::replace`] writes before it has its name.
+/// Whether this is a temporary file of [`disk::replace`].
 fn is_unfinished_pointer(text: &str) -> bool {
     [LATEST, BEST].iter().any(|pointer| {
         let end = text
@@ -331,7 +331,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The step after which it was saved.
+    /// The step after which the checkpoint was saved.
     pub fn step(&self) -> u64 {
         self.step
     }
@@ -375,10 +375,10 @@ impl Checkpoint {
         load_adamw(model, self.folder.join(OPTIMIZER), options)
     }
 
-    /// Reads what was saved by [`Contents::json`].
+    /// Reads a file that [`Contents::json`] saved.
     ///
     /// # Errors
-    /// [`CheckpointError`] if the file is not there, or is not what the type can hold.
+    /// [`CheckpointError`] if the file does not exist, or if its contents do not fit the type.
     pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, CheckpointError> {
         let path = self.folder.join(name);
         let read = || {

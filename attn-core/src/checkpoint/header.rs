@@ -1,7 +1,7 @@
-//! The header of a safetensors file: 8 bytes for its length, and JSON that says which tensors are where.
+//! The header of a safetensors file: 8 bytes with its length, and JSON with the types and offsets of the tensors.
 //!
-//! The `safetensors` crate reads headers, too. But it takes the last of two tensors with the same name, its errors do not tell
-//! which tensor they are about, and offsets near the end of `usize` overflow.
+//! The `safetensors` crate reads headers, too. But of two tensors with the same name it takes the last one, its errors do not name
+//! the tensor, and offsets near the maximum of `usize` overflow.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,25 +20,25 @@ use serde_json::value::RawValue;
 
 use super::{Problem, TensorType};
 
-/// The bytes that say how long the JSON is.
+/// The number of bytes of the length field.
 pub(super) const PREFIX: u64 = 8;
-/// The key of the header that is no tensor.
+/// The key of the header that is not a tensor.
 pub(super) const METADATA: &str = "__metadata__";
-/// The first bytes of a zip archive, which are looked at: a name of a tensor in it takes fewer.
+/// The number of bytes of a zip archive that are inspected. The name of a tensor in it is shorter.
 const FIRST_NAME: u64 = 1024;
-/// The most bytes that the format allows a header to have.
+/// The maximum number of bytes of a header in this format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The contents of a file.
+/// The parsed header of a file.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) tensors: BTreeMap<String, Located>,
-    /// The bytes of all tensors together.
+    /// The number of bytes of all tensors.
     pub(super) data: usize,
 }
 
-/// A tensor, and where its bytes are after the header.
+/// A tensor, and the range of its bytes after the header.
 #[derive(Debug)]
 pub(super) struct Located {
     pub(super) described: TensorType,
@@ -46,7 +46,7 @@ pub(super) struct Located {
 }
 
 impl Header {
-    /// Reads the header of a file with this many bytes. Nothing longer than the file is ever allocated.
+    /// Reads the header of a file with this many bytes. No allocation is larger than the file.
     pub(super) fn read(file: &mut impl Read, bytes: u64) -> Result<Self, Problem> {
         let rest = bytes
             .checked_sub(PREFIX)
@@ -91,7 +91,7 @@ impl Header {
     }
 }
 
-/// The format of a file that begins with these bytes, if it is a known one. All of them give lengths that no header has.
+/// The format of a file that begins with these bytes, if it is a known one. Read as a length, they exceed that of any header.
 fn other_format(
     begin: &[u8; PREFIX as usize],
     file: &mut impl Read,
@@ -104,7 +104,7 @@ fn other_format(
     if !begin.starts_with(b"PK\x03\x04") {
         return Ok(None);
     }
-    // The name of the first file in the archive stands at byte 30.
+    // The name of the first file of the archive starts at byte 30.
     let mut more = vec![0; rest.min(FIRST_NAME) as usize];
     file.read_exact(&mut more).map_err(Problem::io("read"))?;
     let has = |name: &[u8]| more.windows(name.len()).any(|part| part == name);
@@ -135,7 +135,7 @@ fn parse_entry<'a, T: Deserialize<'a>>(name: &str, json: &'a RawValue) -> Result
     })
 }
 
-/// The place of each tensor, and the end of the last one.
+/// Locates the tensors. Returns them with the end of the last one.
 fn locate(
     mut infos: Vec<(String, TensorInfo)>,
 ) -> Result<(BTreeMap<String, Located>, usize), Problem> {
@@ -171,7 +171,7 @@ fn locate(
     Ok((tensors, end))
 }
 
-/// The entries of a JSON object; a key may be there twice.
+/// The entries of a JSON object, including those with a duplicate key.
 struct Pairs<V>(Vec<(String, V)>);
 
 fn unique<V>(pairs: Vec<(String, V)>) -> Result<BTreeMap<String, V>, Problem> {

@@ -1,7 +1,7 @@
-//! Checkpoints: weights and the state of training on the disk, whole whenever the process that writes them is killed.
+//! Checkpoints: weights and training state on the disk. They stay complete if the process is killed at any time.
 //!
-//! [`Checkpoints`] is the folder of a run. Whatever training needs to go on is saved in it under the count of steps, and
-//! loaded by another process, which then ends with the same bits as one that was never stopped:
+//! [`Checkpoints`] is the folder of a run. It stores the state of training by step. A new process that loads it continues with the
+//! same bits as a process that was never interrupted:
 //!
 //! ```
 //! use attn::{
@@ -41,7 +41,7 @@
 //! ```
 //!
 //! [`save`] and [`load`] are for weights alone; [`save_adamw`] and [`load_adamw`] for the state of the optimizer;
-//! [`Archive`] tells what is in a file.
+//! [`Archive`] lists the contents of a file.
 //!
 //! # The folder
 //!
@@ -58,42 +58,40 @@
 //!   best                        `step-00000400 1.25`: with its metric
 //! ```
 //!
-//! `latest` and `best` are files of one line. Links would do the same on Linux, but not on every system and every disk,
-//! and not where a folder is copied or packed.
+//! `latest` and `best` are files with one line. Symbolic links would do the same on Linux, but not on every operating system and file
+//! system, and not in a copied or archived folder.
 //!
-//! A checkpoint has the state that this crate knows of. A trainer must put the rest into its own JSON: how much of the data
-//! it has seen, the seeds of its random numbers, the schedule of the learning rate. Floats come back to the last bit there,
-//! too, but JSON has no NaN and no infinity.
+//! A checkpoint has the state that this crate knows. A trainer saves the rest as JSON of its own: its position in the data, the seeds
+//! of its random numbers, the state of the learning rate schedule. Floats are restored to the last bit, but JSON has no NaN and no
+//! infinity.
 //!
-//! # What holds when a process is killed
+//! # Guarantees if a process is killed
 //!
-//! - A folder with the name of a step is a whole checkpoint. It is written under a hidden name and forced to the disk, file by
-//!   file; then it gets its name, at once, and that is forced to the disk before the next thing is done. So are `latest` and
-//!   `best`.
-//! - So after a kill, a crash of the machine or an error of the disk, [`latest`](Checkpoints::latest) is the checkpoint before or
-//!   the new one. What was half done has a hidden name, and the next [`save`](Checkpoints::save) removes it.
-//! - One process saves at a time, which a lock sees to. Any number may read. A run can have the folder for itself for all of its
-//!   life: [`Checkpoints::lock_run`].
+//! - A folder with the name of a step is a complete checkpoint. Its files are written and synced to the disk under a hidden name. Then the
+//!   folder is renamed atomically, and the new name is synced before the next operation. `latest` and `best` are written in the same way.
+//! - So after a kill, a crash of the machine or an error of the disk, [`latest`](Checkpoints::latest) is either the previous or the new
+//!   checkpoint. Incomplete data has a hidden name, and the next [`save`](Checkpoints::save) removes it.
+//! - A lock lets one process save at a time. Any number of processes may read. A run can lock the folder for its lifetime:
+//!   [`Checkpoints::lock_run`].
 //!
-//! # What is refused
+//! # Validation
 //!
-//! Nothing of a file gets into a model before all of it was compared with the model: names, types and shapes, without
-//! exception, and [`Problem::Mismatch`] lists all that differs. NaN is refused, too. [`LoadOptions`] allow other floats,
-//! and NaN.
+//! The whole file is compared with the model before the first weight is loaded: all names, types and shapes must be equal.
+//! [`Problem::Mismatch`] lists all differences. NaN is an error, too. [`LoadOptions`] allow other float types, and NaN.
 //!
-//! Files that are cut off, longer than they should be, or damaged are refused: files of this crate carry a checksum of their
-//! numbers. So are headers that lie or have a name twice. Each [`CheckpointError`] names the file, and the tensor.
+//! Truncated, overlong and damaged files are errors: files of this crate have a checksum of their numbers. So are headers with false
+//! offsets or duplicate names. Each [`CheckpointError`] names the file, and the tensor.
 //!
 //! # Other libraries
 //!
-//! The files are those of [safetensors](https://github.com/huggingface/safetensors): dfdx and Python read them, and are read. The
-//! numbers beside the tensors of dfdx's own norms, `epsilon`, are tensors without axes in them, as dfdx has it; files
-//! without them load.
+//! The files are in the format of [safetensors](https://github.com/huggingface/safetensors), which dfdx and Python read and write. The
+//! numbers that dfdx's own norms have beside their tensors, `epsilon`, are saved as tensors without axes, as dfdx does. Files without
+//! them load as well.
 //!
-//! dfdx's own method `model.save(path)` writes an npz archive, whatever the name of the file is: write [`save(&model, path)`](save).
+//! dfdx's own method `model.save(path)` writes an npz archive, whatever the extension of the path: use [`save(&model, path)`](save).
 //!
-//! Where names differ, or matrices are transposed or packed, a [`WeightMap`](layout::WeightMap) says how: [`layout`] has those of
-//! PyTorch's layers and of Hugging Face's BERT, GPT-2 and Llama, for both directions.
+//! If names differ, or matrices are transposed or packed, use a [`WeightMap`](layout::WeightMap): [`layout`] has those of PyTorch's
+//! layers and of Hugging Face's BERT, GPT-2 and Llama, for both directions.
 //!
 //! | here | PyTorch |
 //! | --- | --- |
@@ -130,9 +128,9 @@ pub use safetensors::Dtype;
 /// Differences between the file and the model that [`load`] accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Floats of another type, `f16`, `bf16`, `f32` or `f64`. What the model cannot hold is rounded, to infinity if it is
-    /// too large. PyTorch does this unasked.
+    /// Floats of another type: `f16`, `bf16`, `f32` or `f64`. Numbers are rounded to the type of the model, and to infinity if they are
+    /// too large. PyTorch always converts.
     pub convert: bool,
-    /// Tensors with NaN.
+    /// Tensors that contain NaN.
     pub allow_nan: bool,
 }

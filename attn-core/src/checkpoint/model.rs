@@ -12,15 +12,16 @@ use super::{
 };
 use crate::{Element, disk};
 
-/// Writes all tensors of a model to a safetensors file, which takes the place of the one before at once.
+/// Writes all tensors of a model to a safetensors file. The file replaces an existing one atomically.
 ///
-/// The method `model.save(path)` is dfdx's, and writes an npz archive. dfdx's `load_safetensors` and Python's `safetensors` read this file. Names are those that dfdx gives: `0.weight`. Numbers that
-/// dfdx keeps beside the tensors, the `epsilon` of its norms, are in it as tensors without axes.
+/// dfdx's `load_safetensors` and Python's `safetensors` read it. (The method `model.save(path)` is dfdx's, and writes an npz archive.)
+/// Names are those of dfdx: `0.weight`. Numbers that dfdx stores beside the tensors, such as the `epsilon` of its norms, are saved as
+/// tensors without axes.
 ///
 /// PyTorch: `safetensors.torch.save_file(model.state_dict(), path)`.
 ///
 /// # Errors
-/// [`CheckpointError`] if the system refuses; then the file at `path` is what it was before.
+/// [`CheckpointError`] if the operating system returns an error. The file at `path` does not change then.
 #[doc(alias("save_file", "state_dict"))]
 pub fn save<M, E, D>(model: &M, path: impl AsRef<Path>) -> Result<(), CheckpointError>
 where
@@ -37,18 +38,17 @@ where
 
 /// Reads all tensors of a model from a safetensors file.
 ///
-/// Everything is checked before the first tensor of the model is touched: the file's names, types and shapes must be those
-/// of the model, all of them, and its numbers must be the ones that [`save`] wrote, if it was `save` that wrote them. The
-/// [options](LoadOptions) say what else is refused.
+/// All checks precede the first change of a tensor. The file must have all names, types and shapes of the model, and no others. The
+/// numbers of a file that [`save`] wrote must match its checksum. The [options](LoadOptions) allow some differences.
 ///
-/// Numbers without axes, as the `epsilon` of dfdx's norms, may be missing: other libraries do not save them. The model then
-/// keeps its own.
+/// Numbers without axes, such as the `epsilon` of dfdx's norms, may be missing, because other libraries do not save them. The model
+/// keeps its own then.
 ///
 /// PyTorch: `model.load_state_dict(safetensors.torch.load_file(path), strict=True)`.
 ///
 /// # Errors
-/// [`CheckpointError`] with [`Problem::Mismatch`](super::Problem::Mismatch), which lists everything that is missing, extra or different; with
-/// [`Problem::Nan`](super::Problem::Nan); or with what is wrong with the file itself. The model is then what it was before.
+/// [`CheckpointError`] with [`Problem::Mismatch`](super::Problem::Mismatch), which lists everything that is missing, extra or different;
+/// with [`Problem::Nan`](super::Problem::Nan); or with a problem of the file itself. The model does not change then.
 #[doc(alias("load_file", "load_state_dict"))]
 pub fn load<M, E, D>(
     model: &mut M,
@@ -64,10 +64,10 @@ where
 }
 
 impl<R: Read> Archive<R> {
-    /// [`load`](super::load) from this file.
+    /// Loads the model from this file: see [`load`](super::load).
     ///
     /// # Errors
-    /// As [`load`](super::load).
+    /// Those of [`load`](super::load).
     pub fn load<M, E, D>(self, model: &mut M, options: LoadOptions) -> Result<(), CheckpointError>
     where
         M: TensorCollection<E, D>,

@@ -10,7 +10,7 @@ use safetensors::Dtype;
 
 use crate::Element;
 
-/// The type of the numbers of a tensor, and its shape.
+/// The element type and the shape of a tensor.
 ///
 /// ```
 /// use attn::checkpoint::{Dtype, TensorType};
@@ -20,14 +20,14 @@ use crate::Element;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
-    /// The type of its numbers.
+    /// The element type.
     pub dtype: Dtype,
-    /// How many there are along each axis. The last axis is that of neighbours.
+    /// The size of each axis. The last axis is contiguous.
     pub shape: Vec<usize>,
 }
 
 impl TensorType {
-    /// How many bytes it takes: none if that is no whole number of them, or more than a `usize` can say.
+    /// The number of bytes; `None` if it is not an integer, or does not fit a `usize`.
     pub(super) fn bytes(&self) -> Option<usize> {
         let factors = [self.dtype.bitsize()];
         let mut factors = factors.iter().chain(&self.shape);
@@ -42,7 +42,7 @@ impl Display for TensorType {
     }
 }
 
-/// The type of an element: there are two.
+/// The type of `E`: `f32` or `f64`.
 pub(super) fn dtype_of<E: Element>() -> Dtype {
     if size_of::<E>() == size_of::<f32>() {
         Dtype::F32
@@ -51,7 +51,7 @@ pub(super) fn dtype_of<E: Element>() -> Dtype {
     }
 }
 
-/// The bytes of some numbers.
+/// The numbers as bytes, little-endian.
 pub(super) fn encode<E: Element>(numbers: &[E]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size_of_val(numbers));
     for number in numbers {
@@ -65,12 +65,12 @@ pub(super) fn encode<E: Element>(numbers: &[E]) -> Vec<u8> {
     bytes
 }
 
-/// Reads one number from its bytes.
+/// A function that decodes one number.
 type Read = fn(&[u8]) -> f64;
 
-/// How floats of a type are read, and the bytes of one; nothing for other types. An `f64` can hold them all.
+/// The decoder of a float type, and the size of a number in bytes; `None` for other types. An `f64` holds all of them exactly.
 fn reader(dtype: Dtype) -> Option<(Read, usize)> {
-    /// The bytes of a chunk, which has as many as it must have.
+    /// The bytes of a chunk with exactly `N` bytes.
     fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.try_into().unwrap_or([0; N])
     }
@@ -88,7 +88,7 @@ pub(super) fn is_float(dtype: Dtype) -> bool {
     reader(dtype).is_some()
 }
 
-/// The numbers in some bytes; none if they are not floats.
+/// The numbers in these bytes; none if the type is not a float.
 pub(super) fn decode(dtype: Dtype, bytes: &[u8]) -> impl Iterator<Item = f64> {
     let chunks = reader(dtype).map(|(read, width)| bytes.chunks_exact(width).map(read));
     chunks.into_iter().flatten()

@@ -13,20 +13,19 @@ use super::{
 };
 use crate::{Element, disk, train::AdamWState};
 
-/// The key of the metadata with the count of steps.
+/// The key of the step count in the metadata.
 const STEP: &str = "step";
-/// The names of the moments of a parameter end with these.
+/// The suffixes of the names of a parameter's moments.
 const MOMENTS: [&str; 2] = ["mean", "square"];
 
-/// Writes the state of an optimizer to a safetensors file, which takes the place of the one before at once.
+/// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.
 ///
-/// It has a list `<parameter>.mean` and a list `<parameter>.square` for each parameter, and the count of steps in its
-/// metadata, under `step`.
+/// It has a list `<parameter>.mean` and a list `<parameter>.square` for each parameter, and the step count as `step` in its metadata.
 ///
 /// PyTorch: `torch.save(optimizer.state_dict(), path)`.
 ///
 /// # Errors
-/// [`CheckpointError`] if the system refuses; then the file at `path` is what it was before.
+/// [`CheckpointError`] if the operating system returns an error. The file at `path` does not change then.
 #[doc(alias = "state_dict")]
 pub fn save_adamw<E: Element>(
     state: &AdamWState<E>,
@@ -41,12 +40,12 @@ pub fn save_adamw<E: Element>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// The state must be that of this model: after the first step it has the moments of all parameters, and nothing else.
+/// The state must be that of this model: after the first step it has the moments of all parameters, and no others.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
 /// # Errors
-/// As [`load`](super::load), and [`Problem::Step`] if the file does not say how many steps were done.
+/// Those of [`load`](super::load), and [`Problem::Step`] if the file has no valid step count.
 #[doc(alias = "load_state_dict")]
 pub fn load_adamw<M, E, D>(
     model: &M,
@@ -62,10 +61,10 @@ where
 }
 
 impl<R: Read> Archive<R> {
-    /// [`load_adamw`](super::load_adamw) from this file.
+    /// Loads the state from this file: see [`load_adamw`](super::load_adamw).
     ///
     /// # Errors
-    /// As [`load_adamw`](super::load_adamw).
+    /// Those of [`load_adamw`](super::load_adamw).
     pub fn load_adamw<M, E, D>(
         self,
         model: &M,

@@ -1,4 +1,4 @@
-//! The tensors of a model, by the names under which dfdx saves them.
+//! The tensors of a model, under the names that dfdx saves.
 
 use std::convert::Infallible;
 
@@ -40,7 +40,7 @@ where
     tensors
 }
 
-/// The tensors that a file of this model has.
+/// The tensors that a file of this model must have.
 pub(super) fn expected<M, E, D>(model: &M) -> Vec<Expected>
 where
     M: TensorCollection<E, D>,
@@ -68,14 +68,14 @@ pub(super) struct ModelTensor<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TensorKind {
-    /// A tensor that training changes.
+    /// A tensor that training updates.
     Parameter,
-    /// A tensor that it does not change, as the running mean of a norm.
+    /// A tensor that training does not update, such as the running mean of a norm.
     Buffer,
     Scalar,
 }
 
-/// Hands everything that dfdx saves of a model to `f`, in the order of the model.
+/// Calls `f` with everything that dfdx saves of a model, in the order of the model.
 pub(super) fn for_each<M, E, D>(model: &M, f: impl FnMut(ModelTensor<'_>))
 where
     M: TensorCollection<E, D>,
@@ -113,7 +113,7 @@ impl<E: Element, D: Device<E>, F: FnMut(ModelTensor<'_>)> TensorVisitor<E, D> fo
                 TensorKind::Buffer
             },
             bytes: &|| match tensor.shape().num_elements() {
-                // dfdx cannot list what is in a tensor without numbers.
+                // dfdx cannot list the numbers of an empty tensor.
                 0 => Vec::new(),
                 _ => encode(&tensor.as_vec()),
             },

@@ -10,19 +10,19 @@ use super::{
     header::{METADATA, PREFIX},
 };
 
-/// The key of the metadata with the checksum of the file.
+/// The key of the checksum in the metadata.
 pub(super) const CHECKSUM: &str = "crc32";
 
 pub(super) type Metadata = BTreeMap<String, String>;
 
-/// A tensor that is to be written.
+/// A tensor to write.
 pub(super) struct Stored {
     pub(super) name: String,
     pub(super) described: TensorType,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The entry of the header under a name.
+/// An entry of the header.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Entry<'a> {
@@ -30,7 +30,7 @@ enum Entry<'a> {
     Tensor(TensorInfo),
 }
 
-/// Writes the tensors in the order in which they are given.
+/// Writes the tensors in this order.
 pub(super) fn write(
     file: &mut dyn Write,
     mut metadata: Metadata,
@@ -47,7 +47,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The JSON, with blanks at the end, so that the numbers start at a multiple of 8.
+/// The header as JSON, padded with spaces so that the numbers start at a multiple of 8.
 fn header(metadata: &Metadata, tensors: &[Stored]) -> Result<Vec<u8>, Problem> {
     let mut entries = BTreeMap::from([(METADATA, Entry::Metadata(metadata))]);
     let mut end = 0;
@@ -73,15 +73,15 @@ fn header(metadata: &Metadata, tensors: &[Stored]) -> Result<Vec<u8>, Problem> {
     Ok(json)
 }
 
-/// The CRC-32 of the metadata without itself, and of the bytes of the tensors. What the header says of tensors need not be
-/// in it: they are compared with the model.
+/// The CRC-32 of the other metadata and of the bytes of the tensors. It need not cover the types and shapes in the header: these are
+/// compared with the model.
 pub(super) fn checksum<'a>(
     metadata: &Metadata,
     tensors: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
     let mut crc = crc32fast::Hasher::new();
     for (key, value) in metadata.iter().filter(|(key, _)| *key != CHECKSUM) {
-        // Zeros keep them apart.
+        // Zeros separate them.
         for text in [key, value] {
             crc.update(text.as_bytes());
             crc.update(&[0]);

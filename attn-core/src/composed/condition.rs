@@ -1,7 +1,7 @@
-//! Conditions on numbers, element by element, and the choice between numbers by a condition.
+//! Conditions on numbers, element by element, and choices between numbers by a condition.
 //!
-//! A condition is on the tape of the numbers that it was made of: no gradient passes through it, but they still get one,
-//! which is 0.
+//! A condition is on the tape of the numbers that it was computed from. No gradient passes through it, but these numbers get a gradient
+//! of 0.
 
 use dfdx::{
     shapes::{Const, HasShape, Shape},
@@ -33,11 +33,11 @@ macro_rules! comparison {
 }
 
 comparison! {
-    /// `a == b`; false where one is NaN.
+    /// `a == b`; false if either is NaN.
     equal = try_eq;
-    /// `a < b`; false where one is NaN.
+    /// `a < b`; false if either is NaN.
     less = try_lt;
-    /// `a <= b`; false where one is NaN.
+    /// `a <= b`; false if either is NaN.
     at_most = try_le;
 }
 
@@ -74,11 +74,10 @@ connective! {
     or;
 }
 
-/// `if condition { a } else { b }`. What is not taken gets gradient 0.
+/// `if condition { a } else { b }`. The branch that is not taken gets gradient 0.
 ///
-/// PyTorch: `torch.where(condition, a, b)`. As there, 0 is what is passed back to the operations that `a` and `b` came
-/// from, and 0 times an infinite derivative is NaN: [`guard`] what these read. (Nothing guards what `minimum` and
-/// `maximum` do not take.)
+/// PyTorch: `torch.where(condition, a, b)`. As there, the gradient 0 is passed to the operations of the branch, and 0 times an infinite
+/// derivative is NaN: use [`guard`] for their operands. (There is no guard for `minimum` and `maximum`.)
 pub fn select<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     condition: Tensor<S, bool, D, T>,
     a: Tensor<S, E, D, T>,
@@ -95,7 +94,7 @@ pub fn select<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     Ok(chosen.put_tape(tape.merge(other)))
 }
 
-/// `if condition { a } else { b }`, of conditions.
+/// `if condition { a } else { b }`, for conditions.
 pub fn select_condition<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     condition: Tensor<S, bool, D, T>,
     a: Tensor<S, bool, D, T>,
@@ -107,8 +106,8 @@ pub fn select_condition<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 
 /// The operand of a branch: `x` where `condition` is `taken`, 0 elsewhere.
 ///
-/// From elsewhere no gradient comes back, whatever it is: `if x > 0 { ln(x) } else { 0 }` has gradient 0 at 0 if the
-/// logarithm is that of the guarded `x`, and 0 times infinity otherwise.
+/// Where it is not taken, the gradient is 0, whatever the derivative: `if x > 0 { ln(x) } else { 0 }` has gradient 0 at 0 if the
+/// logarithm reads the guarded `x`, and 0 times infinity otherwise.
 pub fn guard<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     condition: &Tensor<S, bool, D, T>,
@@ -128,7 +127,7 @@ pub fn guard<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 mod tests {
     use dfdx::prelude::*;
 
-    // By name, because dfdx's prelude has functions of the same names.
+    // Imported by name, because dfdx's prelude has functions with the same names.
     use super::{Condition, and, at_most, equal, guard, less, not, or, select};
     use crate::{
         composed::{Scores, select_condition},
@@ -147,14 +146,14 @@ mod tests {
         filled((1, Const, 1, numbers.len() / 2), numbers)
     }
 
-    /// True where a number is above 0.
+    /// `x > 0`
     fn positive(x: &X) -> C {
         let zeros: X = Cpu::default().zeros_like(x.shape());
         less(zeros.leaky_trace(), x.leaky_trace()).unwrap()
     }
 
     #[test]
-    fn comparisons_are_those_of_numbers() {
+    fn comparisons_agree_with_those_of_numbers() {
         let a = [-1.0, 0.0, 1.0, f64::NAN, f64::INFINITY, 0.0];
         let b = [0.0, -0.0, 0.5, f64::NAN, f64::INFINITY, f64::NAN];
         let compare = |f: fn(Y, Y) -> Result<C, CpuError>| {
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn connectives_are_those_of_booleans() {
+    fn connectives_agree_with_those_of_booleans() {
         let a = || positive(&numbers(&[0.0, 0.0, 1.0, 1.0]));
         let b = || positive(&numbers(&[0.0, 1.0, 0.0, 1.0]));
         let values = |condition: Result<C, CpuError>| condition.unwrap().as_vec();
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_is_the_one_or_the_other() {
+    fn a_choice_takes_one_of_two_scores() {
         let [x, a, b]: [X; 3] = [1, 2, 3].map(|seed| tensor(SHAPE, seed));
         let choose =
             |a: &X, b: &X| -> Y { select(positive(&x), a.leaky_trace(), b.leaky_trace()).unwrap() };
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_between_broadcast_scores_has_their_whole_gradient() {
+    fn choices_between_broadcast_scores_give_them_their_whole_gradient() {
         let x: X = tensor(SHAPE, 1);
         let row: Tensor<(usize,), f64, Cpu> = tensor((5,), 2);
         check_gradient(&row, |row| {
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_condition_reads_gets_gradient_0() {
+    fn operands_of_a_condition_get_gradient_0() {
         let [x, a, b]: [X; 3] = [1, 2, 3].map(|seed| tensor(SHAPE, seed));
         let [c, d] = [&x, &a].map(positive);
         let condition = select_condition(not(c).unwrap(), d, positive(&b)).unwrap();
@@ -239,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_keeps_out_what_the_branch_not_taken_makes_of_0() {
+    fn guards_keep_out_nan_of_the_branch_not_taken() {
         let x = numbers(&[-1.0, 0.0, 1.0, 2.0]);
         let (found, gradient) = branches(&x, true);
         assert_close(&found, &[-0.5, -1.0, 0.0, 2_f64.ln()], F64);
         assert_close(&gradient, &[-0.25, -1.0, 1.0, 0.5], F64);
-        // As PyTorch without a guard: 0 times infinity, at the zeros of `x` and of `x - 1`.
+        // As in PyTorch without a guard: 0 times infinity, at the zeros of `x` and of `x - 1`.
         let (found, gradient) = branches(&x, false);
         assert_close(&found, &[-0.5, -1.0, 0.0, 2_f64.ln()], F64);
         let is_nan: Vec<bool> = gradient.iter().map(|x| x.is_nan()).collect();
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_is_the_identity_where_it_is_taken_and_0_elsewhere() {
+    fn a_guard_is_the_identity_where_the_branch_is_taken_and_0_elsewhere() {
         let x: X = tensor(SHAPE, 1);
         for taken in [true, false] {
             let read = |x: &X| guard(x.leaky_trace(), &positive(x), taken).unwrap();
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_conditions_are_fine() {
+    fn empty_conditions_are_supported() {
         let [x, a, b]: [X; 3] = [1, 2, 3].map(|seed| tensor(EMPTY, seed));
         let condition = and(positive(&x), not(positive(&x)).unwrap()).unwrap();
         let condition = or(condition, positive(&x)).unwrap();

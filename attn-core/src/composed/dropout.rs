@@ -11,8 +11,8 @@ use crate::{Element, random::Philox4x32};
 
 /// Sets each weight to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`.
 ///
-/// Srivastava et al., "Dropout" (2014), on the weights after the normalizer, as in Vaswani et al. (2017). PyTorch:
-/// `torch.nn.functional.dropout(weights, p)`. Which weights fall depends on `seed` and on the place
+/// Srivastava et al., "Dropout" (2014), applied after the normalizer, as in Vaswani et al. (2017). PyTorch:
+/// `torch.nn.functional.dropout(weights, p)`. The selection is a function of `seed` and of the indices
 /// `(b, h, q_idx, kv_idx)` alone.
 pub fn dropout<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     weights: Scores<B, H, Q, K, E, D, T>,
@@ -29,17 +29,17 @@ pub fn dropout<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
     weights.try_mul(factors)
 }
 
-/// 0 or `1 / (1 - p)` for each place, row-major.
+/// 0 or `1 / (1 - p)` for each weight, row-major.
 fn factors<E: Element>([b, h, q, k]: [usize; 4], p: f64, seed: u64) -> Vec<E> {
     let random = Philox4x32::new(seed);
     let keep = E::of(1.0 / (1.0 - p));
-    // A word below the threshold drops: of 2^32 words, p * 2^32.
+    // A weight is dropped if its word is below the threshold: p * 2^32 of the 2^32 words are.
     let threshold = p * 2f64.powi(32);
     let mut factors = Vec::with_capacity(b * h * q * k);
     for row in 0..b * h * q {
         let [query, head, batch] = [row % q, row / q % h, row / q / h].map(|i| i as u32);
         for first in (0..k).step_by(4) {
-            // One block serves four neighbouring keys.
+            // One block has the words of four adjacent keys.
             let words = random.block([(first / 4) as u32, query, head, batch]);
             let words = words.into_iter().take(k - first);
             factors.extend(words.map(|word| {
@@ -58,7 +58,7 @@ fn factors<E: Element>([b, h, q, k]: [usize; 4], p: f64, seed: u64) -> Vec<E> {
 mod tests {
     use dfdx::prelude::*;
 
-    // By name, because dfdx's prelude has a function of the same name.
+    // Imported by name, because dfdx's prelude has a function with the same name.
     use super::{Scores, dropout};
     use crate::{Element, random::Philox4x32, testing::*};
 
@@ -72,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_p_is_dropped_and_the_mean_stays() {
+    fn dropout_drops_a_fraction_of_p_and_keeps_the_mean() {
         const N: usize = 4 * 2 * 100 * 101;
         for p in [0.1, 0.5, 0.9] {
             let out = values(&dropout(ones::<f64>(4, 100, 101), p, 42).unwrap());
             let dropped = out.iter().filter(|&&x| x == 0.0).count() as f64 / N as f64;
-            // Five standard errors of a share of N = 80800.
+            // Five standard errors of a proportion of N = 80800.
             assert!((dropped - p).abs() < 5.0 * (p * (1.0 - p) / N as f64).sqrt());
             assert!(out.iter().all(|&x| x == 0.0 || x == 1.0 / (1.0 - p)));
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_falls_depends_on_seed_and_place_alone() {
+    fn the_selection_depends_on_seed_and_indices_alone() {
         let drop = |b, q, k, seed| values(&dropout(ones::<f64>(b, q, k), 0.5, seed).unwrap());
         let small = drop(1, 3, 5, 42);
         let large = drop(3, 4, 10, 42);
@@ -100,10 +100,10 @@ mod tests {
         });
         assert_eq!(small, cut);
         assert_ne!(small, drop(1, 3, 5, 43));
-        // A seed differs in its upper half too.
+        // The upper half of the seed matters, too.
         assert_ne!(small, drop(1, 3, 5, 42 | 1 << 32));
 
-        // No two axes are confused: along each of them, something changes.
+        // The mask varies along each axis, so no two axes are confused.
         let sizes = [3, 2, 4, 10];
         for axis in 0..4 {
             let mut moved = false;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_the_counter() {
+    fn the_indices_are_the_counter() {
         let out = values(&dropout(ones::<f64>(3, 4, 10), 0.5, 42).unwrap());
         let random = Philox4x32::new(42);
         let expected = naive([3, 2, 4, 10], |b, h, q, k| {
@@ -129,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_is_the_factor() {
+    fn the_gradient_equals_the_factor() {
         let weights: Weights<f64> = tensor((2, Const, 3, 5), 1);
         check_gradient(&weights, |w| dropout(w.leaky_trace(), 0.3, 7).unwrap());
     }
 
     #[test]
-    fn odd_and_empty_sizes_are_fine() {
+    fn odd_and_empty_sizes_are_supported() {
         for [b, q, k] in [[1, 1, 1], [1, 2, 3], [0, 2, 3], [2, 0, 3], [2, 3, 0]] {
             let out = dropout(ones::<f32>(b, q, k), 0.5, 1).unwrap();
             assert_eq!(*out.shape(), (b, Const, q, k));

@@ -1,7 +1,7 @@
 //! The operations of expressions, element by element: of score modifications, and of elementwise operations of a model.
 //!
-//! The operands of a function of two must be different tensors: dfdx identifies gradients by tensor, and its backward
-//! pass panics on an operation whose operands are one. See [`fresh`].
+//! The two operands of a function must be different tensors: dfdx identifies gradients by tensor, and its backward pass panics if both
+//! operands of an operation are the same. See [`fresh`].
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -57,7 +57,7 @@ unary! {
     ln = try_ln;
     /// The hyperbolic tangent of `x`.
     tanh = try_tanh;
-    /// `|x|`. Its gradient at 0 is 0, as PyTorch has it.
+    /// `|x|`. Its gradient at 0 is 0, as in PyTorch.
     abs = try_abs;
     /// The square root of `x`.
     sqrt = try_sqrt;
@@ -74,9 +74,9 @@ binary! {
     mul = try_mul;
     /// `a / b`.
     div = try_div;
-    /// The smaller of both. Where they are equal, each gets half of the gradient; where one is NaN, the other is taken.
+    /// The minimum. If both are equal, each gets half of the gradient; if one is NaN, the result is the other.
     minimum = try_minimum;
-    /// The larger of both. Where they are equal, each gets half of the gradient; where one is NaN, the other is taken.
+    /// The maximum. If both are equal, each gets half of the gradient; if one is NaN, the result is the other.
     maximum = try_maximum;
 }
 
@@ -87,7 +87,7 @@ scalar! {
     mul_scalar = try_mul;
 }
 
-/// `x^exponent`. Its gradient for exponent 0 is 0, for `x = 0` too.
+/// `x^exponent`. For exponent 0 its gradient is 0, also at `x = 0`.
 pub fn pow<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     exponent: f64,
@@ -104,9 +104,9 @@ pub fn pow<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     }
 }
 
-/// The largest integer that is not above `x`. Its gradient is 0.
+/// The largest integer that is at most `x`. Its gradient is 0.
 ///
-/// dfdx has nothing that rounds: the values pass through the host.
+/// dfdx has no rounding operation, so this runs on the host.
 pub fn floor<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
@@ -122,7 +122,7 @@ pub fn floor<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 
 /// The remainder of `a / b`, with the sign of `a`. The gradient of `a` is 1, that of `b` is `-trunc(a / b)`.
 ///
-/// PyTorch: `torch.fmod(a, b)`. The values pass through the host, as in [`floor`].
+/// PyTorch: `torch.fmod(a, b)`. It runs on the host, as [`floor`] does.
 pub fn rem<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     a: Tensor<S, E, D, T>,
     b: Tensor<S, E, D, T>,
@@ -139,14 +139,14 @@ pub fn rem<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
         let quotients = pairs().map(|(a, b)| E::of((a.into() / b.into()).trunc()));
         Ok((values, tensor(quotients.collect())?))
     })?;
-    // 0, but for the gradient.
+    // Its value is subtracted again: only the gradient remains.
     let multiple = b.try_mul(quotients)?;
     let itself = fresh(multiple.retaped::<NoneTape>())?;
     let nothing = multiple.try_sub(itself)?;
     remainder.try_sub(nothing)
 }
 
-/// `y` in place of `x`, whose gradient is 0.
+/// The values `y` on the tape of `x`, whose gradient is 0.
 pub fn replace<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     y: Tensor<S, E, D, T>,
@@ -155,11 +155,11 @@ pub fn replace<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     Ok(y.put_tape(tape.merge(depend(x))))
 }
 
-/// The same values as another tensor, to be the second operand beside the first: `mul(x, fresh(x))`.
+/// A copy of a tensor with another id, to be used as a second operand beside it: `mul(x, fresh(x))`.
 pub fn fresh<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
-    // -0.0 is what leaves every number, and the sign of zero, as it is.
+    // Adding -0.0 does not change any number, nor the sign of zero.
     x.try_add(-E::zero())
 }
 
@@ -167,7 +167,7 @@ pub fn fresh<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
 mod tests {
     use dfdx::prelude::*;
 
-    // By name, because dfdx's prelude has functions of the same names.
+    // Imported by name, because dfdx's prelude has functions with the same names.
     use super::{
         abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
         mul_scalar, pow, rem, replace, sqrt, sub, tanh,
@@ -179,7 +179,7 @@ mod tests {
 
     const SHAPE: (usize, Const<2>, usize, usize) = (2, Const, 3, 5);
 
-    /// Checks values against `expected`, and the gradient; `x` is between 0.5 and 2.5 where `positive`.
+    /// Checks the values against `expected`, and the gradient. If `positive`, `x` is between 0.5 and 2.5.
     fn check_unary(
         positive: bool,
         f: impl Fn(Y) -> Result<Y, CpuError>,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_one() {
+    fn functions_of_one_operand_have_values_and_gradients() {
         check_unary(false, exp, f64::exp);
         check_unary(true, ln, f64::ln);
         check_unary(false, tanh, f64::tanh);
@@ -207,7 +207,7 @@ mod tests {
         check_unary(false, |x| pow(x, 0.0), |_| 1.0);
         check_unary(true, |x| pow(x, -2.0), |x| 1.0 / (x * x));
         check_unary(true, |x| pow(x, 1.5), |x| x * x.sqrt());
-        // No number of the test is within a step of an integer.
+        // No number of the test is within a difference step of an integer.
         check_unary(false, floor, f64::floor);
         check_unary(false, fresh, |x| x);
         check_unary(false, |x| add_scalar(x, 0.25), |x| x + 0.25);
@@ -216,7 +216,7 @@ mod tests {
 
     fn check_binary(f: impl Fn(Y, Y) -> Result<Y, CpuError>, expected: impl Fn(f64, f64) -> f64) {
         let a: X = tensor(SHAPE, 1);
-        // Away from 0, to be divided by.
+        // The divisor is not near 0.
         let b: X = tensor::<_, f64>(SHAPE, 2).abs() + 0.5;
         let pairs = std::iter::zip(values(&a), values(&b));
         let expected: Vec<f64> = pairs.map(|(a, b)| expected(a, b)).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_two() {
+    fn functions_of_two_operands_have_values_and_gradients() {
         check_binary(add, |a, b| a + b);
         check_binary(sub, |a, b| a - b);
         check_binary(mul, |a, b| a * b);
@@ -239,7 +239,7 @@ mod tests {
         check_binary(maximum, |a, b| if b > a { b } else { a });
     }
 
-    /// Values and gradients, for gradient 1 of each value, of a function of one number.
+    /// The values of a function of one number, and its gradients for an output gradient of 1.
     fn at(xs: &[f64], f: impl Fn(Y) -> Result<Y, CpuError>) -> (Vec<f64>, Vec<f64>) {
         let x: X = filled((1, Const, 1, xs.len() / 2), xs);
         let y = f(x.leaky_trace()).unwrap();
@@ -247,7 +247,7 @@ mod tests {
         (found, values(&y.sum().backward().get(&x)))
     }
 
-    /// The same of a function of two.
+    /// The same for a function of two numbers.
     fn at_both([a, b]: [[f64; 2]; 2], f: impl Fn(Y, Y) -> Result<Y, CpuError>) -> [Vec<f64>; 3] {
         let [a, b]: [X; 2] = [a, b].map(|numbers| filled((1, Const, 1, 1), &numbers));
         let y = f(a.leaky_trace(), b.leaky_trace()).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn corners_are_as_in_pytorch() {
+    fn special_cases_agree_with_pytorch() {
         let zeros = [0.0, -0.0];
         assert_eq!(at(&zeros, abs).1, [0.0, 0.0]);
         assert_eq!(at(&zeros, sqrt).1[0], f64::INFINITY);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logistic_function_ends_in_0_and_1() {
+    fn the_logistic_function_saturates_at_0_and_1() {
         let infinite = [f64::NEG_INFINITY, f64::INFINITY];
         for ends in [[-1e4, 1e4], infinite] {
             assert_eq!(at(&ends, logistic), (vec![0.0, 1.0], vec![0.0, 0.0]));
@@ -284,20 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_negative_numbers_exist_where_the_exponent_is_an_integer() {
+    fn negative_numbers_have_powers_with_integer_exponents() {
         assert_eq!(
             at(&[-2.0, -0.5], |x| pow(x, 3.0)),
             (vec![-8.0, -0.125], vec![12.0, 0.75])
         );
         let (found, gradient) = at(&[-2.0, -0.5], |x| pow(x, 0.5));
         assert!(found.iter().chain(&gradient).all(|x| x.is_nan()));
-        // Beyond the integers of dfdx's `powi`.
+        // The exponent exceeds the integers of dfdx's `powi`.
         let (found, _) = at(&[1.0, 2.0], |x| pow(x, 1e10));
         assert_eq!(found, [1.0, f64::INFINITY]);
     }
 
     #[test]
-    fn floors_are_below_and_have_no_slope() {
+    fn floors_have_gradient_0() {
         let xs = [-1.5, -1.0, -0.25, 0.0, 0.75, 2.0, 1e300, f64::INFINITY];
         let floors = [-2.0, -1.0, -1.0, 0.0, 0.0, 2.0, 1e300, f64::INFINITY];
         assert_eq!(at(&xs, floor), (floors.to_vec(), vec![0.0; 8]));
@@ -312,7 +312,7 @@ mod tests {
             (5.5, -2.0, 1.5),
             (-5.5, -2.0, -1.5),
             (1.0, 3.0, 1.0),
-            // The quotient, 1e17, is no integer of its own any more: the remainder still is exact.
+            // The quotient, 1e17, is rounded, but the remainder is exact.
             (1e17 + 16.0, 3.0, 2.0),
         ] {
             let [found, to_a, to_b] = at_both([[a; 2], [b; 2]], rem);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dividend_of_a_remainder_is_differentiated() {
+    fn remainders_have_gradients_of_both_operands() {
         let b: X = filled(SHAPE, &[0.75; 2 * 2 * 3 * 5]);
         let x: X = tensor(SHAPE, 1);
         check_gradient(&x, |x| {
@@ -334,13 +334,13 @@ mod tests {
     }
 
     #[test]
-    fn extremes_pass_over_nan() {
+    fn minimum_and_maximum_ignore_nan() {
         let [found, ..] = at_both([[f64::NAN, 1.0], [1.0, f64::NAN]], maximum);
         assert_eq!(found, [1.0; 2]);
     }
 
     #[test]
-    fn what_is_replaced_has_gradient_0() {
+    fn replaced_tensors_get_gradient_0() {
         let [found, to_a, to_b] = at_both([[1.0, 2.0], [3.0, 4.0]], replace);
         assert_eq!(found, [3.0, 4.0]);
         assert_eq!([to_a, to_b], [[0.0; 2], [1.0; 2]]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_lets_a_tensor_meet_itself() {
+    fn a_tensor_can_be_combined_with_its_fresh_copy() {
         let x: X = tensor(SHAPE, 1);
         check_gradient(&x, |x| {
             let x = x.leaky_trace();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_keeps_the_sign_of_zero() {
+    fn a_fresh_copy_keeps_the_sign_of_zero() {
         let x: Scores<_, 1, _, _, f64, Cpu, NoneTape> = filled((1, Const, 1, 2), &[0.0, -0.0]);
         let signs: Vec<bool> = values(&fresh(x).unwrap())
             .iter()

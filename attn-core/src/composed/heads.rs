@@ -1,4 +1,4 @@
-//! Between one row per place and one row per head and place.
+//! Splitting and merging heads, and the product of weights and values.
 
 use dfdx::{
     shapes::{Axes4, Const, Dim, HasShape},
@@ -14,7 +14,7 @@ use crate::Element;
 
 /// `[batch, len, heads * width]` to `[batch, heads, len, width]`.
 ///
-/// PyTorch: `x.view(b, s, heads, width).transpose(1, 2)`. A view: nothing is copied.
+/// PyTorch: `x.view(b, s, heads, width).transpose(1, 2)`. This is a view: nothing is copied.
 pub fn split_heads<
     B: Dim,
     S: Dim,
@@ -67,7 +67,7 @@ pub fn merge_heads<
 
 /// `out[b, h, q] = sum_k weights[b, h, q, k] * v[b, h / (H / G), k]`.
 ///
-/// PyTorch: `weights @ v`, with `v.repeat_interleave(H // G, 1)` for grouped heads; here the values are not repeated,
+/// PyTorch: `weights @ v`, with `v.repeat_interleave(H // G, 1)` for grouped heads. Here the values are not repeated:
 /// see [`fold_groups`].
 pub fn attend<
     B: Dim,
@@ -91,10 +91,10 @@ pub fn attend<
     reshape(fold_groups(weights)?.try_matmul(v)?, shape)
 }
 
-/// `[batch, H, query, x]` to `[batch, G, H / G * query, x]`: the query heads that share a key head follow each other in
-/// memory, so to that key head they are one longer sequence of queries, and keys and values need no copies.
+/// `[batch, H, query, x]` to `[batch, G, H / G * query, x]`. The query heads that share a key head are adjacent in memory, so they form one
+/// longer sequence of queries for this key head, and keys and values are not copied.
 ///
-/// A view if `x` is row-major, or if every query head has its own key head; otherwise a copy of `x`.
+/// This is a view if `x` is row-major, or if every query head has its own key head; otherwise a copy of `x`.
 pub(super) fn fold_groups<
     B: Dim,
     Q: Dim,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_take_permuted_and_broadcast_tensors() {
+    fn permuted_and_broadcast_tensors_can_be_split_and_merged() {
         let permuted: Tensor<(usize, usize, Const<4>), f64, _> = tensor((3, 2, Const), 1);
         check_gradient(&permuted, |x| {
             let x: Traced<(usize, usize, Const<4>)> =
@@ -181,7 +181,7 @@ mod tests {
         backward_of_nothing(heads).get(&x);
     }
 
-    /// Weights and values of `H` and `G` heads against a naive loop.
+    /// Checks `H` heads of weights and `G` heads of values against a naive loop.
     fn check_attend<const H: usize, const G: usize, E: Element>(
         [b, q, k]: [usize; 3],
         tolerance: f64,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn attend_sums_values_of_the_group() {
+    fn attend_sums_the_values_of_the_group() {
         for sizes in [
             [2, 3, 5],
             [1, 1, 1],
@@ -223,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn attend_differentiates_into_weights_and_values() {
+    fn attend_has_gradients_of_weights_and_values() {
         fn check<const H: usize, const G: usize>() {
             let weights: Scores<_, H, _, _, f64, Cpu, NoneTape> = tensor((2, Const, 3, 4), 1);
-            // As they come out of `split_heads`, the values are a permuted view.
+            // The values are a permuted view, as the output of `split_heads` is.
             let v: Tensor<(usize, usize, Const<G>, Const<3>), f64, Cpu> =
                 tensor((2, 4, Const, Const), 2);
             let f = |weights: &Scores<usize, H, usize, usize, f64, Cpu, NoneTape>,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn attending_to_no_key_gives_zero_and_gradients() {
+    fn attend_without_keys_gives_zero_and_gradients() {
         let weights: Scores<_, 2, _, _, f64, Cpu, NoneTape> = tensor((1, Const, 3, 0), 1);
         let v: Heads<_, 2, _, 4, f64, Cpu, NoneTape> = tensor((1, Const, 0, Const), 1);
         let out = attend(weights.leaky_trace(), v.leaky_trace()).unwrap();

@@ -1,7 +1,7 @@
-//! Functions of the place `(b, h, q_idx, kv_idx)`: masks, position biases, tables of learned numbers.
+//! Functions of the indices `(b, h, q_idx, kv_idx)`: masks, position biases, lookups in learned tensors.
 //!
-//! They are evaluated on the host, once per call of the layer, over the axes that they depend on; over the others the
-//! result is a broadcast view.
+//! They are evaluated on the host, once per call of the layer, over the axes that they depend on. The result is broadcast over the other
+//! axes as a view.
 
 use dfdx::{
     dtypes::Dtype,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::Element;
 
-/// The axes besides query and key that a function of the place depends on.
+/// The axes besides query and key that a function of the indices depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DependsOn {
     /// Whether it depends on `b`.
@@ -26,14 +26,14 @@ pub struct DependsOn {
     pub head: bool,
 }
 
-/// Which keys a query attends to; made by [`index_mask`].
+/// The keys that each query attends to; made by [`index_mask`].
 ///
-/// It is kept as what is added to the scores: 0 where a query attends, minus infinity where it does not, small
-/// (only the axes that the mask depends on) and seen through a broadcast view. Adding that view costs a fraction of
-/// dfdx's `choose`, which copies the scores and walks four tensors element by element.
+/// It is a tensor that is added to the scores: 0 where a query attends, minus infinity where it does not. The tensor is small, because it
+/// only has the axes that the mask depends on; a view broadcasts it. Adding this view costs a fraction of dfdx's `choose`, which
+/// copies the scores and reads four tensors element by element.
 #[derive(Clone, Debug)]
 pub struct ScoreMask<B: Dim, const H: usize, Q: Dim, K: Dim, E: Dtype, D: Storage<E>> {
-    /// Nothing, if every query attends to every key.
+    /// `None` if every query attends to every key.
     pub(super) bias: Option<Tensor<(B, Const<H>, Q, K), E, D>>,
 }
 
@@ -47,7 +47,7 @@ pub fn max<T: PartialOrd>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// A number as an integer, towards zero; beyond 2³¹ it is that, as the integers that are passed go no further, and NaN is 0.
+/// A number as an integer: truncated, and clamped to ±2³¹, the range of integers that can be passed. NaN becomes 0.
 pub fn integer_of(x: f64) -> i64 {
     const LARGEST: i64 = 1 << 31;
     (x as i64).clamp(-LARGEST, LARGEST)
@@ -101,7 +101,7 @@ pub fn index_floats<
     broadcast(vector(device, values)?.retaped(), sizes, depends_on)
 }
 
-/// A condition on `(b, h, q_idx, kv_idx)`, on an empty tape.
+/// A condition from a function of `(b, h, q_idx, kv_idx)`, on an empty tape.
 pub fn index_condition<
     B: Dim,
     Q: Dim,
@@ -116,7 +116,7 @@ pub fn index_condition<
     depends_on: DependsOn,
     f: impl Fn(i64, i64, i64, i64) -> bool,
 ) -> Result<Condition<B, H, Q, K, D, T>, D::Err> {
-    // A device of dfdx need not take booleans from the host.
+    // Not every device of dfdx can create booleans from host memory.
     let number = |b, h, q, k| if f(b, h, q, k) { 1.0 } else { 0.0 };
     let numbers: Scores<B, H, Q, K, E, D, NoneTape> =
         index_floats(device, sizes, depends_on, number)?;
@@ -124,13 +124,13 @@ pub fn index_condition<
     Ok(less(zeros, numbers)?.put_tape(T::default()))
 }
 
-/// Elements of a learned tensor, chosen by a function of `(b, h, q_idx, kv_idx)` that gives the index along each of its
-/// axes. Differentiable in the tensor.
+/// Elements of a learned tensor. The function of `(b, h, q_idx, kv_idx)` gives the index along each of its axes. Differentiable in the
+/// tensor.
 ///
 /// PyTorch: `param[index_0, index_1, ..]`.
 ///
 /// # Panics
-/// If there is no such element.
+/// If an index is out of bounds.
 pub fn index_param<
     P: Shape<Concrete = [usize; N]>,
     B: Dim,
@@ -165,7 +165,7 @@ pub fn index_param<
     broadcast(chosen, sizes, depends_on)
 }
 
-/// Where an element stands in row-major order, if there is one of this index.
+/// The row-major offset of an element, if the index is in bounds.
 fn flat_index<const N: usize>(index: [i64; N], shape: [usize; N]) -> Option<usize> {
     std::iter::zip(index, shape).try_fold(0, |flat, (index, size)| {
         let index = usize::try_from(index).ok()?;
@@ -200,7 +200,7 @@ fn vector<E: Element, D: Device<E>>(
     TensorFromVec::<E>::try_tensor_from_vec(device, values, len)
 }
 
-/// Values from [`evaluate`], seen as `[batch, heads, query, key]`.
+/// Values from [`evaluate`], broadcast to `[batch, heads, query, key]`.
 fn broadcast<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     values: Tensor<(usize,), E, D, T>,
     (b, q, k): (B, Q, K),
@@ -261,7 +261,7 @@ mod tests {
         },
     ];
 
-    /// A different number for every place, of the axes that it depends on.
+    /// A number that differs for all indices along the axes that it depends on.
     fn number(depends_on: DependsOn, b: i64, h: i64, q: i64, k: i64) -> f64 {
         let b = if depends_on.batch { b } else { 0 };
         let h = if depends_on.head { h } else { 0 };
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_the_function_at_every_place() {
+    fn floats_are_the_values_of_the_function() {
         for sizes in SIZES {
             for depends_on in DEPENDS_ON {
                 let f = |b, h, q, k| number(depends_on, b, h, q, k);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_take_sizes_of_types_and_a_tape() {
+    fn floats_support_constant_sizes_and_a_tape() {
         let depends_on = DependsOn {
             batch: true,
             head: true,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_that_hides_nothing_is_nothing() {
+    fn a_mask_without_masked_pairs_has_no_tensor() {
         let mask: ScoreMask<usize, 2, usize, usize, f32, Cpu> = index_mask(
             &Cpu::default(),
             (2, 3, 5),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_the_function_at_every_place() {
+    fn conditions_are_the_values_of_the_function() {
         for sizes in SIZES {
             for depends_on in DEPENDS_ON {
                 let f = |b, h, q, k| number(depends_on, b, h, q, k) % 3.0 != 1.0;
@@ -380,19 +380,19 @@ mod tests {
     }
 
     #[test]
-    fn the_logistic_function_has_no_limits() {
+    fn the_logistic_function_does_not_overflow() {
         let found = [-1e9, -1.5, 0.0, 1.5, 1e9].map(sigmoid_of);
         let one = 1.0 / (1.0 + 1.5_f64.exp());
         assert_close(&found, &[0.0, one, 0.5, 1.0 - one, 1.0], F64);
     }
 
     #[test]
-    fn numbers_of_any_size_become_integers() {
+    fn numbers_of_any_size_convert_to_integers() {
         let found = [-1e300, -1.5, 1.5, f64::INFINITY, f64::NAN].map(integer_of);
         assert_eq!(found, [-(1 << 31), -1, 1, 1 << 31, 0]);
     }
 
-    /// The element of a table of `[4, 2]` for a place.
+    /// An element of a table `[4, 2]` for these indices.
     fn element(depends_on: DependsOn, b: i64, h: i64, q: i64, k: i64) -> [i64; 2] {
         let number = number(depends_on, b, h, q, k) as i64;
         [number / 2 % 4, number % 2]
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn params_get_the_sum_of_the_gradients_of_their_places() {
+    fn params_get_the_sum_of_the_gradients_of_their_reads() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         for depends_on in DEPENDS_ON {
             check_gradient(&table, |table| -> Traced<(usize, Const<2>, usize, usize)> {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_result_leaves_the_param_a_gradient() {
+    fn params_get_a_gradient_from_an_empty_result() {
         let table: Tensor<Rank2<4, 2>, f64, Cpu> = tensor(Default::default(), 1);
         let chosen: Traced<(usize, Const<2>, usize, usize)> =
             index_param(&table, (2, 0, 5), DependsOn::default(), |_, _, _, _| [0, 0]).unwrap();
@@ -458,19 +458,19 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no element [4, 0] in a parameter of shape [4, 2]")]
-    fn an_index_beyond_the_param_panics() {
+    fn an_index_out_of_bounds_panics() {
         read([4, 0]);
     }
 
     #[test]
     #[should_panic(expected = "no element [0, 2] in a parameter of shape [4, 2]")]
-    fn an_index_beyond_its_axis_is_not_an_element_of_the_next_row() {
+    fn an_index_beyond_its_axis_does_not_read_the_next_row() {
         read([0, 2]);
     }
 
     #[test]
     #[should_panic(expected = "no element [1, -1] in a parameter of shape [4, 2]")]
-    fn a_negative_index_is_not_an_element_of_the_row_before() {
+    fn a_negative_index_does_not_read_the_previous_row() {
         read([1, -1]);
     }
 }

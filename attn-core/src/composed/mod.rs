@@ -1,20 +1,20 @@
-//! Attention out of dfdx operations. Projections are in [`ops`](crate::ops), beside the linear map.
+//! Attention with dfdx operations. Projections are in [`ops`](crate::ops), with the linear layers.
 //!
-//! Each function is one operation of the graph that the macros build, as plain dfdx tensor operations: it runs on any
-//! dfdx device, and dfdx's tape differentiates it. This is the meaning of a layer, written to be read.
+//! Each function is one operation of the graph that the macros build, with plain dfdx tensor operations: it runs on every
+//! dfdx device, and dfdx's tape differentiates it. It is the readable definition of a layer.
 //!
 //! - [`split_heads`], [`merge_heads`]: between `[batch, len, heads * width]` and `[batch, heads, len, width]`.
 //! - [`rms_norm`], [`l2_norm`], [`rope`]: transforms of queries and keys before the scores.
-//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: the scores; [`no_scores`]: zeros in their place.
-//! - [`add`], [`mul`], [`tanh`], ...: score modifications, element by element.
-//! - [`less`], [`and`], [`select`], ...: conditions, and the choice between scores by them.
-//! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the place
+//! - [`dot_scores`], [`additive_scores`], [`bilinear`]: the scores; [`zero_scores`]: scores that do not depend on queries and keys.
+//! - [`add`], [`mul`], [`tanh`], ...: elementwise score modifications.
+//! - [`less`], [`and`], [`select`], ...: conditions, and choices by a condition.
+//! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the indices
 //!   `(b, h, q_idx, kv_idx)`.
-//! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, under a [`ScoreMask`].
+//! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, with a [`ScoreMask`].
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
-//! Query head `h` meets key and value head `h / (heads / kv_heads)`. Sizes of 0 are fine: dfdx's own operations are not
-//! safe there, so each function answers before calling them, and inputs still get a gradient, which is 0.
+//! Query head `h` uses key and value head `h / (heads / kv_heads)`. Sizes of 0 are supported: dfdx's own operations panic on some empty
+//! tensors, so each function returns early, and its inputs get a gradient of 0.
 
 mod condition;
 mod dropout;
@@ -52,7 +52,7 @@ pub use tensors::{contiguous, filled};
 
 use dfdx::{shapes::Const, tensor::Tensor};
 
-/// One vector of width `W` per batch, head and place: `[batch, heads, len, width]`.
+/// One vector of width `W` per batch, head and position: `[batch, heads, len, width]`.
 pub type Heads<B, const H: usize, S, const W: usize, E, D, T> =
     Tensor<(B, Const<H>, S, Const<W>), E, D, T>;
 

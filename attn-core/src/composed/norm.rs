@@ -1,4 +1,4 @@
-//! Lengths of queries and keys, taken out before they meet.
+//! Normalisation of queries and keys.
 
 use dfdx::{
     shapes::{Axes3, Axis, Dim, HasShape, Rank1},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Element;
 
-/// Keeps the root, and with it the gradient, finite where a vector is 0.
+/// Keeps the root and its gradient finite for a vector of zeros.
 const EPSILON: f64 = 1e-6;
 
 /// `x / sqrt(mean(x^2) + 1e-6) * gain`, over the width of each head.
@@ -44,8 +44,8 @@ pub fn rms_norm<
 
 /// `x / sqrt(sum(x^2) + 1e-6)`, over the width of each head.
 ///
-/// Henry et al., "Query-key normalization for transformers" (2020), where the scale of the scores is then learned or
-/// set. PyTorch: `torch.nn.functional.normalize(x, dim=-1)`, which bounds the length from below instead.
+/// Henry et al., "Query-key normalization for transformers" (2020), which also has a learned or fixed scale of the scores. PyTorch:
+/// `torch.nn.functional.normalize(x, dim=-1)`, which bounds the length from below instead of adding an epsilon.
 pub fn l2_norm<
     B: Dim,
     S: Dim,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_divide_by_the_length_of_the_vector() {
+    fn norms_divide_vectors_by_their_length() {
         for sizes in [[2, 5], [1, 1], [0, 3], [2, 0]] {
             check::<f64>(sizes, F64);
             check::<f32>(sizes, F32);
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn norms_differentiate_through_views() {
-        // As it comes out of `split_heads`: a permuted view.
+    fn norms_have_gradients_of_views() {
+        // A permuted view, as the output of `split_heads` is.
         let x: Tensor<(usize, usize, Const<2>, Const<3>), f64, Cpu> =
             tensor((2, 4, Const, Const), 1);
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_input_leaves_the_gain_a_gradient() {
+    fn the_gain_gets_a_gradient_from_an_empty_input() {
         let x: X<f64> = tensor((2, Const, 0, Const), 1);
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
         let gradients = backward_of_nothing(rms_norm(x.leaky_trace(), &gain).unwrap());

@@ -1,4 +1,4 @@
-//! From scores to weights: softmax and its kin, and scores that already are weights.
+//! Normalizers, from scores to weights: variants of softmax, and the identity.
 
 use dfdx::{
     shapes::{Axes2, Axis, Const, Dim, HasShape, Shape},
@@ -16,8 +16,8 @@ use crate::Element;
 
 /// `weight[k] = exp(score[k]) / sum_j exp(score[j])`, over the keys `j` that the query attends to; 0 for the others.
 ///
-/// PyTorch: `torch.softmax(scores.masked_fill(~mask, -inf), -1)`, except that a query that attends to nothing, or whose
-/// scores are all minus infinity, gets 0, and gradient 0, where PyTorch gives NaN.
+/// PyTorch: `torch.softmax(scores.masked_fill(~mask, -inf), -1)`. But a query that attends to no key, or whose scores are all minus
+/// infinity, has weights 0 and gradient 0; PyTorch gives NaN.
 pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<ScoreMask<B, H, Q, K, E, D>>,
@@ -30,15 +30,15 @@ pub fn softmax<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
     })?;
     let exp = shifted.try_exp()?;
     let sum = sum_over_keys(&exp)?;
-    // The greatest score contributes exp(0) = 1, so only the sum of a query that attends to nothing is below 1.
+    // The maximum contributes exp(0) = 1, so the sum is below 1 only for a query that attends to no key.
     divide_rows(exp, sum.try_clamp(1.0, f64::INFINITY)?)
 }
 
 /// `weight[k] = exp(score[k]) / (1 + sum_j exp(score[j]))`, over the keys `j` that the query attends to; 0 for the
 /// others.
 ///
-/// Miller, "Attention is off by one" (2023): a query may attend to little, as if there were one more key with score 0
-/// and value 0.
+/// Miller, "Attention is off by one" (2023). The sum of the weights can be small, as if there were one more key with score 0 and value
+/// 0.
 pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<ScoreMask<B, H, Q, K, E, D>>,
@@ -46,7 +46,7 @@ pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
     if is_empty(scores.shape()) {
         return Ok(scores);
     }
-    // The additional key, whose score is 0, counts for the maximum too.
+    // The additional key has score 0, which is part of the maximum.
     let (shifted, max) = shift(scores, bias(mask), |max| max.try_clamp(0.0, f64::INFINITY))?;
     let exp = shifted.try_exp()?;
     let additional = max.try_negate()?.try_exp()?;
@@ -55,10 +55,10 @@ pub fn softmax1<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 }
 
 /// `weight[k] = exp(score[k]) / (exp(sink) + sum_j exp(score[j]))`, over the keys `j` that the query attends to; 0 for the
-/// others. Every head has a sink of its own.
+/// others. Every head has its own sink.
 ///
-/// What Xiao et al., "Efficient streaming language models with attention sinks" (2023), find a model to make of its first
-/// token, as a learned number; so gpt-oss has it. With sinks of 0 this is [`softmax1`]. PyTorch:
+/// Xiao et al., "Efficient streaming language models with attention sinks" (2023), observe that models use the first token as a sink;
+/// here it is a learned number, as in gpt-oss. With sinks of 0 this is [`softmax1`]. PyTorch:
 /// `torch.softmax(torch.cat([scores, sink.expand(..)], -1), -1)[..., :-1]`.
 pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
@@ -80,9 +80,9 @@ pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T:
     divide_rows(exp, sum)
 }
 
-/// `weight[k] = score[k]` where the query attends to `k`, 0 elsewhere: what becomes of a score already is a weight.
+/// `weight[k] = score[k]` where the query attends to `k`, 0 elsewhere: for scores that already are weights.
 ///
-/// PyTorch: `scores.masked_fill(~mask, 0)`. A score of minus infinity is as good as a mask.
+/// PyTorch: `scores.masked_fill(~mask, 0)`. A score of minus infinity also has weight 0.
 pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<ScoreMask<B, H, Q, K, E, D>>,
@@ -103,7 +103,7 @@ pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 /// One number per batch, head and query.
 pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
 
-/// The tensor that a mask adds to the scores; none if every query attends to every key.
+/// The tensor that a mask adds to the scores; `None` if every query attends to every key.
 pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(
     mask: Option<ScoreMask<B, H, Q, K, E, D>>,
 ) -> Option<Scores<B, H, Q, K, E, D, NoneTape>> {
@@ -121,8 +121,8 @@ pub(super) fn hide<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device
     }
 }
 
-/// `score + bias - max`, and that maximum: of what the query attends to, and raised to what else is in the sum. Weights do
-/// not change with it, so it takes no part in the gradient.
+/// `score + bias - max`, and the maximum over the keys that the query attends to. `raise` accounts for other terms of the sum. The
+/// weights do not depend on the maximum, so it has no gradient.
 fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     bias: Option<Scores<B, H, Q, K, E, D, NoneTape>>,
@@ -137,15 +137,15 @@ fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Ta
     })
 }
 
-/// Replaces the values of `x` by those of `f(x)`, with the gradient of the identity: what follows on the tape
-/// accumulates its gradient straight into that of `x`.
+/// Replaces the values of `x` by those of `f(x)`, with the gradient of the identity. So the next operation on the tape adds its gradient
+/// directly to that of `x`.
 ///
-/// Right for an `f` that only shifts rows which are normalised afterwards, or sends elements to minus infinity, whose
-/// weight and gradient are 0 by what follows. On the tape each step would cost one more gradient of the size of the
-/// scores, whose page faults are as dear as the `exp`. dfdx's softmax spares that of its shift too, by a private field.
+/// This is correct if `f` only shifts rows that are normalised afterwards, or sets elements to minus infinity, whose weight and gradient
+/// are 0. Each step on the tape would cost one more gradient of the size of the scores, whose page faults take as long as the `exp`.
+/// dfdx's softmax avoids that of its shift as well, with a private field.
 ///
-/// Masked softmax against dfdx's softmax of `scores + matrix`, in f32, with 4 sequences, 8 heads, 512 queries and keys,
-/// forward and forward with backward: this way 1.0 and 0.92; bias and shift on the tape 1.0 and 1.20; dfdx's `choose`
+/// Time of masked softmax relative to dfdx's softmax of `scores + matrix`, in f32, with 4 sequences, 8 heads, 512 queries and keys,
+/// forward, and forward with backward: this way 1.0 and 0.92; bias and shift on the tape 1.0 and 1.20; dfdx's `choose`
 /// 1.7 and 1.5.
 pub(super) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -156,10 +156,10 @@ pub(super) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
         let (new, rest) = f(x)?;
         return Ok((new.put_tape(tape), rest));
     }
-    // Row-major, so that the gradients of the old and the new values have one layout.
+    // Row-major, so that the gradients of the old and the new values have the same layout.
     let (mut x, tape) = contiguous(x)?.split_tape();
     let (new, rest) = f(x.clone())?;
-    // `x = 0 x + new` would be NaN where x is infinite.
+    // `x = 0 x + new` would be NaN if `x` is infinite.
     x.try_fill_with_zeros()?;
     x.try_axpy(1.0, &new, 1.0)?;
     Ok((x.put_tape(tape), rest))
@@ -187,7 +187,7 @@ fn divide_rows<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>,
     exp.try_div(sum)
 }
 
-/// A number of the row for every key.
+/// Broadcasts a number per row over the keys.
 pub(super) fn over_keys<
     B: Dim,
     Q: Dim,
@@ -203,8 +203,8 @@ pub(super) fn over_keys<
     rows.try_broadcast_like::<_, Axis<3>>(shape)
 }
 
-/// The least finite number: a maximum of minus infinity, of a query that attends to nothing, is raised to it, because
-/// minus infinity less itself is NaN.
+/// The lowest finite number. The maximum of a query that attends to no key is minus infinity. It is raised to this number, because the
+/// difference of two infinities is NaN.
 fn lowest<E: Element>() -> f64 {
     num_traits::ToPrimitive::to_f64(&E::min_value()).unwrap_or(f64::MIN)
 }

@@ -11,9 +11,9 @@ use crate::Element;
 
 /// Rotates the pairs `(x[i], x[i + W/2])` of each vector by the angle `position * theta^(-2i / W)`.
 ///
-/// Su et al., "RoFormer" (2021), equation 34, with the halves paired as in GPT-NeoX and Llama:
-/// `(x1, x2)` becomes `(x1 cos - x2 sin, x2 cos + x1 sin)`. The score of two rotated vectors depends on the distance of
-/// their positions alone. PyTorch: `x * cos + rotate_half(x) * sin` of the `transformers` library.
+/// Su et al., "RoFormer" (2021), equation 34, with pairs of the two halves, as in GPT-NeoX and Llama:
+/// `(x1, x2)` becomes `(x1 cos - x2 sin, x2 cos + x1 sin)`. The dot product of two rotated vectors depends only on the distance of
+/// their positions. PyTorch: `x * cos + rotate_half(x) * sin` of the `transformers` library.
 pub fn rope<
     B: Dim,
     S: Dim,
@@ -39,7 +39,7 @@ pub fn rope<
     let (cos, sin) = tables::<_, W, E, D>(x.device(), shape.2, theta)?;
     let cos = cos.try_broadcast_like::<_, Axes2<0, 1>>(&shape)?;
     let sin = sin.try_broadcast_like::<_, Axes2<0, 1>>(&shape)?;
-    // Rolling by half the width swaps the halves; the sign of "rotate half" is in the table.
+    // A roll by half the width swaps the halves; the sign of "rotate half" is in the table.
     let swapped = x.retaped::<T>().try_roll::<Axis<3>>(W / 2)?;
     x.try_mul(cos)?.try_add(swapped.try_mul(sin)?)
 }
@@ -47,8 +47,8 @@ pub fn rope<
 /// A number per position and component: `[len, width]`.
 type Table<S, const W: usize, E, D> = Tensor<(S, Const<W>), E, D>;
 
-/// The cosines, and the sines with a minus on the first half. Angles are computed in `f64`: at position 100,000 an
-/// `f32` angle is off by 0.004.
+/// The cosines, and the sines with a negative first half. Angles are computed in `f64`: at position 100,000, the error of an `f32` angle
+/// is 0.004.
 fn tables<S: Dim, const W: usize, E: Element, D: Device<E>>(
     device: &D,
     len: S,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn rope_differentiates_through_views() {
+    fn rope_has_gradients_of_views() {
         let x: Tensor<(usize, usize, Const<2>, Const<4>), f64, Cpu> =
             tensor((2, 3, Const, Const), 1);
         check_gradient(&x, |x| {

@@ -1,4 +1,4 @@
-//! How well a query and a key go together.
+//! Scores of pairs of a query and a key.
 
 use dfdx::{
     shapes::{Axes2, Axes4, Axis, Const, Dim, HasShape, Rank2, Rank3},
@@ -17,7 +17,7 @@ use crate::Element;
 ///
 /// The unscaled scores of Vaswani et al., "Attention is all you need" (2017), equation 1; with fewer key heads than
 /// query heads, those of Ainslie et al., "GQA" (2023). PyTorch: `q @ k.transpose(-2, -1)`, with
-/// `k.repeat_interleave(H // G, 1)` for grouped heads; here the keys are not repeated.
+/// `k.repeat_interleave(H // G, 1)` for grouped heads. Here the keys are not repeated.
 pub fn dot_scores<
     B: Dim,
     Q: Dim,
@@ -44,7 +44,7 @@ pub fn dot_scores<
 /// `score[b, h, q, k] = sum_n w[h, n] tanh(q[b, h, q, n] + k[b, h / (H / G), k, n])`.
 ///
 /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2014), section
-/// A.1.2, one `w` per head. In the composed form the hidden layer stands in memory for every pair of query and key:
+/// A.1.2, with one `w` per head. The composed form stores the hidden layer for every pair of query and key:
 /// `[batch, heads, query, key, n]`.
 pub fn additive_scores<
     B: Dim,
@@ -75,7 +75,7 @@ pub fn additive_scores<
     let q = reshape(q, groups)?.try_broadcast_like::<_, Axis<4>>(&pairs)?;
     let k = k.try_broadcast_like::<_, Axes2<2, 3>>(&pairs)?;
     let hidden = q.try_add(k)?.try_tanh()?;
-    // Weighing and summing n is a matrix product with one column.
+    // The weighted sum over n is a matrix product with one column.
     let hidden = reshape(
         hidden,
         (batch, heads, q_len.size() * k_len.size(), Const::<N>),
@@ -85,10 +85,10 @@ pub fn additive_scores<
     reshape(hidden.try_matmul(w)?, shape)
 }
 
-/// `out[b, h, q] = q[b, h, q] w[h]`, the left half of the bilinear score `q^T w k`.
+/// `out[b, h, q] = q[b, h, q] w[h]`, the first product of the bilinear score `q^T w k`.
 ///
 /// The "general" score of Luong, Pham and Manning, "Effective approaches to attention-based neural machine
-/// translation" (2015), equation 8, one matrix per head. PyTorch: `torch.einsum("bhqw,hwv->bhqv", q, w)`.
+/// translation" (2015), equation 8, with one matrix per head. PyTorch: `torch.einsum("bhqw,hwv->bhqv", q, w)`.
 pub fn bilinear<
     B: Dim,
     Q: Dim,
@@ -110,10 +110,10 @@ pub fn bilinear<
     q.try_matmul(w.try_broadcast_like::<_, Axis<0>>(&(batch, heads, width, Const))?)
 }
 
-/// `score[b, h, q, k] = 0` for every query, of which `x` has as many, and every key: what a function of the place alone
-/// stands in for.
+/// `score[b, h, q, k] = 0` for every query and key: for scores that are a function of the indices alone. `x` determines the number of
+/// queries.
 ///
-/// The scores and the gradient of `x` are 0, whatever `x` is.
+/// The gradient of `x` is 0.
 pub fn zero_scores<
     B: Dim,
     Q: Dim,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_scores_take_sizes_of_types() {
+    fn dot_scores_support_constant_sizes() {
         let q: Tensor<Rank4<2, 4, 3, 8>, f64, _> = tensor(Default::default(), 1);
         let k: Tensor<Rank4<2, 2, 5, 8>, f64, _> = tensor(Default::default(), 2);
         let typed: Tensor<Rank4<2, 4, 3, 5>, f64, _> = dot_scores(q.clone(), k.clone()).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(values(&typed), values(&dot_scores(q, k).unwrap()));
     }
 
-    /// As queries and keys come out of `split_heads`, they are permuted views.
+    /// Queries and keys are permuted views, as the outputs of `split_heads` are.
     type Columns<const H: usize> = Tensor<(usize, usize, Const<H>, Const<3>), f64, Cpu>;
 
     fn view<const H: usize>(x: &Columns<H>) -> Traced<(usize, Const<H>, usize, Const<3>)> {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_scores_are_zeros_whatever_the_input() {
+    fn zero_scores_are_zeros_for_any_input() {
         let x: Tensor<(usize, usize, Const<2>), f64, Cpu> =
             Cpu::default().tensor_from_vec(vec![f64::NAN; 2 * 3 * 2], (2, 3, Const));
         let scores: Scores<_, 4, _, _, _, _, _> = zero_scores(x.leaky_trace(), 5_usize).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_scores_differentiate_into_queries_and_keys() {
+    fn dot_scores_have_gradients_of_queries_and_keys() {
         fn check<const H: usize, const G: usize>() {
             let q: Columns<H> = tensor((2, 3, Const, Const), 1);
             let k: Columns<G> = tensor((2, 4, Const, Const), 2);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn additive_scores_are_a_small_network_of_each_pair() {
+    fn additive_scores_agree_with_a_naive_loop() {
         for sizes in SIZES {
             check_additive::<4, 4, f64>(sizes, F64);
             check_additive::<4, 2, f32>(sizes, F32);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn additive_scores_differentiate_into_all_three() {
+    fn additive_scores_have_gradients_of_all_operands() {
         fn check<const H: usize, const G: usize>() {
             let q: Columns<H> = tensor((2, 2, Const, Const), 1);
             let k: Columns<G> = tensor((2, 3, Const, Const), 2);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn bilinear_differentiates_into_queries_and_matrices() {
+    fn bilinear_has_gradients_of_queries_and_matrices() {
         let q: Columns<2> = tensor((2, 3, Const, Const), 1);
         let w: Tensor<Rank3<2, 3, 4>, f64, Cpu> = tensor(Default::default(), 2);
         check_gradient(&q, |q| bilinear(view(q), &w).unwrap());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_scores_leave_every_input_a_gradient() {
+    fn empty_scores_give_every_input_a_gradient() {
         let q = heads::<2, f64>(1, 3, 1);
         let k = heads::<2, f64>(1, 0, 2);
         let w: Tensor<Rank2<2, 3>, f64, Cpu> = tensor(Default::default(), 3);

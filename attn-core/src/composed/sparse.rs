@@ -1,6 +1,6 @@
-//! From scores to weights that are 0 for all but a few keys.
+//! Sparse normalizers, from scores to weights that are 0 for most keys.
 //!
-//! Which keys these are, the *support* of a row, is found on the host: nothing is differentiated there, because a small change
+//! The *support* of a row is the set of keys with weights above 0. It is computed on the host without a derivative, because a small change
 //! of the scores does not change it. Given the support, the weights are a formula of the scores, which dfdx differentiates.
 
 use dfdx::{
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::Element;
 
-/// `weight[k] = max(score[k] - tau, 0)`, with the `tau` for which the weights of the keys that the query attends to have
-/// the sum 1; 0 for the others. That is the point of the probability simplex which is nearest to the scores.
+/// `weight[k] = max(score[k] - tau, 0)` for the keys that the query attends to, 0 for the others. `tau` is the number for which the sum
+/// of the weights is 1. The weights are the point of the probability simplex that is nearest to the scores.
 ///
 /// Martins and Astudillo, "From softmax to sparsemax: a sparse model of attention and multi-label classification" (2016),
 /// algorithm 1 and proposition 2. PyTorch: `entmax.sparsemax(scores.masked_fill(~mask, -inf), -1)` of the package
@@ -48,8 +48,8 @@ pub fn sparsemax<
     scores.try_sub(tau)
 }
 
-/// `weight[k] = max(score[k] / 2 - tau, 0)^2`, with the `tau` for which the weights of the keys that the query attends to
-/// have the sum 1; 0 for the others. Between softmax and [`sparsemax`]: entmax of `alpha = 1.5`.
+/// `weight[k] = max(score[k] / 2 - tau, 0)^2` for the keys that the query attends to, 0 for the others. `tau` is the number for which the
+/// sum of the weights is 1. This is between softmax and [`sparsemax`]: entmax with `alpha = 1.5`.
 ///
 /// Peters, Niculae and Martins, "Sparse sequence-to-sequence models" (2019), equation 10 and algorithm 2. PyTorch:
 /// `entmax.entmax15(scores.masked_fill(~mask, -inf), -1)` of the package `entmax`.
@@ -78,18 +78,18 @@ pub fn entmax15<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
     centred.try_add(above_tau)?.try_square()
 }
 
-/// The keys that have weights.
+/// The support of each row.
 struct Support<B: Dim, const H: usize, Q: Dim, K: Dim, E: Element, D: Device<E>> {
     /// 1 in the support, 0 elsewhere.
     keys: Scores<B, H, Q, K, E, D, NoneTape>,
-    /// 1 over the number of keys in the support; 1 of an empty one.
+    /// 1 divided by the number of keys in the support; 1 if it is empty.
     share: Rows<B, H, Q, E, D, NoneTape>,
 }
 
-/// The scores less the greatest one of their row, and 0 for what is not in the support. Weights do not change with the
-/// former, nor with the latter, so they take no part in the gradient.
+/// The scores minus the maximum of their row, and 0 outside of the support. The weights depend on neither of the two changes, so they have
+/// no gradient.
 ///
-/// `support` is the number of keys in the support, of the scores of a row in falling order, whose first is 0.
+/// `support` returns the number of keys in the support. Its argument are the scores of a row in descending order, starting with 0.
 fn on_support<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
     scores: Scores<B, H, Q, K, E, D, T>,
     mask: Option<ScoreMask<B, H, Q, K, E, D>>,
@@ -112,7 +112,7 @@ fn on_support<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, 
     })
 }
 
-/// [`on_support`], of a row. Returns the number of keys in the support. NaN is in every support, and with it everything.
+/// [`on_support`] for a row. Returns the number of keys in the support. A row with NaN has the whole row as its support.
 fn reduce_to_support<E: Element>(
     scores: &mut [E],
     keys: &mut [E],
@@ -142,7 +142,7 @@ fn reduce_to_support<E: Element>(
     count
 }
 
-/// The last place where the score is above what `tau` would be if the support ended there.
+/// The last index at which the score is above the `tau` of a support that ends there.
 fn sparsemax_support(falling: &[f64]) -> usize {
     let mut sum = 0.0;
     last(falling, |count, score| {
@@ -151,12 +151,12 @@ fn sparsemax_support(falling: &[f64]) -> usize {
     })
 }
 
-/// As [`sparsemax_support`].
+/// The same for [`entmax15`].
 fn entmax15_support(falling: &[f64]) -> usize {
     let mut mean = 0.0;
     let mut squares = 0.0;
     last(falling, |count, score| {
-        // Welford's way to add to a variance.
+        // Welford's update of a variance.
         let score = score / 2.0;
         let before = mean;
         mean += (score - before) / count;
@@ -165,7 +165,7 @@ fn entmax15_support(falling: &[f64]) -> usize {
     })
 }
 
-/// The number of scores up to the last one that `is_in`, but at least one.
+/// The number of scores up to the last one for which `is_in` holds, but at least one.
 fn last(falling: &[f64], mut is_in: impl FnMut(f64, f64) -> bool) -> usize {
     let inside = falling
         .iter()
@@ -181,18 +181,18 @@ mod tests {
     use super::*;
     use crate::testing::*;
 
-    /// One row of scores.
+    /// A row of scores.
     fn row(scores: &[f64]) -> Scores<usize, 1, usize, usize, f64, Cpu, NoneTape> {
         filled((1, Const, 1, scores.len()), scores)
     }
 
     #[test]
-    fn sparsemax_of_the_corners_and_edges_of_the_simplex() {
+    fn sparsemax_projects_onto_the_corners_and_edges_of_the_simplex() {
         let weights = |scores: &[f64]| values(&sparsemax(row(scores), None).unwrap());
         assert_close(&weights(&[1.1, 0.1, 0.2]), &[0.95, 0.0, 0.05], F64);
         assert_eq!(weights(&[2.0, 1.0, -3.0]), [1.0, 0.0, 0.0]);
         assert_close(&weights(&[0.0; 3]), &[1.0 / 3.0; 3], F64);
-        // Of two keys it is a line between -1 and 1.
+        // For two keys it is a linear function between -1 and 1.
         for t in [-2.0, -1.0, -0.4, 0.0, 0.7, 1.0, 5.0f64] {
             let first = ((t + 1.0) / 2.0).clamp(0.0, 1.0);
             assert_close(&weights(&[t, 0.0]), &[first, 1.0 - first], F64);
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn entmax15_of_two_keys_is_a_quarter_of_a_circle() {
         let weights = |scores: &[f64]| values(&entmax15(row(scores), None).unwrap());
-        // Above the threshold by x and y: x² + y² = 1 and x - y = t / 2.
+        // Let x and y be the distances above the threshold: x² + y² = 1 and x - y = t / 2.
         for t in [-1.9, -0.4, 0.0, 0.7, 1.9f64] {
             let half = t / 2.0;
             let x = (half + (2.0 - half * half).sqrt()) / 2.0;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_no_number_makes_a_row_of_such() {
+    fn a_score_of_nan_makes_its_row_nan() {
         for f in [sparsemax, entmax15] {
             let weights = values(&f(row(&[1.0, f64::NAN, 0.0]), None).unwrap());
             assert!(weights.iter().all(|weight| weight.is_nan()));

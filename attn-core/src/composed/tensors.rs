@@ -1,6 +1,6 @@
-//! dfdx's tensors in the form in which operations want them, also those without elements.
+//! Layouts of dfdx's tensors, also of empty ones.
 //!
-//! dfdx's strided iteration reads element 0 before it looks at the size, so it panics on a tensor that has none.
+//! dfdx's strided iteration reads element 0 before it checks the size, so it panics on an empty tensor.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -15,7 +15,7 @@ pub(crate) fn is_empty<S: Shape>(shape: &S) -> bool {
     shape.concrete().into_iter().any(|size| size == 0)
 }
 
-/// dfdx's reshape, for empty tensors too.
+/// dfdx's reshape, also for empty tensors.
 pub(crate) fn reshape<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<Src, E, D, T>,
     to: Dst,
@@ -27,7 +27,7 @@ pub(crate) fn reshape<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<
     }
 }
 
-/// Zeros that do not depend on `x`, on the tape of `x`: its gradient will exist, and be 0.
+/// Zeros on the tape of `x`. They do not depend on `x`, so its gradient is 0.
 pub(crate) fn zeros_after<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<Src, E, D, T>,
     shape: Dst,
@@ -36,7 +36,7 @@ pub(crate) fn zeros_after<Src: Shape, Dst: Shape, E: Element, D: Device<E>, T: T
     Ok(zeros.put_tape(depend(x)))
 }
 
-/// As [`zeros_after`], of two tensors.
+/// [`zeros_after`] for two tensors.
 pub(crate) fn zeros_after_both<
     A: Shape,
     C: Shape,
@@ -53,7 +53,7 @@ pub(crate) fn zeros_after_both<
     Ok(zeros.put_tape(tape.merge(depend(b))))
 }
 
-/// The tape of `x`, with the order to allocate its gradient, so that asking for it is no panic.
+/// The tape of `x`, with an operation that allocates its gradient, so that reading it does not panic.
 pub(crate) fn depend<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> T {
@@ -74,10 +74,10 @@ pub fn filled<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     Ok(numbers.put_tape(T::default()))
 }
 
-/// The same tensor in row-major order; nothing is copied if it is that already.
+/// The same tensor in row-major order; not copied if it is row-major already.
 ///
-/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes, once it is large
-/// enough for several threads: they add to the same place in memory, and lose what the other has added.
+/// The gradient of dfdx's matrix product is wrong for an operand that is broadcast along its matrix axes and large enough for several
+/// threads: the threads add to the same memory without synchronisation.
 pub fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
@@ -85,7 +85,7 @@ pub fn contiguous<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     reshape(x, shape)
 }
 
-/// A tensor of conditions. dfdx's devices make tensors of `bool` only by comparing numbers.
+/// A tensor of booleans. dfdx's devices create these only by comparisons of numbers.
 pub(crate) fn conditions<S: Shape, E: Element, D: Device<E>>(
     device: &D,
     conditions: impl Iterator<Item = bool>,
@@ -110,7 +110,7 @@ mod tests {
         check_gradient(&row, |x| {
             let view: Traced<(usize, Const<2>)> = x.leaky_trace().broadcast_like(&(3, Const));
             let view = contiguous(view).unwrap();
-            // The physical buffer: of the broadcast view it has two numbers.
+            // The physical buffer of the gradient: that of a broadcast view has two numbers.
             let mut physical = [0.0; 6];
             view.copy_into(&mut physical);
             assert_eq!(physical.as_slice(), values(&view));

@@ -208,7 +208,7 @@ impl<S, V, D: HasErr, P: Data<S, V, D> + Clone> Data<S, V, D> for &P {
 const ID_COUNT: usize = 1 << 31;
 
 impl<const N: usize> Declared<N> {
-    /// Unbatched input without this axis is one sequence.
+    /// Unbatched input is one sequence.
     fn shape(&self) -> [usize; N] {
         self.axes.map(|(axis, size)| match axis {
             BATCH if !self.batched => 1,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unbatched_input_has_one_sequence() {
+    fn an_unbatched_input_is_one_sequence() {
         let ids = read(
             tensor(&[6, 5], (2,)),
             declared([("q_len", 2), ("batch", 1)], false),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_those_of_the_elements() {
+    fn intervals_contain_the_elements() {
         let ids = pairs();
         let all = pairs().values;
         let between = Interval::between;
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_rectangle_has_the_interval_of_all() {
+    fn large_rectangles_have_the_interval_of_all_elements() {
         let ids: Vec<_> = (0..40_000).collect();
         let table = read(
             tensor(&ids, (40_000,)),
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_a_limit() {
+    fn ids_above_the_limit_are_errors() {
         let ids = tensor(&[0, 1, 2, usize::MAX], (2, 2));
         let error = read(ids, declared([("q_len", 2), ("heads", 2)], true)).unwrap_err();
         let message = format!(
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_data_is_fine() {
+    fn empty_data_is_supported() {
         let none = read(
             tensor::<_, usize>(&[], (0, 3)),
             declared([("batch", 0), ("q_len", 3)], true),

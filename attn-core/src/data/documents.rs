@@ -102,7 +102,7 @@ impl DocumentIds {
     }
 
     fn at(&self, b: i64, index: i64) -> i64 {
-        // DocumentIds are compared, never counted with: that a huge one turns negative changes nothing.
+        // Ids are only compared, so a huge one may wrap to a negative number.
         self.ids[b as usize * self.len + index as usize] as i64
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sequence_has_one_set_of_ids() {
+    fn self_attention_has_one_list_of_ids() {
         let data = batched(ids(&[1, 1, 2, 3, 4, 4], (2, 3)), (2, 3, 3)).unwrap();
         assert_eq!([0, 1, 2].map(|q| data.query_id(1, q)), [3, 4, 4]);
         assert_eq!([0, 1, 2].map(|k| data.key_id(0, k)), [1, 1, 2]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_the_ids_of_their_tokens() {
+    fn ranges_contain_the_ids_of_their_tokens() {
         let data = batched(ids(&[1, 1, 2, 3, 4, 4], (2, 3)), (2, 3, 3)).unwrap();
         let ends = |b, range| {
             let at = Zone::of(&range, &range);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sequences_have_two() {
+    fn cross_attention_has_two_lists_of_ids() {
         let pair = (ids(&[1, 2], (2, 1)), ids(&[1, 2, 3, 4], (2, 2)));
         let data = batched(pair, (2, 1, 2)).unwrap();
         assert_eq!((data.query_id(1, 0), data.key_id(1, 0)), (2, 3));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_id_for_each_token() {
+    fn the_number_of_ids_is_checked() {
         fails(
             batched(ids(&[1, 1, 2], (1, 3)), (2, 3, 3)),
             "L: the batch of x is 2, that of the document ids is 1",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_batches_and_sequences_are_fine() {
+    fn empty_batches_and_sequences_are_supported() {
         assert!(batched(ids(&[], (0, 3)), (0, 3, 3)).is_ok());
         assert!(batched(ids(&[], (2, 0)), (2, 0, 0)).is_ok());
         assert!(unbatched(ids(&[], (0,)), 0, 0).is_ok());

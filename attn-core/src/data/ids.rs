@@ -8,7 +8,7 @@ use dfdx::{
 use super::values;
 use crate::Error;
 
-/// The result of a kernel whose indices are checked.
+/// The result of a kernel whose indices have been checked before.
 pub(crate) fn known<T, Error: std::fmt::Display>(result: Result<T, Error>) -> T {
     match result {
         Ok(value) => value,
@@ -33,10 +33,10 @@ impl Ids {
         }
     }
 
-    /// Fails unless all indices are below `count` or equal to `ignored`.
+    /// Checks that all indices are below `count` or equal to `ignored`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], with the first one that is not, as the `what` of an operation.
+    /// [`Error::OutOfRange`] with the first invalid index, which the error calls the `what` of an operation.
     pub fn check<Dev>(
         &self,
         operation: &'static str,
@@ -57,7 +57,7 @@ impl Ids {
         }
     }
 
-    /// Fails if a valid length is greater than `len`.
+    /// Checks that no valid length is greater than `len`.
     ///
     /// # Errors
     /// [`Error::LengthBeyondKeys`], with the first such length.
@@ -73,7 +73,7 @@ impl Ids {
         }
     }
 
-    /// The index in the shape of a row-major position.
+    /// The index, in the shape of the tensor, of the element at a row-major offset.
     fn place(&self, mut position: usize) -> Vec<usize> {
         let mut place = vec![0; self.shape.len()];
         for (at, size) in place.iter_mut().zip(&self.shape).rev() {

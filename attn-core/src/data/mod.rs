@@ -43,7 +43,7 @@ fn check_axis<Dev>(
     })
 }
 
-/// The values of a tensor in row-major order. dfdx's own `as_vec` panics on a tensor without elements.
+/// The values of a tensor in row-major order. dfdx's own `as_vec` panics on an empty tensor.
 pub fn values<S: Shape, V, D: Storage<V>>(t: &Tensor<S, V, D>) -> Vec<V> {
     if t.shape().num_elements() == 0 {
         return Vec::new();

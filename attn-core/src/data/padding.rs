@@ -1,4 +1,4 @@
-//! Padding: which keys are real, and which only fill the batch.
+//! Padding: the real keys of each sequence.
 
 use dfdx::{
     shapes::{Dim, HasShape},
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_for_each_sequence() {
+    fn lengths_per_sequence_mask_later_keys() {
         let data = batched(ints(&[4, 1], (2,)), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [4, 4, 4, 1, 1, 1]);
         assert!(data.attends(1, 0, 0) && !data.attends(1, 0, 1));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_for_each_query() {
+    fn lengths_per_query_mask_later_keys() {
         let data = batched(LengthsPerQuery(ints(&[0, 1, 2, 3, 4, 0], (2, 3))), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [0, 1, 2, 3, 4, 0]);
         fails(
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_mask() {
+    fn key_masks_mask_keys() {
         let keys = [true, false, true, false, false, false, false, true];
         let data = batched(bools(&keys, (2, 4)), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [2, 2, 2, 1, 1, 1]);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_and_zeros_become_a_key_mask() {
+    fn ones_and_zeros_convert_to_a_key_mask() {
         let attention_mask = ints(&[1, 1, 0, 0, 1, 0, 0, 0], (2, 4));
         let data = batched(attention_mask.ne(0), SIZES).unwrap();
         assert_eq!(counts(&data, SIZES), [2, 2, 2, 1, 1, 1]);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn unbatched_data() {
+    fn unbatched_data_is_read() {
         let sizes = (1, 2, 4);
         assert_eq!(counts(&unbatched(3, 2, 4).unwrap(), sizes), [3, 3]);
         fails(
@@ -393,9 +393,9 @@ mod tests {
         );
     }
 
-    /// A result for a range holds for every element of it, and a result exists where it can.
+    /// A result for a range holds for all of its elements. If all elements agree, there is a result.
     #[test]
-    fn ranges_say_what_their_elements_say() {
+    fn results_for_ranges_agree_with_their_elements() {
         let keys = [true, true, false, true, false, false, false, false];
         let all = [
             batched(ints(&[4, 1], (2,)), SIZES),
@@ -432,14 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn data_can_be_lent() {
+    fn data_can_be_borrowed() {
         let lengths = ints(&[4, 1], (2,));
         let lent = batched(&lengths, SIZES).unwrap();
         assert_eq!(lent, batched(lengths, SIZES).unwrap());
     }
 
     #[test]
-    fn a_permuted_tensor_is_read_in_its_order() {
+    fn permuted_tensors_are_read_in_row_major_order() {
         let lengths: Tensor<(usize, usize), usize, Cpu> =
             ints(&[0, 3, 1, 4, 2, 0], (3, 2)).permute();
         let data = batched(LengthsPerQuery(lengths), SIZES).unwrap();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_batches_and_sequences_are_fine() {
+    fn empty_batches_and_sequences_are_supported() {
         assert!(batched(ints(&[], (0,)), (0, 3, 4)).is_ok());
         assert!(batched(LengthsPerQuery(ints(&[], (2, 0))), (2, 0, 4)).is_ok());
         assert!(batched(bools(&[], (2, 0)), (2, 3, 0)).is_ok());

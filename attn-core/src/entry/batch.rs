@@ -53,7 +53,7 @@ mod tests {
     use crate::testing::*;
 
     #[test]
-    fn the_batch_axis_comes_and_goes() {
+    fn a_batch_axis_is_added_and_removed() {
         fn check(len: usize) {
             let x: Tensor<(usize, Const<2>), f64, Cpu> = tensor((len, Const), 1);
             let batched = add_batch(x.clone()).unwrap();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_without_a_batch_gets_its_gradient() {
+    fn a_view_without_a_batch_axis_gets_its_gradient() {
         let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
         check_gradient(&x, |x| {
             let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();

@@ -84,7 +84,7 @@ impl<S: Dim, W: Dim, E: Dtype, D: Storage<E>, T> Tokens for Tensor<(S, W), E, D,
     }
 }
 
-/// The widths of a layer's tensors that its declaration determines.
+/// The widths of a layer's tensors that are known from its declaration.
 #[derive(Clone, Copy, Debug)]
 pub struct Widths {
     /// The widest row of the values computed from `x`.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_too_large_from_an_allocation_on_that_no_machine_has() {
+    fn sizes_beyond_any_allocation_are_too_large() {
         let most = isize::MAX as usize / 8;
         assert!(fits(&[]));
         assert!(fits(&[4, 8, 1024, 1024]));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_must_agree() {
+    fn batch_sizes_must_agree() {
         assert!(check_batch::<()>("L", "context", 3, 3).is_ok());
         let error = check_batch::<&str>("L", "context", 3, 4).unwrap_err();
         assert_eq!(
@@ -202,7 +202,7 @@ mod tests {
     };
 
     #[test]
-    fn inputs_have_axes() {
+    fn batch_and_length_are_read_from_the_shape() {
         let x: Input<(usize, usize, Const<4>)> = tensor((2, 3, Const), 1);
         let context: Input<(usize, usize, Const<2>)> = tensor((2, 0, Const), 1);
         let axes = check_inputs::<()>("L", &x, &context, WIDTHS);

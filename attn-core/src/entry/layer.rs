@@ -31,7 +31,7 @@ impl<'a, L> Composed<'a, L> {
         Self { layer }
     }
 
-    /// As the layer's own.
+    /// See the method of the layer itself.
     ///
     /// # Panics
     /// Where [`try_forward`](Self::try_forward) returns an error.
@@ -44,7 +44,7 @@ impl<'a, L> Composed<'a, L> {
         unwrap(self.try_forward(x))
     }
 
-    /// As the layer's own.
+    /// See the method of the layer itself.
     ///
     /// # Errors
     /// The errors of the layer itself.
@@ -55,7 +55,7 @@ impl<'a, L> Composed<'a, L> {
         self.layer.run(x, ForwardOptions::COMPOSED)
     }
 
-    /// As the layer's own.
+    /// See the method of the layer itself.
     ///
     /// # Panics
     /// Where [`try_forward_mut`](Self::try_forward_mut) returns an error.
@@ -68,7 +68,7 @@ impl<'a, L> Composed<'a, L> {
         unwrap(self.try_forward_mut(x))
     }
 
-    /// As the layer's own.
+    /// See the method of the layer itself.
     ///
     /// # Errors
     /// The errors of the layer itself.

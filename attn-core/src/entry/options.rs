@@ -8,11 +8,11 @@ use crate::{Backend, Element, Error};
 /// The options of a forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardOptions<'a> {
-    /// With dropout, if the input is traced.
+    /// Whether dropout is active, if the input is traced.
     pub train: bool,
-    /// In the composed form, which has the weights, whatever the device.
+    /// Whether to use the composed form on every device. It returns the weights.
     pub composed: bool,
-    /// Keeps the weights.
+    /// Records the weights.
     pub recorder: Option<&'a Recorder>,
 }
 
@@ -43,7 +43,7 @@ impl ForwardOptions<'_> {
         D::FUSED && !self.composed
     }
 
-    /// The output of an attention. Its weights are kept if there is a recorder.
+    /// The output of an attention. The recorder gets its weights, if there is one.
     ///
     /// # Errors
     /// The error of the layer.
@@ -59,7 +59,7 @@ impl ForwardOptions<'_> {
     }
 }
 
-/// The result of a layer: the output, and the weights where it runs in the composed form.
+/// The result of a layer: the output, and the weights in the composed form.
 pub type OutputAndWeights<Output, Weights> = (Output, Option<Weights>);
 
 /// The output alone.
@@ -72,7 +72,7 @@ pub fn output<Output, Weights, Dev>(
     attended.map(|(output, _)| output)
 }
 
-/// The output alone, or the error of the device, as dfdx's traits return it.
+/// The output alone, or the error of the device, for dfdx's traits.
 ///
 /// # Errors
 /// The error of the device.

@@ -1,4 +1,4 @@
-//! The weights of the attentions of a pass.
+//! The recorder of the attention weights of a pass.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use dfdx::{
 
 use crate::Element;
 
-/// Keeps the weights of the attentions of a pass, in the order in which they run.
+/// Records the weights of the attentions of a pass, in the order of execution.
 #[derive(Debug, Default)]
 pub struct Recorder(RefCell<Vec<Weights>>);
 
@@ -17,7 +17,7 @@ pub struct Recorder(RefCell<Vec<Weights>>);
 type Weights = ([usize; 4], Vec<f32>);
 
 impl Recorder {
-    /// Keeps the weights of the attention that has just run.
+    /// Records the weights of an attention.
     pub(crate) fn record(&self, weights: &impl AttentionWeights) {
         self.0.borrow_mut().push(weights.to_host());
     }
@@ -30,7 +30,7 @@ impl Recorder {
 
 /// Attention weights on some device: `[batch, heads, query, key]`, or without the batch.
 pub trait AttentionWeights {
-    /// Shape and numbers.
+    /// The shape and the numbers.
     fn to_host(&self) -> ([usize; 4], Vec<f32>);
 }
 
@@ -42,7 +42,7 @@ impl<S: Shape, E: Element, D: Storage<E>> AttentionWeights for Tensor<S, E, D> {
             *size = axis;
         }
         let weights = match self.shape().num_elements() {
-            // dfdx cannot list what is in a tensor without numbers.
+            // dfdx cannot list the numbers of an empty tensor.
             0 => Vec::new(),
             _ => self.as_vec(),
         };

@@ -8,8 +8,8 @@ use super::{Interval, Truth, Zone};
 /// An integer expression of a query and a key: `q * q_idx + k * kv_idx + rest`, with bounds for the rest.
 ///
 /// Sums and multiples are as exact as their operands. A quotient, a remainder or an absolute value is exact on a zone that is
-/// small enough; on larger ones it suggests a cut. An expression that depends on both indices in another way than by their
-/// distance, such as a product, has bounds only.
+/// small enough; on a larger one it suggests a cut. An expression that depends on both indices other than by their difference, such as
+/// a product, has bounds only.
 ///
 /// ```
 /// use attn::__private::runtime::fused::{Truth, Zone};
@@ -44,7 +44,7 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// A number between these ends, of which more is known on either side of a cut.
+    /// A number between these bounds. The cut leads to zones with closer bounds.
     fn between(zone: &'z Zone, bounds: Interval, cut: Option<Cut>) -> Self {
         let cut = cut.filter(|_| bounds.only().is_none());
         Self {
@@ -53,9 +53,8 @@ impl<'z> Affine<'z> {
         }
     }
 
-    /// A number that is looked up at some indices and lies between these ends. If it depends on the query alone or on the key
-    /// alone, it is looked up again on smaller zones. If it depends on pairs, it is not: that would cost as much as the mask
-    /// itself.
+    /// A number from a table, between these bounds. If it depends on the query alone or on the key alone, smaller zones look it up again.
+    /// If it depends on both, they do not: that would cost as much as the mask itself.
     pub fn looked_up<const N: usize>(zone: &'z Zone, found: Interval, index: [Self; N]) -> Self {
         let mut cuts = index.iter().filter_map(|index| index.halves());
         let cut = cuts.next().filter(|_| cuts.next().is_none());
@@ -132,7 +131,7 @@ impl<'z> Affine<'z> {
         let (Some(rest), Some((along, times))) = (self.rest.only(), self.along()) else {
             return self.halves();
         };
-        // The last place before the bound is reached, or the last place that reaches it.
+        // The last index before the bound is reached, or the last index that reaches it.
         let (reach, times) = if times > 0 {
             (bound.checked_sub(rest)?.checked_sub(1)?, times)
         } else {
@@ -220,7 +219,7 @@ impl<'z> Affine<'z> {
         -(-self).min(-other)
     }
 
-    /// One of the two values. On either side of the cut, it is known which.
+    /// One of the two values. Each side of the cut determines which one.
     pub(super) fn or(self, other: Self, cut: Option<Cut>) -> Self {
         Self::between(self.zone, self.bounds().or(other.bounds()), cut)
     }
@@ -242,7 +241,7 @@ impl<'z> Affine<'z> {
         let (least, greatest) = self.bounds().ends();
         let size = divisor.checked_abs()?;
         let middle = least.midpoint(greatest) / size;
-        // Quotients are rounded towards zero: the last number with this quotient, or the last before it.
+        // Quotients are rounded towards zero: this is the last number with this quotient, or the last before it.
         let quotient = if middle < greatest / size {
             middle
         } else {
@@ -279,7 +278,7 @@ impl Zone {
         self.within(Interval::exactly(value))
     }
 
-    /// A number of which nothing else is known.
+    /// A number with these bounds.
     pub fn within(&self, bounds: Interval) -> Affine<'_> {
         Affine::of(self, [0, 0], bounds)
     }

@@ -150,7 +150,7 @@ mod tests {
     };
 
     #[test]
-    fn what_intervals_decide_is_not_visited() {
+    fn positions_that_intervals_decide_are_not_visited() {
         let never = |_, _, _, _| panic!("visited");
         assert!(
             AXIS.check::<CpuError>(Interval::between(0, 4), [9; 4], never)
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_leave_open_is_visited() {
+    fn positions_that_intervals_do_not_decide_are_visited() {
         let index = |b: i64, h: i64, q: i64, k: i64| b + h + q * k % 3;
         let check = |places| AXIS.check::<CpuError>(Interval::ANY, places, index);
         assert!(check([2, 2, 7, 7]).is_ok());

@@ -1,15 +1,15 @@
-//! The coverage of a mask on a rectangle, found without looking at its pairs.
+//! The coverage of a mask on a rectangle, computed without visiting its pairs.
 
 use super::{Truth, Zone};
 use crate::kernel::attention::Coverage;
 
-/// The most zones that a mask is asked about before it is taken to be partial. Everyday masks are asked about one to ten.
+/// The maximum number of zones for which a mask is evaluated before its coverage is assumed to be partial. Common masks need one to ten.
 const MAX_ZONES: usize = 256;
 
 impl Zone {
-    /// The coverage of the zone, from that of its pieces.
+    /// The coverage of the zone, from that of its parts.
     ///
-    /// Where the mask is unknown, the zone is cut, and the mask is asked again on both sides. So
+    /// Where the mask is unknown, the zone is split, and the mask is evaluated on both sides. So
     /// `causal & !sliding_window(64)` is known everywhere:
     ///
     /// ```

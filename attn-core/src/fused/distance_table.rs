@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_finds_the_number_of_its_distance() {
+    fn pairs_read_the_number_of_their_distance() {
         for (query, key) in [(1, 1), (3, 5), (5, 3), (4, 4)] {
             let f = |h: i64, q: i64, k: i64| (100 * h + q - k) as f64;
             let table = DistanceTable::<f64>::new(2, query, key, f);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gradient_goes_where_the_number_was_read() {
+    fn gradients_are_added_where_the_numbers_were_read() {
         let table = DistanceTable::<f64>::new(2, 3, 2, |_, _, _| 0.0);
         let d: Vec<f64> = (0..8).map(f64::from).collect();
         let mut d_parameter = [0.0; 4];
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_query_or_no_key_has_few_numbers() {
+    fn tables_without_queries_or_keys_are_small() {
         for (query, key, expected) in [(0, 0, 0), (0, 3, 2), (3, 0, 2)] {
             let table = DistanceTable::<f32>::new(2, query, key, |_, _, _| 1.0);
             assert_eq!(table.distances(), expected);

@@ -23,17 +23,17 @@ use crate::{Backend, Element, Error, memory::can_allocate, sizes::product};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes that are saved from the forward pass until the derivative is computed.
+    /// Bytes that are saved from the forward pass for the backward pass.
     pub kept: usize,
     /// The peak bytes in the forward pass, including the saved ones.
     pub forward: usize,
-    /// The same if no backward pass follows: a round of a loop saves nothing.
+    /// The peak bytes of a forward pass without a backward pass. A round of a loop saves nothing then.
     pub inference: usize,
     /// The peak bytes in the backward pass, without the saved ones.
     pub backward: usize,
 }
 
-/// A change of the memory in use, by a part: its [`Footprint`] is named by its index in a list.
+/// A change of the memory in use, by a part. A part is the index of its [`Footprint`] in a list.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
     /// The forward pass of a part, which leaves its saved bytes.
@@ -100,14 +100,14 @@ impl Footprint {
         }
     }
 
-    /// The same of an operation with its result, and with the gradient of that.
+    /// Adds the result of the operation, and the gradient of the result.
     pub const fn with_result(self, result: Self) -> Self {
         let forward = [Entry::Take(0), Entry::Take(1)];
         let backward = [Entry::Take(0), Entry::Use(1)];
         Self::of(&[result, self], &forward, &backward)
     }
 
-    /// The peak bytes of both passes. A number that does not fit is `usize::MAX`.
+    /// The peak bytes of both passes; `usize::MAX` on overflow.
     pub const fn bytes<E>(self) -> usize {
         let backward = self.kept.saturating_add(self.backward);
         let most = if self.forward > backward {
@@ -118,8 +118,8 @@ impl Footprint {
         most.saturating_mul(size_of::<E>())
     }
 
-    /// Checks that there is memory: for both passes with a tape, and for the forward pass without one. What the pool has is there; the
-    /// system is asked for the rest, from 1 GiB on.
+    /// Checks that there is enough memory: for both passes with a tape, or for the forward pass without one. Free memory of the pool is
+    /// subtracted. The operating system is queried only for 1 GiB or more.
     ///
     /// # Errors
     /// [`Error::TooLarge`], with the bytes.
@@ -142,10 +142,10 @@ impl Footprint {
     }
 }
 
-/// The fewest bytes that the system is asked for beforehand.
+/// The minimum number of bytes for which the operating system is queried.
 const MIN_CHECKED: usize = 1 << 30;
 
-/// The product of the axes, or `usize::MAX`.
+/// The product of the axes; `usize::MAX` on overflow.
 const fn count(axes: &[usize]) -> usize {
     let numbers = product(axes);
     if numbers > usize::MAX as u64 {
@@ -154,7 +154,7 @@ const fn count(axes: &[usize]) -> usize {
     numbers as usize
 }
 
-/// The current and the peak number of elements. A number that does not fit stays `usize::MAX`.
+/// The current and the peak number of elements; `usize::MAX` on overflow.
 #[derive(Clone, Copy)]
 struct Level {
     now: usize,
@@ -162,7 +162,7 @@ struct Level {
 }
 
 impl Level {
-    /// `keeps` says whether a round of a loop keeps anything. Without that, as much is there after it as before.
+    /// `keeps` says whether a round of a loop saves anything. If not, the level after a round is the level before it.
     const fn pass(mut self, parts: &[Footprint], entries: &[Entry<'_>], keeps: bool) -> Self {
         let mut at = 0;
         while at < entries.len() {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_the_largest_number() {
+    fn overflow_saturates() {
         let half = usize::MAX / 2;
         let parts = [Footprint::array(&[half]), Footprint::array(&[half, 3, 0])];
         let twice = [Entry::Take(0), Entry::Take(1), Entry::Take(0)];
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_reaches_its_most_before_it_leaves_what_is_kept() {
+    fn the_peak_of_a_pass_may_exceed_the_saved_bytes() {
         let part = Footprint {
             kept: 2,
             forward: 5,

@@ -12,7 +12,7 @@ use crate::{Element, Host, simd::call};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// The gradients of contiguous tensors, without references to the tensors' numbers.
+/// References to the gradients of contiguous tensors. They do not keep the tensors' data alive.
 pub struct GradientRefs<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
 
 struct GradientRef<E: Element, D: Host<E>> {
@@ -21,7 +21,7 @@ struct GradientRef<E: Element, D: Host<E>> {
     len: usize,
 }
 
-/// dfdx's type for a tensor without its numbers is private, so it stays inside of a closure.
+/// Finds a gradient on the tape. dfdx's type for a tensor without its data is private, so a closure holds it.
 type Find<E, D> = dyn Fn(&mut TapeGradients<E, D>) -> Result<&mut Vec<E>, <D as HasErr>::Err>;
 
 impl<E: Element, D: Host<E>> Default for GradientRefs<E, D> {
@@ -48,8 +48,7 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
 
     /// Takes the gradients out of the tape. Then several can be written at a time, and by any thread.
     ///
-    /// A tensor that is read twice has one gradient. Its second slot gets a separate buffer, which is added when the gradients
-    /// are given back.
+    /// A tensor that is read twice has one gradient. Its second slot gets a separate buffer, which [`give_back`](Self::give_back) adds.
     ///
     /// # Errors
     /// If a gradient cannot be allocated.
@@ -95,12 +94,12 @@ impl<E> Gradients<E> {
     /// The gradients of a slot.
     ///
     /// # Panics
-    /// If the slot is not one of the operation's.
+    /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
         &mut self.0[slot.0]
     }
 
-    /// The gradients of several slots, each once.
+    /// The gradients of several slots, for simultaneous writing.
     pub(super) fn get_disjoint<const N: usize>(
         &mut self,
         slots: [Option<Slot>; N],
@@ -118,7 +117,7 @@ impl<E> Gradients<E> {
     /// The gradients of a weight and of its bias, if there is one.
     ///
     /// # Panics
-    /// If a slot is not one of the operation's, or both are the same.
+    /// If a slot belongs to another operation, or both are the same.
     pub(super) fn of_affine(
         &mut self,
         weight: Slot,
@@ -133,7 +132,7 @@ impl<E> Gradients<E> {
         }
     }
 
-    /// The gradients of all slots, to read.
+    /// The gradients of all slots, read-only.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())
     }

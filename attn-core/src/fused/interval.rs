@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Range, Rem, Sub};
 
-/// All integers between two bounds: the values that an expression can have for indices in given ranges.
+/// All integers between two bounds: the possible values of an expression for indices in given ranges.
 ///
 /// ```
 /// use attn::__private::runtime::fused::Interval;
@@ -87,7 +87,7 @@ impl Interval {
         self.of_ends(other, |a, b| Some(a.min(b)))
     }
 
-    /// The values of one of two expressions, if it is unknown which.
+    /// The values of either of two expressions.
     pub(super) fn or(self, other: Self) -> Self {
         Self::between(
             self.least.min(other.least),
@@ -108,7 +108,7 @@ impl Interval {
         (self.least == self.greatest).then_some(self.least)
     }
 
-    /// The multiples.
+    /// The multiples by a factor.
     pub(super) fn times(self, factor: i64) -> Self {
         if factor == 1 {
             return self;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_may_be_anything() {
+    fn overflowing_results_may_be_any_integer() {
         let huge = Interval::exactly(i64::MAX);
         assert_eq!(huge + Interval::exactly(1), Interval::ANY);
         assert_eq!(huge * huge, Interval::ANY);

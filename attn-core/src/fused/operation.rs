@@ -51,7 +51,7 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
 }
 
 impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
-    /// An input without its tape, which becomes a part of the operation's tape.
+    /// Moves the tape of an input to the operation.
     pub fn input<S: Shape, F: Clone>(&mut self, x: Tensor<S, F, D, T>) -> Tensor<S, F, D>
     where
         D: Storage<F>,
@@ -83,7 +83,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         })
     }
 
-    /// The numbers of a parameter, or of another tensor without a tape.
+    /// The numbers of a parameter, or of another tensor without a tape, row-major.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -111,7 +111,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.operands.add(x)
     }
 
-    /// The result, with its derivative: `backward` gets the gradient of the result, and adds to the gradients of the operands.
+    /// Finishes the operation. `backward` gets the gradient of the result, and adds to the gradients of the operands.
     ///
     /// # Errors
     /// If the tensor cannot be created.
@@ -134,7 +134,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         Ok(result.put_tape(tape))
     }
 
-    /// [`finish`](Self::finish) for a result that is a matrix, as is its gradient.
+    /// [`finish`](Self::finish) for a result that is a matrix. Its gradient is a matrix, too.
     ///
     /// # Errors
     /// If the tensor cannot be created.
@@ -160,8 +160,8 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         })
     }
 
-    /// The tape, with the derivative of an operation that has the `N` results `results`. They count as
-    /// [activations](crate::memory) until the derivative is computed, and so do their gradients during that computation.
+    /// Records the derivative of an operation with `N` results on the tape. The results count as [activations](crate::memory) until the
+    /// derivative is computed. Their gradients count during that computation.
     pub fn record<const N: usize>(
         self,
         results: GradientRefs<E, D>,
@@ -271,7 +271,7 @@ impl<E: Element> Operand<E> {
         &self.values
     }
 
-    /// Its gradient, as the target of a step.
+    /// The destination of its gradient.
     pub fn target<'a>(&self) -> GradTarget<'a, E> {
         GradTarget::slot(self.slot)
     }

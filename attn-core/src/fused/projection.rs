@@ -29,13 +29,13 @@ struct Part {
     bias: Option<Slot>,
 }
 
-/// The parameters of a [`Projection`], one projection after the other.
+/// A list of projections whose parameters are to be packed.
 pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
     input: usize,
     parts: Vec<UnreadPart<E, D>>,
 }
 
-/// A projection of a stack that has not been read.
+/// A projection whose parameters have not been copied yet.
 struct UnreadPart<E: Element, D: Backend<E>> {
     outputs: usize,
     weight: Flat<E, D>,
@@ -45,7 +45,7 @@ struct UnreadPart<E: Element, D: Backend<E>> {
 type Flat<E, D> = Tensor<(usize,), E, D>;
 
 impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
-    /// An empty stack, for an input of this width.
+    /// An empty list, for an input of this width.
     pub fn new(input: usize) -> Self {
         Self {
             input,
@@ -75,7 +75,7 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         Ok(self)
     }
 
-    /// Reads all projections.
+    /// Copies the parameters of all projections.
     pub fn read<T>(self, operation: &mut Operation<E, D, T>) -> Projection<E> {
         let Self { input, parts } = self;
         let outputs: usize = parts.iter().map(|part| part.outputs).sum();
@@ -115,7 +115,7 @@ pub trait ProjectionLayer<E: Element, D: Backend<E>, T> {
     /// The width of its input.
     fn input(&self) -> usize;
 
-    /// Adds its parameters to the stack.
+    /// Adds its projections to the list.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.

@@ -64,10 +64,10 @@ impl<'a, E: Element> GradTarget<'a, E> {
         (numbers, into)
     }
 
-    /// [`numbers_mut`](Self::numbers_mut) of several, no two of which are the same memory.
+    /// [`numbers_mut`](Self::numbers_mut) of several destinations in distinct memory.
     ///
     /// # Panics
-    /// If two of them are one gradient of the tape.
+    /// If two of them are the same gradient of the tape.
     pub fn all_of<'b, const N: usize>(
         targets: [&'b mut Self; N],
         gradients: &'b mut Gradients<E>,
@@ -87,7 +87,7 @@ impl<'a, E: Element> GradTarget<'a, E> {
         })
     }
 
-    /// Adds what `write` overwrites all numbers with.
+    /// Calls `write`, which overwrites all numbers. If the destination is to be added to, `write` gets a temporary array.
     pub fn overwrite(&mut self, gradients: &mut Gradients<E>, write: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
         match into {
@@ -100,7 +100,7 @@ impl<'a, E: Element> GradTarget<'a, E> {
         }
     }
 
-    /// Runs `add`, which adds to the numbers.
+    /// Calls `add`, which adds to the numbers.
     pub fn accumulate(&mut self, gradients: &mut Gradients<E>, add: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);
         if into == WriteMode::Overwrite {

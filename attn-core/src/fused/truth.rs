@@ -4,16 +4,16 @@ use std::ops::{BitAnd, BitOr, Not};
 
 use super::Cut;
 
-/// A condition at all pairs of a [`Zone`](super::Zone): true, false, or unknown.
+/// The truth value of a condition for all pairs of a [`Zone`](super::Zone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// It holds everywhere.
     True,
     /// It holds nowhere.
     False,
-    /// It holds at some pairs, and at others it does not. More is known on either side of the cut.
+    /// It holds for some pairs and not for others. The cut separates simpler zones.
     Mixed(Option<Cut>),
-    /// It may hold at some pairs. More is known on either side of the cut; without a cut, no more can be known.
+    /// It may hold for some pairs. The cut separates simpler zones; without a cut, no more can be known.
     Unknown(Option<Cut>),
 }
 
@@ -28,7 +28,7 @@ impl Truth {
         }
     }
 
-    /// Where to cut, if it is neither true nor false.
+    /// The cut, if it is neither true nor false.
     pub(super) fn cut(self) -> Option<Cut> {
         match self {
             Self::True | Self::False => None,
@@ -79,20 +79,20 @@ mod tests {
     const ALL: [Truth; 4] = [True, False, Mixed(None), Unknown(None)];
 
     #[test]
-    fn logic_is_that_of_kleene() {
+    fn connectives_follow_kleene_logic() {
         for a in ALL {
             assert_eq!((a & True, a & False), (a, False));
             assert_eq!((a | True, a | False), (True, a));
             assert_eq!(!!a, a);
         }
-        // Two conditions may hold at the same pairs, at different ones, at some or at none.
+        // Two conditions may hold for the same pairs, for different ones, for some or for none.
         for (a, b) in [(Mixed(None), Mixed(None)), (Mixed(None), Unknown(None))] {
             assert_eq!((a & b, a | b), (Unknown(None), Unknown(None)));
         }
     }
 
     #[test]
-    fn conditions_are_chosen() {
+    fn choices_of_conditions_follow_kleene_logic() {
         for a in ALL {
             for b in ALL {
                 assert_eq!((True.choose(a, b), False.choose(a, b)), (a, b));

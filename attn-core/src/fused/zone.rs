@@ -6,13 +6,13 @@ use super::Interval;
 
 /// A set of pairs of a query and a key: a range of queries, a range of keys, and a range of distances between the two.
 ///
-/// Each range is as narrow as the other two allow: no end of one is without a pair, and a cut across it leaves pairs on both
-/// sides. (Such sets are the *zones* of Dill 1989, whose matrices of difference bounds have three rows here.)
+/// Each range is as narrow as the other two allow: each end of a range belongs to a pair, and a cut across it leaves pairs on both
+/// sides. (Such sets are the *zones* of Dill 1989. The matrices of difference bounds have three rows here.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     query: Interval,
     key: Interval,
-    /// The distance from the query back to the key.
+    /// The distance from the query back to the key, `q_idx - kv_idx`.
     back: Interval,
 }
 

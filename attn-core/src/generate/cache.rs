@@ -39,7 +39,7 @@ struct Sequence {
     dropped: usize,
 }
 
-/// `[sequences, rows, width]`, in one block, as the system gives memory for that when a row is first written.
+/// `[sequences, rows, width]`, in one allocation: the operating system provides a page when a row is first written.
 #[derive(Clone, Debug)]
 struct Rows<E> {
     numbers: Vec<E>,
@@ -75,10 +75,10 @@ impl<E: Kernels> Rows<E> {
 }
 
 impl<E: Kernels> Cache<E> {
-    /// An empty cache for an attention that looks back only. Its mask is that of the first `different` sequences in all.
+    /// An empty cache for an attention that looks back only. Only the masks of the first `different` sequences can differ.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if there is not so much memory.
+    /// [`Error::TooLarge`] if there is not enough memory.
     pub fn new<Dev>(
         room: Capacity,
         different: usize,
@@ -90,9 +90,9 @@ impl<E: Kernels> Cache<E> {
         } = room;
         let sizes = attention.sizes;
         let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
-        // The least that it can be, before the mask is asked.
+        // A lower bound, before the mask is evaluated.
         check_memory::<E, Dev>(sequences, capacity.min(MAX_NEW), widths)?;
-        // The room for new tokens holds such a sequence, whatever its mask looks at.
+        // The space for new tokens holds the whole sequence, whatever the mask.
         let key_window = match capacity <= MAX_NEW {
             true => KeyWindow::all(capacity),
             false => KeyWindow::of(attention.mask, sizes, different, capacity),
@@ -157,7 +157,7 @@ impl<E: Kernels> Cache<E> {
         if sequence.len + span.rows.len() <= self.rows {
             return;
         }
-        // If a mask attends to the first keys only, nothing else is needed.
+        // Even a mask that attends to the first keys only needs the new ones.
         let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
         let first = span.sequence * self.rows;
@@ -190,7 +190,7 @@ impl<E: Kernels> Cache<E> {
     }
 }
 
-/// Checks that the system has the memory of all rows: [`there_is_memory`].
+/// Checks that the rows fit the memory of the system: [`can_allocate`].
 fn check_memory<E, Dev>(
     sequences: usize,
     rows: usize,

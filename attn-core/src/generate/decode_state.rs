@@ -24,7 +24,7 @@ pub trait Decode<E: Element>: FusedLayer<E> {
     /// If the maximum length is too long for the layer.
     fn past<Dev>(weights: &Self::Weights, room: Capacity) -> Result<Self::DecodeState, Error<Dev>>;
 
-    /// Writes the output for the new tokens, and caches their keys and values.
+    /// Computes the output for the new tokens, and caches their keys and values.
     fn decode(
         weights: &Self::Weights,
         past: &mut Self::DecodeState,

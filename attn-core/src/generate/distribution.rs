@@ -1,4 +1,4 @@
-//! A distribution over tokens, which filters reduce.
+//! A distribution over tokens, and filters that reduce it.
 
 use std::cmp::Ordering;
 
@@ -52,7 +52,7 @@ impl Distribution {
         self.tokens.retain(|(_, p)| *p >= share * most);
     }
 
-    /// Draws a token by inverse transform: `at` is a number from 0 to 1, and the tokens are in their order.
+    /// Draws a token by inverse transform: `at` is a number from 0 to 1, and the tokens are in ascending order.
     pub(super) fn draw(mut self, at: f64) -> usize {
         self.tokens.sort_unstable_by_key(|(token, _)| *token);
         let mut left = at * self.sum();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_ones_the_first_are_kept() {
+    fn ties_keep_the_first_tokens() {
         for count in 1..4 {
             let mut of = Distribution::softmax(&[1.0, 2.0, 2.0, 2.0], 1.0);
             of.keep_most(count);
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn large_logits_and_low_temperatures_do_no_harm() {
+    fn large_logits_and_low_temperatures_do_not_overflow() {
         let of = Distribution::softmax(&[-1e300, 1e300, 0.0], 1e-300);
         assert_eq!(of.tokens[1], (1, 1.0));
         assert_eq!(of.draw(0.999), 1);
     }
 
     #[test]
-    fn some_are_kept() {
+    fn filters_keep_the_likeliest_tokens() {
         for (count, kept) in [(0, 1), (1, 1), (3, 3), (9, 4)] {
             let mut of = some();
             of.keep_most(count);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_what_is_left() {
+    fn fractions_are_of_the_remaining_sum() {
         let mut of = some();
         of.keep_most(2);
         // 0.4 of 0.7.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_token() {
+    fn inverse_transform_draws_by_cumulative_probability() {
         let of = some();
         let places = [
             (0.0, 0),

@@ -1,4 +1,4 @@
-//! The keys of the past that a mask still needs.
+//! The earlier keys that a mask still needs.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ impl KeyWindow {
         }
     }
 
-    /// The reach of a causal mask, for sequences of up to `capacity` tokens.
+    /// The key window of a causal mask, for sequences of up to `capacity` tokens.
     ///
     /// The coverage of a rectangle is never wrong, but it may be imprecise. Then more keys are cached than necessary.
     pub(super) fn of<E>(
@@ -80,7 +80,7 @@ impl KeyWindow {
         let block = QUERIES.max(capacity / MAX_BLOCKS);
         for first in (0..capacity).step_by(block) {
             let end = capacity.min(first + block);
-            // The keys before the window of the last query, and so before the windows of the others.
+            // The keys before the window of the last query are before the windows of all queries.
             let is_enough = |window: usize| {
                 let keys = kept..(end.saturating_sub(window)).max(kept);
                 question.ignored(&(first..end), keys)
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_looks_at_is_found() {
+    fn key_windows_of_masks_are_found() {
         for (kept, window) in [(0, 5), (3, 40), (0, 300), (7, 1)] {
             let (found, _) = key_window(kept, window, 1000);
             assert_eq!(found.kept, kept);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_questions_are_few_however_long_a_sequence_may_be() {
+    fn the_number_of_mask_evaluations_is_bounded_for_long_sequences() {
         let capacity = 20_000_000;
         let (causal, questions) = key_window(0, capacity, capacity);
         assert_eq!(causal, KeyWindow::all(capacity));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_occur_as_often_as_they_should() {
+    fn choices_follow_the_probabilities() {
         let logits = [0.0, 2.0, 1.0, -1.0];
         let temperature = 0.7;
         let sampling = Sampling {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_text() {
+    fn a_seed_determines_the_choices() {
         let logits = [0.1, 0.2, 0.3, 0.0, 0.2];
         let of = |seed| {
             let sampling = Sampling {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn no_temperature_is_the_first_of_the_likeliest() {
+    fn temperature_0_chooses_the_first_of_the_likeliest_tokens() {
         let greedy = Sampling {
             temperature: 0.0,
             ..Sampling::default()
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_occurred_is_less_likely() {
+    fn repeated_tokens_are_less_likely() {
         let greedy = Sampling {
             temperature: 0.0,
             repetition_penalty: 2.0,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn penalties_beyond_what_a_float_can_hold_leave_a_choice() {
+    fn penalties_that_overflow_leave_a_choice() {
         for repetition_penalty in [f64::MIN_POSITIVE, f64::MAX] {
             let sampling = Sampling {
                 repetition_penalty,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_are_not_in_use_are_not_chosen() {
+    fn tokens_outside_of_the_vocabulary_are_not_chosen() {
         let sampling = Sampling {
             vocabulary: Some(2),
             ..Sampling::default()
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_mean_nothing_are_refused() {
+    fn invalid_options_are_errors() {
         let of = |change: fn(&mut Sampling)| {
             let mut sampling = Sampling::default();
             change(&mut sampling);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_logits_are_no_choice() {
+    fn logits_that_are_not_finite_are_errors() {
         let mut sampler = Sampler::new(Sampling::default()).unwrap();
         let refused = sampler.choose(&[0.0, f32::INFINITY], &[]).unwrap_err();
         assert_eq!(

@@ -47,7 +47,7 @@ fn session(table: [[f64; TOKENS]; TOKENS], capacity: usize) -> Session<f64> {
     Session::from(Sessions::new(Table(table), room, TOKENS, TOKENS))
 }
 
-/// A model whose caches claim to take this many numbers.
+/// A model whose caches claim to take this many elements.
 struct Remembering(usize);
 
 impl Decoder<f64> for Remembering {
@@ -70,7 +70,7 @@ impl Decoder<f64> for Remembering {
 const TOO_MANY: usize = isize::MAX as usize / 16;
 
 #[test]
-fn sequences_whose_results_no_memory_holds_are_an_error() {
+fn sequences_whose_results_exceed_the_memory_are_an_error() {
     let sequences = |sequences, width| {
         let room = Capacity {
             sequences,
@@ -92,7 +92,7 @@ fn sequences_whose_results_no_memory_holds_are_an_error() {
 }
 
 #[test]
-fn a_copy_that_no_memory_holds_is_an_error() {
+fn a_copy_that_exceeds_the_memory_is_an_error() {
     let session = |numbers| {
         let room = Capacity {
             sequences: 1,
@@ -121,7 +121,7 @@ fn greedy() -> Sampling {
 }
 
 #[test]
-fn tokens_come_until_one_stops_them() {
+fn generation_ends_before_a_stop_token() {
     let mut session = session(TABLE, 10);
     let mut of = |stop: &[usize]| {
         session.reset();
@@ -137,7 +137,7 @@ fn tokens_come_until_one_stops_them() {
 }
 
 #[test]
-fn a_session_has_seen_all_but_the_last_token() {
+fn a_session_has_processed_all_but_the_last_token() {
     let mut session = session(TABLE, 10);
     let tokens = session.generate(&[3], greedy(), &[]).unwrap().take(3);
     assert_eq!(tokens.count(), 3);
@@ -148,7 +148,7 @@ fn a_session_has_seen_all_but_the_last_token() {
 }
 
 #[test]
-fn what_ends_the_room_is_an_error() {
+fn tokens_beyond_the_capacity_are_an_error() {
     let mut session = session(TABLE, 3);
     let tokens: Vec<_> = session.generate(&[3, 3], greedy(), &[]).unwrap().collect();
     let full = SessionError::Full {
@@ -162,7 +162,7 @@ fn what_ends_the_room_is_an_error() {
 }
 
 #[test]
-fn repetitions_are_counted_from_the_prompt_on() {
+fn the_repetition_penalty_applies_from_the_prompt_on() {
     let sampling = Sampling {
         repetition_penalty: 10.0,
         ..greedy()
@@ -174,7 +174,7 @@ fn repetitions_are_counted_from_the_prompt_on() {
 }
 
 #[test]
-fn damaged_results_are_an_error() {
+fn results_that_are_not_finite_are_an_error() {
     let mut table = TABLE;
     table[1][2] = f64::NAN;
     let mut session = session(table, 10);
@@ -217,7 +217,7 @@ fn all(length_penalty: f64) -> Vec<(Vec<usize>, f64)> {
 }
 
 #[test]
-fn enough_beams_find_the_best() {
+fn beam_search_with_enough_beams_finds_the_best() {
     for length_penalty in [0.0, 1.0, 2.0] {
         let search = BeamSearch {
             beams: 64,
@@ -242,7 +242,7 @@ fn enough_beams_find_the_best() {
 }
 
 #[test]
-fn one_beam_is_the_greedy_choice() {
+fn one_beam_equals_greedy_decoding() {
     let search = BeamSearch {
         beams: 1,
         tokens: 4,
@@ -258,7 +258,7 @@ fn one_beam_is_the_greedy_choice() {
 
 #[test]
 #[should_panic(expected = "a session is of one sequence")]
-fn several_sequences_are_no_session() {
+fn a_session_has_one_sequence() {
     let room = Capacity {
         sequences: 2,
         capacity: 1,
@@ -267,7 +267,7 @@ fn several_sequences_are_no_session() {
 }
 
 #[test]
-fn more_beams_find_what_greed_does_not() {
+fn more_beams_find_better_continuations_than_greedy_decoding() {
     // After 2, 0 is slightly likelier than 1, but the token after 1 is almost certain.
     let mut table = [[0.0; TOKENS]; TOKENS];
     (table[2], table[1][0]) = ([0.5, 0.4, -9.0, 9.0], 5.0);
@@ -287,7 +287,7 @@ fn more_beams_find_what_greed_does_not() {
 }
 
 #[test]
-fn a_search_that_means_nothing_is_refused_before_it_begins() {
+fn invalid_search_options_are_refused_before_the_search() {
     let session = session(TABLE, 10);
     let refused = |search: BeamSearch<'_>| match session.beam_search(&[3], &search) {
         Err(GenerateError::Sampling(error)) => error.to_string(),

@@ -1,4 +1,4 @@
-//! The new tokens of a session, of some of its sequences.
+//! The new tokens of some sequences of a session.
 
 use std::ops::Range;
 

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_means() {
+    fn sums_and_means_reduce_an_axis() {
         on_every_isa(|isa| {
             for axis in SIZES.map(axis) {
                 let what = format!("{axis:?} on {isa}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_numbers_and_the_gradient_of_a_mean() {
+    fn repeat_copies_along_an_axis_and_mean_backward_divides() {
         on_every_isa(|isa| {
             for axis in SIZES.map(axis) {
                 let what = format!("{axis:?} on {isa}");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_is_not_read() {
+    fn elements_that_are_not_counted_are_not_read() {
         let x = [1.0, f32::NAN, f32::NAN, f32::INFINITY];
         let mut to = [7.0; 2];
         mean(&x, axis([2, 2, 1]), Counted::First(&[1, 0]), &mut to);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let axis = axis([90, 41, 33]);
         let x = noise::<f32>(axis.elements(), 1);
         same_for_all_threads(|| {

@@ -64,7 +64,7 @@ mod tests {
     };
 
     #[test]
-    fn it_adds_every_row_to_what_is_there() {
+    fn rows_are_added_to_the_current_sums() {
         on_every_isa(|isa| {
             for width in LENGTHS {
                 for rows in [0, 1, 2, 63, 64, 65, 1025, 1100] {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let x: Vec<f32> = noise(5000 * 33, 1);
         same_for_all_threads(|| {
             let mut sums = vec![0.5; 33];
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_lose_little() {
+    fn sums_of_many_rows_are_accurate() {
         // Sequential addition has an error of 4%.
         let rows = 1 << 20;
         let x = vec![0.1_f32; rows];

@@ -55,7 +55,7 @@ mod tests {
     use crate::kernel::testing::*;
 
     #[test]
-    fn rows_come_together_and_apart() {
+    fn rows_are_concatenated_and_their_gradients_split() {
         for (rows, a, b) in [
             (1, 1, 1),
             (3, 5, 2),

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_the_derivatives() {
+    fn gradients_agree_with_central_differences() {
         on_every_isa(|isa| {
             for classes in [1, 2, 7, 9, 33] {
                 let logits = noise::<f64>(4 * classes, 1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_lose_what_each_of_them_does() {
+    fn the_loss_of_many_rows_is_the_sum_of_their_losses() {
         let rows = 500;
         let classes = 65;
         let logits = noise::<f64>(rows * classes, 1);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_apart_and_ignored_ones_may_hold_anything() {
+    fn rows_are_independent_and_ignored_rows_may_have_any_value() {
         let mut logits = vec![0.0_f32; 4 * 9];
         logits[9..18].fill(f32::NAN);
         logits[18] = -f32::INFINITY;
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn large_logits_cancel_nothing() {
+    fn large_logits_do_not_cancel() {
         let logits: Vec<f32> = [0.0, 1.0, -1.0].iter().map(|z| 1e6 + z).collect();
         let (got, _) = loss(&logits, &[1], PLAIN);
         let want = naive(&[0.0, 1.0, -1.0], &[1], PLAIN);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_counts_has_no_mean() {
+    fn the_mean_over_no_rows_is_nan() {
         let options = Options {
             ignore_index: Some(0),
             ..PLAIN
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let rows = 700;
         let classes = 129;
         let logits = noise::<f32>(rows * classes, 1);

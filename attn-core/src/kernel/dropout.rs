@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_p_is_dropped_and_the_mean_stays() {
+    fn dropout_drops_a_fraction_of_p_and_keeps_the_mean() {
         const LEN: usize = 100_000;
         for p in [0.1, 0.5, 0.9] {
             let y = dropped(&[1.0_f64; LEN], p, 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_everything() {
+    fn probabilities_0_and_1_keep_and_drop_all_numbers() {
         let x = noise::<f64>(100, 1);
         assert_eq!(dropped(&x, 0.0, 1), x);
         assert_eq!(dropped(&[f64::INFINITY; 100], 1.0, 1), [0.0; 100]);

@@ -31,7 +31,7 @@ mod tests {
     use crate::kernel::testing::*;
 
     #[test]
-    fn every_element_is_updated_once() {
+    fn elements_are_updated_once() {
         on_every_isa(|isa| {
             for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
                 let x = noise::<f32>(len, 1);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(5 * SMALL + 3, 1);
         same_for_all_threads(|| {
             let mut y = vec![0.1; x.len()];

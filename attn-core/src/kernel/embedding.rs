@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fine() {
+    fn empty_tables_and_ids_are_supported() {
         let table = Matrix::new(&[1.0_f32; 6], 3, 2);
         assert_eq!(forward(&[], table, MatrixMut::new(&mut [], 0, 2)), Ok(()));
         let narrow = Matrix::new(&[0.0_f32; 0], 3, 0);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let ids = ids(700, 13);
         let table = noise::<f32>(13 * 300, 1);
         let d_y = noise::<f32>(700 * 300, 2);

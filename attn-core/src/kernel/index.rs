@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_bad_one_is_reported() {
+    fn the_first_index_out_of_range_is_reported() {
         assert_eq!(check(&[], 0), Ok(()));
         assert_eq!(check(&[0, 2], 3), Ok(()));
         let error = check(&[0, 3, 4], 3).unwrap_err();

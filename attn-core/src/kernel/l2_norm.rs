@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_as_long_as_1() {
+    fn rows_have_length_1() {
         on_every_isa(|isa| {
             for cols in LENGTHS[1..].iter().copied() {
                 let x = noise::<f32>(3 * cols, 1);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_the_derivatives() {
+    fn gradients_agree_with_central_differences() {
         on_every_isa(|isa| {
             for cols in [1, 2, 7, 9, 33] {
                 // One epsilon is shorter than all rows, the other is longer.
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_stay_and_nan_stays_in_its_row() {
+    fn zeros_do_not_change_and_nan_stays_in_its_row() {
         let nan = f32::NAN;
         let y = normalized(&[0.0, 0.0, 3.0, 4.0, nan, 1.0], 3, 1e-12);
         assert_eq!(y[..2], [0.0; 2]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fine() {
+    fn empty_matrices_are_supported() {
         let nothing = || Matrix::<f32>::new(&[], 0, 3);
         forward(nothing(), 1.0, MatrixMut::new(&mut [], 0, 3));
         let d_x = MatrixMut::new(&mut [], 0, 3);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(700 * 65, 1);
         same_for_all_threads(|| normalized(&x, 700, 1e-12));
     }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_the_derivatives() {
+    fn gradients_agree_with_central_differences() {
         for [n, width, outputs] in [[1, 1, 1], [2, 3, 4], [5, 9, 2], [17, 2, 3]] {
             let x = noise::<f64>(n * width, 1);
             let w = noise::<f64>(outputs * width, 2);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn more_weights_than_a_block() {
+    fn weights_larger_than_a_block_are_supported() {
         let width = 8;
         let outputs = SMALL + 5;
         let w: Vec<f32> = (0..outputs * width)
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         for n in [3, 150] {
             let width = 300;
             let outputs = 500;

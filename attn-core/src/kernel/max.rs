@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_largest() {
+    fn the_first_of_equal_maxima_gets_the_gradient() {
         on_every_isa(|isa| {
             for axis in SIZES.map(axis) {
                 // Few distinct numbers, so that many are equal.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_is_the_largest_and_what_is_not_counted_is_not_read() {
+    fn nan_is_the_maximum_and_elements_that_are_not_counted_are_not_read() {
         let nan = f32::NAN;
         let inf = f32::INFINITY;
         let axis = axis([1, 4, 2]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let axis = axis([90, 41, 33]);
         let x = noise::<f32>(axis.elements(), 1);
         same_for_all_threads(|| {

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_product_plus_the_start() {
+    fn products_are_added_to_the_initial_values() {
         for [m, k, n] in SHAPES {
             let a = noise(m * k, 1);
             let b = noise(k * n, 2);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_do_not_change_a_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let [m, k, n] = [700, 600, 200];
         let a = noise::<f32>(m * k, 1);
         let b = noise::<f32>(k * n, 2);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "(2 x 3) times (4 x 5) into (2 x 5)")]
-    fn shapes_must_fit() {
+    fn mismatched_shapes_are_refused() {
         let a = Matrix::new(&[0.0; 6], 2, 3);
         let b = Matrix::new(&[0.0; 20], 4, 5);
         multiply(MatrixMut::new(&mut [0.0; 10], 2, 5), Start::Zero, a, b);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_that_of_the_paper() {
+    fn a_step_agrees_with_the_paper() {
         on_every_isa(|isa| {
             for len in LENGTHS.into_iter().chain([2 * SMALL + 5]) {
                 let want = naive(len);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(5 * SMALL + 3, 1);
         same_for_all_threads(|| (trained::<f32>(x.len()), squared_norm(&x)));
     }

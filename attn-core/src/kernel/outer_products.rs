@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_sum_over_all_rows() {
+    fn outer_products_are_summed_over_all_rows() {
         on_every_isa(|isa| {
             for [depth, rows, cols] in SHAPES {
                 let what = format!("{depth} rows of {rows} and {cols} on {isa}");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn many_numbers_lose_little() {
+    fn sums_of_many_rows_are_accurate() {
         // Sequential addition has an error of 4%.
         let depth = 1 << 20;
         let a = vec![0.1_f32; depth];
@@ -231,7 +231,7 @@ mod tests {
 
     /// Numbers of rows that give one, two, three and four tiles, with last tiles of any size.
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         fn check<E: Pooled>(rows: usize) {
             let [depth, cols] = [129, 128];
             let a = noise::<E>(depth * rows, 1);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_tiles_for_all_threads() {
+    fn all_threads_have_tiles() {
         for (threads, height) in [(1, 350), (2, 175), (8, 44)] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             let tile = pool.expect("a pool").install(|| tile(700, 300, 600));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_change_no_bit() {
+    fn results_have_the_same_bits_for_any_tile_size() {
         let [depth, rows, cols] = [300, 700, 600];
         let a = noise::<f32>(depth * rows, 1);
         let b = noise::<f32>(depth * cols, 2);
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "3 sums of 2 columns")]
-    fn there_is_a_sum_for_every_column() {
+    fn the_number_of_sums_is_checked() {
         let a = Matrix::new(&[0.0; 6], 3, 2);
         let b = Matrix::new(&[0.0; 15], 3, 5);
         add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut [0.0; 3]);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "(3 x 2) and (4 x 5) into (2 x 5)")]
-    fn shapes_must_fit() {
+    fn mismatched_shapes_are_refused() {
         let a = Matrix::new(&[0.0; 6], 3, 2);
         let b = Matrix::new(&[0.0; 20], 4, 5);
         add_outer_products(MatrixMut::new(&mut [0.0; 10], 2, 5), a, b, &mut []);

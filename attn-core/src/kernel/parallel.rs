@@ -61,7 +61,7 @@ pub fn run_pass<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// The part of [`inside`] that is compiled once: every layer has two bodies, and rayon's part is twenty times their size.
+/// The part of [`run_pass`] that is compiled once: every layer has two bodies, and rayon's part is twenty times their size.
 fn awake_on_pool(body: &mut (dyn FnMut() + Send)) {
     on_pool(|| {
         let _pass = KeepAwake::new(&AWAKE);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_ends_while_there_is_work() {
+    fn a_turn_ends_while_other_work_waits() {
         static AWAKE: AtomicUsize = AtomicUsize::new(1);
         /// Works until the pass is over, or for too long.
         fn work(since: Instant, is_over: Arc<AtomicBool>) {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_of_several_threads_do_all_of_their_work() {
+    fn concurrent_passes_complete_all_of_their_work() {
         for threads in [1, 2, 3, 8] {
             let sum = AtomicUsize::new(0);
             in_pool_of(threads, || {

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again() {
+    fn memory_is_reused() {
         // No other test uses this length.
         const LEN: usize = 123_457;
         let first = Buffer::<f64>::uninit(LEN);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_start_at_a_cache_line() {
+    fn buffers_are_aligned_to_cache_lines() {
         for len in [0, 1, 7, 64, 1000] {
             assert_eq!(Buffer::<f32>::uninit(len).as_ptr() as usize % ALIGNMENT, 0);
             assert_eq!(Buffer::<f64>::uninit(len).as_ptr() as usize % ALIGNMENT, 0);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_twice_is_kept_what_was_in_use() {
+    fn idle_memory_is_at_most_twice_the_memory_in_use() {
         let pool = Pool::<f32>::new();
         let mut most = 0;
         for len in [1000, 3000, 500, 4000, 2000, 8000, 100, 6000] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_finds_the_memory_of_the_step_before() {
+    fn a_step_reuses_the_memory_of_the_previous_step() {
         let pool = Pool::<f32>::new();
         let step = || {
             let saved = [pool.take(1000), pool.take(2000)];
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_at_most_an_eighth_too_large() {
+    fn size_classes_waste_at_most_an_eighth() {
         for len in (1..100_000).step_by(97) {
             let class = size_class(len);
             assert!(

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_waves() {
+    fn columns_are_sines_and_cosines() {
         for width in [0, 1, 2, 5, 64] {
             let mut to = vec![f64::NAN; 700 * width];
             forward(MatrixMut::new(&mut to, 700, width));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_shares() {
+    fn rows_sum_to_1() {
         on_every_isa(|isa| {
             for cols in LENGTHS[1..].iter().copied() {
                 let x: Vec<f32> = noise(3 * cols, 1).iter().map(|x: &f32| 9.0 * x).collect();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_the_derivatives() {
+    fn gradients_agree_with_central_differences() {
         on_every_isa(|isa| {
             for cols in [1, 2, 7, 9, 33] {
                 let x = noise::<f64>(cols, 1);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_stays_in_its_row() {
+    fn numbers_that_are_not_finite_stay_in_their_row() {
         let inf = f32::INFINITY;
         let nan = f32::NAN;
         let rows = [
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fine() {
+    fn empty_matrices_are_supported() {
         forward::<f32>(Matrix::new(&[], 0, 3), MatrixMut::new(&mut [], 0, 3));
         forward::<f32>(Matrix::new(&[], 3, 0), MatrixMut::new(&mut [], 3, 0));
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(700 * 65, 1);
         same_for_all_threads(|| softmax(&x, 700));
     }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_is_nothing() {
+    fn transposing_twice_is_the_identity() {
         let rows = 300;
         let cols = 500;
         let x: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();

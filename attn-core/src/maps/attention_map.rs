@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_where_memory_has_them() {
+    fn rows_and_heads_are_row_major() {
         let shape = [2, 3, 4, 5];
         let weights: Vec<f32> = (0..120).map(|i| i as f32).collect();
         let map = map(shape, &weights);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_do_not_sum_to_one_are_shares_of_their_sum() {
+    fn entropy_divides_weights_by_their_sum() {
         // Weights as from a sigmoid.
         let even = map([1, 1, 1, 2], &[0.75, 0.75]);
         assert_eq!(even.entropy(0, 0, 0), 1.0);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_entropy() {
+    fn the_entropy_of_no_weights_is_0() {
         assert_eq!(map([0, 1, 3, 3], &[]).mean_entropy(0), 0.0);
         assert_eq!(map([2, 1, 0, 3], &[]).mean_entropy(0), 0.0);
         assert_eq!(map([2, 1, 3, 0], &[]).mean_entropy(0), 0.0);
@@ -277,30 +277,30 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a map of [1, 2, 3, 4] has 24 weights, found 23")]
-    fn a_shape_of_other_weights() {
+    fn a_shape_with_another_number_of_weights_panics() {
         map([1, 2, 3, 4], &[0.0; 23]);
     }
 
     #[test]
     #[should_panic(expected = "is larger than any memory")]
-    fn a_shape_whose_product_wraps_around() {
+    fn a_shape_whose_product_overflows_panics() {
         map([1 << 62, 4, 1, 1], &[]);
     }
 
     #[test]
     #[should_panic(expected = "is larger than any memory")]
-    fn a_shape_that_an_axis_of_0_would_hide() {
+    fn an_overflow_beside_an_axis_of_0_panics() {
         map([usize::MAX, 1, 1, 0], &[]);
     }
 
     #[test]
     #[should_panic(expected = "there is no head 2 of sequence 0: `some` has 2 of 1")]
-    fn a_head_that_is_not_there() {
+    fn a_missing_head_panics() {
         map([1, 2, 1, 1], &[0.0; 2]).head(0, 2);
     }
 
     #[test]
-    fn a_weight_that_is_not_finite_is_not_hidden_by_the_entropy() {
+    fn the_entropy_of_weights_that_are_not_finite_is_nan() {
         for weight in [f32::NAN, f32::INFINITY] {
             let map = AttentionMap::new("a", [1, 1, 2, 2], vec![weight, 0.5, 0.5, 0.5]);
             assert!(map.entropy(0, 0, 0).is_nan() && map.mean_entropy(0).is_nan());

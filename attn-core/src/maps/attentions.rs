@@ -1,4 +1,4 @@
-//! The maps of the attentions of a model, out of a pass.
+//! The attention maps of a model, recorded in a forward pass.
 
 use super::AttentionMap;
 use crate::{

@@ -3,8 +3,8 @@
 //! `attention_maps(x)` of a declared model returns the maps in the order of execution. It runs the composed form, the only one
 //! that stores the weights, so its memory grows with the square of the lengths.
 //!
-//! - `attention_map`: the weights, and what can be read from them.
-//! - `attentions`: how they come out of a pass.
+//! - `attention_map`: the weights of an attention, and their statistics.
+//! - `attentions`: the recording of the maps in a forward pass.
 
 mod attention_map;
 mod attentions;

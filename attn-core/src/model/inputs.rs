@@ -1,4 +1,4 @@
-//! Axes: those of one name have one size.
+//! The sizes of named axes.
 
 use dfdx::{
     shapes::{Dtype, HasShape, Shape},
@@ -13,10 +13,10 @@ pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize)
     x.shape().concrete()[index]
 }
 
-/// The same tensor, where an assertion says that two constants of its axes are equal, and the types do not.
+/// The tensor with its type changed to an equal shape: an assertion has proved that two constants are equal, but the types differ.
 ///
 /// # Panics
-/// If they are not.
+/// If the sizes differ.
 pub fn asserted<S: Shape, U: Shape<Concrete = S::Concrete>, E: Dtype, D: Storage<E>>(
     x: &Tensor<S, E, D>,
 ) -> Tensor<U, E, D> {
@@ -41,7 +41,7 @@ pub fn check_length<Dev>(length: usize, max: usize) -> Result<(), Error<Dev>> {
     })
 }
 
-/// Checks that an axis has the size `found` in the second of two inputs as it has in the first.
+/// Checks that an axis has the same size in two inputs.
 ///
 /// # Errors
 /// [`Error::AxisMismatch`], with both.

@@ -1,17 +1,18 @@
-//! The run time of a declared model.
+//! The runtime of a declared model.
 //!
-//! On slices a model is one operation of the tape, which calls those of [`fused`](crate::fused): here is how it reads its layers.
+//! In the fused form, a model is one operation on the tape, which calls those of [`fused`](crate::fused). `weights` reads the
+//! parameters of its layers.
 //!
-//! As a chain of operations, its forward pass is a function each line of which calls one method of a [`Pass`]. The values in it
-//! are tensors without a tape, which can be used as often as the model needs them; the pass has the tape, and knows which form
-//! of the operations was asked for: one operation on slices each, or the chain of dfdx's operations that means the same.
+//! In the composed form, a model is a chain of operations: each line of its forward function calls a method of a [`Pass`]. The values
+//! are tensors without a tape, so the model can use them several times. The pass has the tape, and the form of the operations: one
+//! operation on slices, or the equivalent chain of dfdx's operations.
 //!
-//! - `pass`: the tape, and how an operation gets it. Its methods are beside the operations, in [`ops`](crate::ops).
-//! - `opaque`: modules of which only the type is known.
-//! - `inputs`: axes of one name, and constants that are to be equal, have one size.
-//! - `results`: several results share one history.
+//! - `pass`: the tape, and its use by operations. The methods for the operations are in [`ops`](crate::ops).
+//! - `opaque`: modules that are known only by their type.
+//! - `inputs`: the sizes of named axes, and equalities of constants.
+//! - `results`: several results with one history.
 //! - `summary`: a model as a table.
-//! - `weights`: what a model reads of its layers when it runs as one operation.
+//! - `weights`: the parameters of a model that runs as one operation.
 
 mod inputs;
 mod opaque;

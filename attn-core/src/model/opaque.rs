@@ -1,4 +1,4 @@
-//! Modules of which only the type is known, in a pass.
+//! Modules in a pass that are known only by their type.
 
 use dfdx::{
     nn::{
@@ -17,10 +17,10 @@ use crate::{Backend, Element, Error};
 pub type Built<M, D, E> = <M as BuildOnDevice<D, E>>::Built;
 
 impl<T> Pass<'_, T> {
-    /// A module as its `forward` runs it: of the input that `input` makes with the tape.
+    /// Runs the `forward` of a module on the input that `input` makes with the tape.
     ///
     /// # Errors
-    /// [`Error::Device`] with that of the module.
+    /// [`Error::Device`] with the error of the module.
     pub fn module<M, X, S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         module: &M,
@@ -33,10 +33,10 @@ impl<T> Pass<'_, T> {
         self.with_tape(|tape| Ok(module.try_forward(input(tape))?))
     }
 
-    /// A module as its `forward_mut` runs it, while training: of the input that `input` makes with the tape.
+    /// Runs the `forward_mut` of a module on the input that `input` makes with the tape.
     ///
     /// # Errors
-    /// [`Error::Device`] with that of the module.
+    /// [`Error::Device`] with the error of the module.
     pub fn module_mut<M, X, S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         module: &mut M,
@@ -50,7 +50,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// How many numbers a module learns; found without building it.
+/// The number of parameters of a module, counted without building it.
 ///
 /// ```
 /// use attn::{__private::runtime::model::{Built, count}, dfdx::prelude::*};

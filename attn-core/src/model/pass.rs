@@ -1,4 +1,4 @@
-//! One forward pass.
+//! A forward pass.
 
 use dfdx::{
     shapes::Shape,
@@ -10,13 +10,13 @@ use crate::{
     entry::{ForwardOptions, Layer},
 };
 
-/// The state of one forward pass: the tape, whether the model trains, and the form of its operations.
+/// The state of a forward pass: the tape, whether the model trains, and the form of its operations.
 ///
-/// Inputs give their tape to the pass, and the output takes it away. In between, an operation puts it on its first operand
-/// and takes it off its result. The operations are those of [`ops`](crate::ops) or, in a composed pass, of
-/// [`ops::composed`](crate::ops::composed); both find the same errors.
+/// The tapes of the inputs become the tape of the pass, and the output takes it. In between, an operation puts the tape on its first
+/// operand and takes it off its result. The operations are those of [`ops`](crate::ops) or, in a composed pass, of
+/// [`ops::composed`](crate::ops::composed). Both report the same errors.
 ///
-/// An error ends the pass: the operations so far are lost.
+/// After an error, the pass cannot continue: the tape is lost.
 ///
 /// ```
 /// use attn::{__private::runtime::{entry::ForwardOptions, model::Pass}, dfdx::prelude::*, nn::{Embedding, LayerNorm, Linear}};
@@ -45,7 +45,7 @@ pub struct Pass<'a, T> {
 }
 
 impl<'a, T> Pass<'a, T> {
-    /// A pass without inputs yet.
+    /// A pass without inputs.
     pub fn new(run: ForwardOptions<'a>) -> Self
     where
         T: Default,
@@ -56,7 +56,7 @@ impl<'a, T> Pass<'a, T> {
         }
     }
 
-    /// Whether the model trains: what is random then, such as dropout, is so if there also is a tape.
+    /// Whether the model trains. Then operations such as dropout are random if there is a tape.
     pub(crate) fn train(&self) -> bool {
         self.run.train
     }
@@ -66,7 +66,7 @@ impl<'a, T> Pass<'a, T> {
         self.run.is_fused::<E, D>()
     }
 
-    /// An input, of numbers or of indices: its tape becomes that of the pass, beside those of other inputs.
+    /// Adds an input, of numbers or of indices: its tape is merged into that of the pass.
     pub fn input<S: Shape, F: Clone, D: Storage<F>>(
         &mut self,
         x: Tensor<S, F, D, T>,
@@ -79,12 +79,12 @@ impl<'a, T> Pass<'a, T> {
         x
     }
 
-    /// The tape, where it goes to [several outputs](super::tapes_of_results).
+    /// The tape, for [several outputs](super::tapes_of_results).
     pub fn into_tape(self) -> T {
         self.tape
     }
 
-    /// An output, with the tape. Another one gets an empty tape.
+    /// The output with the tape. A second output gets an empty tape.
     pub fn output<S: Shape, E, D: Storage<E>>(&mut self, y: Tensor<S, E, D>) -> Tensor<S, E, D, T>
     where
         T: Default,
@@ -92,12 +92,12 @@ impl<'a, T> Pass<'a, T> {
         y.put_tape(std::mem::take(&mut self.tape))
     }
 
-    /// Runs a function of the tape, which puts it on one tensor and returns another one that has it.
+    /// Calls `run` with the tape. It must return a tensor that has the tape.
     ///
-    /// Further tensors that the function needs with a tape get an empty one, by dfdx's `retaped`.
+    /// Other tensors that need a tape in `run` get an empty one, by dfdx's `retaped`.
     ///
     /// # Errors
-    /// That of the function.
+    /// The error of `run`.
     pub fn with_tape<S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         run: impl FnOnce(T) -> Result<Tensor<S, E, D, T>, Error<D::Err>>,
@@ -110,7 +110,7 @@ impl<'a, T> Pass<'a, T> {
         Ok(y)
     }
 
-    /// A declared layer in the form of this pass: of the input that `input` makes with the tape.
+    /// Runs a declared layer in the form of this pass, on the input that `input` makes with the tape.
     ///
     /// # Errors
     /// The error of the layer.
@@ -141,7 +141,7 @@ impl<'a, T> Pass<'a, T> {
     }
 }
 
-/// The tensor with a tape.
+/// The tensor with this tape.
 pub fn on<S: Shape, F: Clone, D: Storage<F>, T>(
     tape: T,
     x: &Tensor<S, F, D>,

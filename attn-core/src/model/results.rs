@@ -4,15 +4,15 @@ use std::{cell::Cell, rc::Rc};
 
 use dfdx::tensor::{Storage, Tape};
 
-/// A tape for each of the `N` results of a model. The first one has the `history`, the others are new: what is computed of them is
-/// on these, and dfdx merges the tapes of what is added up.
+/// A tape for each of the `N` results of a model. The first one has the `history`, the others are empty. dfdx merges the tapes when
+/// results are added.
 ///
-/// A backward pass through a later result alone would leave out the history, and with it all gradients of the model. So there is an
-/// operation on its tape that looks whether that of the first result is in the same pass. Operations run in the reverse order of
-/// their recording: the first tape opens, the others look, the first tape closes.
+/// A backward pass from a later result alone would omit the history, and with it all gradients of the model. So the tape of each later
+/// result has an operation that checks that the first tape is in the same pass. Operations run in reverse order: the first tape sets
+/// a flag, the others check it, the first tape clears it.
 ///
 /// # Panics
-/// In a backward pass that has the tape of a later result without that of the first one.
+/// In a backward pass with the tape of a later result but without that of the first one.
 ///
 /// ```
 /// use attn::{__private::runtime::model::tapes_of_results, dfdx::prelude::*};

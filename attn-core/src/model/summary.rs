@@ -3,17 +3,17 @@
 /// A layer in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The name by which its parameters are saved.
+    /// The name of its parameters in a checkpoint.
     pub name: &'static str,
     /// The kind of layer, with its sizes.
     pub layer: &'static str,
-    /// The shape of what comes out.
+    /// The shape of its output.
     pub output: &'static str,
-    /// How many numbers it learns, those of layers inside of it included.
+    /// The number of parameters, including those of nested layers.
     pub params: usize,
 }
 
-/// The layers of a model one below the other, and the number of its parameters. As `torchinfo` shows a module.
+/// The table of the layers of a model, with the number of its parameters, as `torchinfo` prints it.
 ///
 /// ```
 /// use attn::__private::runtime::model::{Row, summary};
@@ -48,7 +48,7 @@ pub fn summary(model: &str, rows: &[Row], params: usize) -> String {
     lines.join("\n")
 }
 
-/// A [`summary`] with what a batch takes below it, as `torchinfo` has it for an input of some size.
+/// A [`summary`] with the cost of a batch, as `torchinfo` prints it for an input size.
 ///
 /// ```
 /// use attn::__private::runtime::model::{Batch, Row, summary, summary_of};
@@ -91,15 +91,15 @@ pub fn summary_of(table: String, batch: Batch<'_>) -> String {
     lines.join("\n")
 }
 
-/// A batch, and what a model takes for it, in `f32`.
+/// A batch, and its cost in `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The lengths of the axes that have names.
+    /// The sizes of the named axes.
     pub axes: &'a [(&'a str, usize)],
-    /// Operations of the matrix products of a forward pass.
+    /// The floating-point operations of the matrix products in a forward pass.
     pub flops: u64,
-    /// How many numbers the model learns.
+    /// The number of parameters.
     pub params: usize,
-    /// The most bytes of activations in a forward and a backward pass.
+    /// The peak bytes of activations in a forward and a backward pass.
     pub activations: usize,
 }

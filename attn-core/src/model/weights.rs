@@ -1,4 +1,4 @@
-//! The parameters that a model reads of its layers when it runs as one operation.
+//! The parameters of a model that runs as one operation.
 
 use dfdx::{nn::modules::Repeated, tensor::Tape};
 
@@ -10,13 +10,13 @@ use crate::{
 
 /// A layer on slices.
 pub trait FusedLayer<E: Element> {
-    /// Its numbers, and where their gradients go.
+    /// The values of its parameters, and the slots of their gradients.
     type Weights;
 }
 
 /// A layer whose parameters a model reads.
 pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
-    /// Reads them.
+    /// Reads its parameters.
     ///
     /// # Errors
     /// If a copy of a view cannot be allocated.
@@ -26,7 +26,7 @@ pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
     ) -> Result<Self::Weights, D::Err>;
 }
 
-/// A layer of `attention!` inside of a model, with `INPUTS` sequences: `x`, and perhaps the context.
+/// A layer of `attention!` in a model, with `INPUTS` sequences: `x`, and the context of a cross-attention.
 ///
 /// The axes are batch, query and key.
 pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
@@ -35,13 +35,13 @@ pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
     /// Values that the derivative reads.
     type Saved;
 
-    /// Checks that all of the layer can exist, and that the body reads what there is.
+    /// Checks that the sizes are not too large, and that indices of the body are in bounds.
     ///
     /// # Errors
-    /// The mistake, typed.
+    /// The typed error.
     fn check<Dev>(axes: (usize, usize, usize), data: &Self::Data) -> Result<(), Error<Dev>>;
 
-    /// Writes the output. `seed` chooses the weights that dropout sets to 0, if there is one.
+    /// Computes the output. With a `seed`, dropout sets the weights to 0 that the seed selects.
     fn forward(
         weights: &Self::Weights,
         axes: (usize, usize, usize),
@@ -51,7 +51,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
         output: MatrixMut<'_, E>,
     ) -> Self::Saved;
 
-    /// The derivative.
+    /// Computes the gradients.
     fn backward(
         weights: &Self::Weights,
         saved: Self::Saved,
@@ -62,12 +62,12 @@ pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
     );
 }
 
-/// The seeds of a training step; none outside of one.
+/// The random seeds of a training step; none outside of training.
 #[derive(Clone, Copy)]
 pub struct Random<'a>(Option<&'a (dyn Fn() -> u64 + Sync)>);
 
 impl<'a> Random<'a> {
-    /// Seeds that `draw` gives, if there are to be any.
+    /// Seeds from `draw`, if `random`.
     pub fn new(random: bool, draw: &'a (dyn Fn() -> u64 + Sync)) -> Self {
         Self(random.then_some(draw))
     }
@@ -77,14 +77,14 @@ impl<'a> Random<'a> {
         self.0.map(|draw| draw())
     }
 
-    /// Dropout with probability `p`, by the next seed.
+    /// Dropout with probability `p` and the next seed.
     pub fn dropout(self, p: f64) -> Dropout {
         let seed = if p == 0.0 { None } else { self.seed() };
         Dropout::new(p, seed)
     }
 }
 
-/// Implements [`FusedLayer`] and [`Weighted`] of a module: `[generics] Module: weights, |layer, operation| read;`
+/// Implements [`FusedLayer`] and [`Weighted`] for a module: `[generics] Module: weights, |layer, operation| read;`
 macro_rules! weighted {
     ($(
         [$($generics:tt)*] $Layer:ty: $Weights:ty, |$layer:ident, $operation:ident| $read:expr;

@@ -1,9 +1,9 @@
 //! Parameters and layers.
 //!
-//! Layers to stand beside attention in a model. Each is its own builder, as a declared layer is: `Linear<8, 4>` is a name
-//! in a `type Model = (..)`, and what is built of it is `Linear<8, 4, E, D>`. They fit into dfdx's tuples, `Residual` and
-//! `Repeated`, and train, save and load as dfdx's own do, under PyTorch's names. Each is one operation of the tape; the
-//! operations themselves are functions in [`ops`](crate::ops).
+//! Layers for a model around attention. A type is its own builder, as a declared layer is: `Linear<8, 4>` is a name in a
+//! `type Model = (..)`, and the built layer is `Linear<8, 4, E, D>`. They work in dfdx's tuples, `Residual` and `Repeated`, and train,
+//! save and load as dfdx's layers do, under PyTorch's names. Each layer is one operation on the tape; the operations are functions in
+//! [`ops`](crate::ops).
 //!
 //! | | | dfdx's |
 //! | --- | --- | --- |
@@ -16,7 +16,7 @@
 //! | [`Dropout`] | | `Dropout` |
 //! | [`Residual`] | a sum with the input | `Residual` |
 //!
-//! Where dfdx's prelude is imported with a `*`, these have to be imported by name: that is the stronger import.
+//! If dfdx's prelude is imported with a `*`, import these by name, which takes precedence.
 //!
 //! ```
 //! use attn::{dfdx::nn::{DeviceBuildExt, Module, builders::Repeated}, nn::{Embedding, FeedForward, LayerNorm, Residual, UnbiasedLinear}};
@@ -38,7 +38,7 @@ mod weight;
 pub use residual::Residual;
 pub use weight::Weight;
 
-// Each stands beside its operation.
+// Each module is defined beside its operation.
 pub use crate::ops::{
     activation::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh},
     dropout::Dropout,

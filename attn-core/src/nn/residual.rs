@@ -1,4 +1,4 @@
-//! Around a layer.
+//! Residual connections.
 
 use dfdx::{
     dtypes::Dtype,
@@ -12,8 +12,8 @@ use crate::{Backend, Element, Error, ops::try_add};
 
 /// `x + F(x)`, for a layer `F` that keeps the shape.
 ///
-/// He et al., "Deep residual learning for image recognition" (2015). It is dfdx's `Residual` with [`ops::add`](crate::ops::add)
-/// in it: its parameters are those of `F`, under the name `0`.
+/// He et al., "Deep residual learning for image recognition" (2015). It is dfdx's `Residual` with the operation
+/// [`ops::add`](crate::ops::add): its parameters are those of `F`, under the name `0`.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::{FeedForward, LayerNorm, Residual}};

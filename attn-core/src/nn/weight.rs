@@ -1,4 +1,4 @@
-//! A parameter with a name of its own.
+//! A named parameter.
 
 use dfdx::{
     dtypes::Dtype,
@@ -6,10 +6,10 @@ use dfdx::{
     tensor::{AutoDevice, Storage, Tensor},
 };
 
-/// One learned tensor, beside the [`Linear`](super::Linear) layers of an attention layer: the gain of a
-/// norm, the vector of an additive score, a table of position biases. It is saved as `<field>.weight`.
+/// A learned tensor beside the [`Linear`](super::Linear) layers of an attention layer: the gain of a norm, the vector of an additive
+/// score, a table of position biases. It is saved as `<field>.weight`.
 ///
-/// How it is initialised depends on what it is for, so the layer that has it says it.
+/// Its initial values depend on its purpose, so the layer sets them.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::Weight};

@@ -1,4 +1,4 @@
-//! Functions of the elements.
+//! Elementwise functions.
 
 use dfdx::{
     nn::{Module, NonMutableModule, ZeroSizedModule},
@@ -17,10 +17,10 @@ use crate::{
     unwrap,
 };
 
-/// A nonlinearity: a function of single numbers that knows its derivative.
+/// A nonlinearity: an elementwise function with its derivative.
 ///
-/// [`Gelu`], [`Relu`] and the others here are types, so that layers can have them as a parameter. An activation of one's
-/// own is three things: its value and its slope on vectors of numbers, its name, and the same out of dfdx operations.
+/// [`Gelu`], [`Relu`] and the others here are types, so layers can have them as type parameters. A custom activation defines its value
+/// and its slope on vectors, its name, and the same function with dfdx operations.
 ///
 /// ```
 /// use attn::{dfdx::{prelude::*, tensor_ops::Device}, Element, ops::{Activation, ActivationKernel, Vector, activate}};
@@ -54,14 +54,14 @@ use crate::{
 /// assert_eq!(y.sum().backward().get(&x).array(), [12.0, 3.0]);
 /// ```
 pub trait Activation: Copy + Debug + Default + 'static {
-    /// The function on vectors of numbers.
+    /// The type of the function on vectors.
     type Kernel: kernel::Activation + 'static;
     /// The function on vectors of numbers.
     const KERNEL: Self::Kernel;
     /// Its name in error messages.
     const NAME: &'static str;
 
-    /// The function out of dfdx operations.
+    /// The function with dfdx operations.
     ///
     /// # Errors
     /// If dfdx fails.
@@ -80,7 +80,7 @@ pub trait Activation: Copy + Debug + Default + 'static {
 /// ```
 ///
 /// # Panics
-/// Where [`try_activate`] has an error.
+/// If [`try_activate`] returns an error.
 #[track_caller]
 pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -88,7 +88,7 @@ pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<E, D
     unwrap(try_activate::<A, S, E, D, T>(x))
 }
 
-/// The fallible twin of [`activate`].
+/// The fallible version of [`activate`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -98,7 +98,7 @@ pub fn try_activate<A: Activation, S: Shape, E: Element, D: Backend<E>, T: Tape<
     activate_with_form::<A, S, E, D, T>(D::FUSED, x)
 }
 
-/// [`try_activate`] in its fused or its composed form.
+/// [`try_activate`] in the fused or the composed form.
 pub(crate) fn activate_with_form<
     A: Activation,
     S: Shape,
@@ -126,10 +126,10 @@ pub(crate) fn activate_with_form<
     })?)
 }
 
-/// [`Gelu`] out of dfdx operations.
+/// [`Gelu`] with dfdx operations.
 ///
-/// The derivative of dfdx's `accurate_gelu` is `Φ(x) + √2 x φ(x)`, which has `√2` too many. That of `(√2 - 1) φ(x)` makes up
-/// for it; its value is taken out again.
+/// The derivative of dfdx's `accurate_gelu` is `Φ(x) + √2 x φ(x)`, with a wrong factor `√2`. The derivative of `(√2 - 1) φ(x)` cancels
+/// the error, and its value is subtracted again.
 fn compose_gelu<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
 ) -> Result<Tensor<S, E, D, T>, D::Err> {
@@ -139,7 +139,7 @@ fn compose_gelu<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
     let excess = density
         .try_exp()?
         .try_mul(E::of((SQRT_2 - 1.0) / (2.0 * PI).sqrt()))?;
-    // Of another identity: the same one would get the same gradient.
+    // A tensor with the same id would get the same gradient.
     let value = excess.retaped::<NoneTape>().try_add(-E::zero())?;
     x.try_accurate_gelu()?.try_add(excess)?.try_sub(value)
 }
@@ -171,7 +171,7 @@ macro_rules! activations {
             /// `x` is a tensor of any shape.
             ///
             /// # Panics
-            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error.")]
+            #[doc = concat!("If [`", stringify!($try_name), "`] returns an error.")]
             #[track_caller]
             pub fn $name<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
@@ -179,10 +179,10 @@ macro_rules! activations {
                 activate::<$Name, S, E, D, T>(x)
             }
 
-            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            #[doc = concat!("The fallible version of [`", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// As [`try_activate`].
+            /// Those of [`try_activate`].
             pub fn $try_name<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
             ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
@@ -193,8 +193,7 @@ macro_rules! activations {
 }
 
 activations! {
-    /// `x Φ(x)`, `Φ` being the distribution function of the standard normal distribution: with the error function, as in
-    /// BERT.
+    /// `x Φ(x)`, where `Φ` is the distribution function of the standard normal distribution, with the error function, as in BERT.
     ///
     /// Hendrycks and Gimpel, "Gaussian error linear units" (2016). PyTorch: `torch.nn.functional.gelu(x)`.
     ///
@@ -208,7 +207,7 @@ activations! {
     #[doc(alias("AccurateGeLU", "accurate_gelu"))]
     Gelu, gelu, try_gelu, |x| compose_gelu(x);
 
-    /// `0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))`, an approximation of [`gelu`]: the one of GPT-2.
+    /// `0.5 x (1 + tanh(sqrt(2 / π) (x + 0.044715 x³)))`, the approximation of [`gelu`] in GPT-2.
     ///
     /// Hendrycks and Gimpel, "Gaussian error linear units" (2016). PyTorch:
     /// `torch.nn.functional.gelu(x, approximate="tanh")`.
@@ -248,7 +247,7 @@ activations! {
     #[doc(alias = "squared_relu")]
     ReluSquared, relu_squared, try_relu_squared, |x| x.try_relu()?.try_square();
 
-    /// `x σ(x)`, `σ` being the logistic function. Also known as swish.
+    /// `x σ(x)`, where `σ` is the logistic function. Also known as swish.
     ///
     /// Hendrycks and Gimpel, "Gaussian error linear units" (2016); Ramachandran et al., "Searching for activation
     /// functions" (2017). PyTorch: `torch.nn.functional.silu(x)`.
@@ -311,10 +310,10 @@ macro_rules! activation_layers {
 activation_layers!(Gelu GeluTanh Relu ReluSquared Sigmoid Silu Tanh);
 
 impl<T> Pass<'_, T> {
-    /// A function of the elements: [`activate`].
+    /// Applies an elementwise function: [`activate`].
     ///
     /// # Errors
-    /// As [`try_activate`].
+    /// Those of [`try_activate`].
     pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,

@@ -1,4 +1,4 @@
-//! Sums, differences, products and multiples.
+//! Elementwise arithmetic.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 twins! {
-    /// `x + y`, the end of a residual connection. They may be one and the same tensor, where dfdx's own sum panics.
+    /// `x + y`, as in a residual connection. Both may be the same tensor, for which dfdx's sum panics.
     ///
     /// He et al., "Deep residual learning for image recognition" (2015). PyTorch: `x + y`, for tensors of one shape.
     ///
@@ -32,7 +32,7 @@ twins! {
     /// ```
     fn add, try_add, add_with_form<S: Shape>(x, y: Tensor<S, E, D, T>);
 
-    /// `x - y`. They may be one and the same tensor.
+    /// `x - y`. Both may be the same tensor.
     ///
     /// PyTorch: `x - y`, for tensors of one shape.
     ///
@@ -48,7 +48,7 @@ twins! {
     /// ```
     fn sub, try_sub, sub_with_form<S: Shape>(x, y: Tensor<S, E, D, T>);
 
-    /// `x y`, element by element. They may be one and the same tensor.
+    /// `x y`, elementwise. Both may be the same tensor.
     ///
     /// PyTorch: `x * y`, for tensors of one shape.
     ///
@@ -91,7 +91,7 @@ twins! {
     fn shift, try_shift, shift_with_form<S: Shape>(x, b: f64);
 }
 
-/// [`try_add`] in its fused or its composed form.
+/// [`try_add`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn add_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -107,7 +107,7 @@ pub(crate) fn add_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     }
 }
 
-/// [`try_sub`] in its fused or its composed form.
+/// [`try_sub`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn sub_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -123,7 +123,7 @@ pub(crate) fn sub_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     }
 }
 
-/// A loop whose derivatives are 1 and `sign`.
+/// An elementwise loop with the derivatives 1 and `sign`.
 fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     body: &impl Loop<2, 1>,
     sign: f64,
@@ -146,7 +146,7 @@ fn combine<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     })
 }
 
-/// [`try_mul`] in its fused or its composed form.
+/// [`try_mul`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn mul_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -173,7 +173,7 @@ pub(crate) fn mul_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     })?)
 }
 
-/// [`try_scale`] in its fused or its composed form.
+/// [`try_scale`] in the fused or the composed form.
 pub(crate) fn scale_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -187,7 +187,7 @@ pub(crate) fn scale_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>
     }
 }
 
-/// [`try_shift`] in its fused or its composed form.
+/// [`try_shift`] in the fused or the composed form.
 pub(crate) fn shift_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -201,7 +201,7 @@ pub(crate) fn shift_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>
     }
 }
 
-/// A loop whose derivative is `slope` everywhere.
+/// An elementwise loop with the derivative `slope`.
 fn of_one<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     body: &impl Loop<1, 1>,
     slope: f64,
@@ -230,10 +230,10 @@ macro_rules! arithmetic {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                #[doc = concat!("As [`", stringify!($try_name), "`].")]
+                #[doc = concat!("Those of [`", stringify!($try_name), "`].")]
                 ///
                 /// # Panics
-                #[doc = concat!("As [`", stringify!($try_name), "`].")]
+                #[doc = concat!("Those of [`", stringify!($try_name), "`].")]
                 #[track_caller]
                 pub fn $name<S: Shape, E: Element, D: Backend<E>>(
                     &mut self,
@@ -263,7 +263,7 @@ arithmetic! {
     fn shift, try_shift, shift_with_form(x, b: f64) as b;
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::Shape,
@@ -281,7 +281,7 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         y: Tensor<S, E, D, T>,
     ) -> Result<Tensor<S, E, D, T>, D::Err> {
-        // Another tensor of the same numbers: dfdx's sum of a tensor and itself has no derivative.
+        // This copy has another id: dfdx's sum of a tensor and itself has no derivative.
         x.try_add(-E::zero())?.try_add(y)
     }
 
@@ -293,7 +293,7 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         y: Tensor<S, E, D, T>,
     ) -> Result<Tensor<S, E, D, T>, D::Err> {
-        // As in a sum.
+        // See `add`.
         x.try_add(-E::zero())?.try_sub(y)
     }
 
@@ -305,7 +305,7 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         y: Tensor<S, E, D, T>,
     ) -> Result<Tensor<S, E, D, T>, D::Err> {
-        // As in a sum.
+        // See `add`.
         x.try_add(-E::zero())?.try_mul(y)
     }
 

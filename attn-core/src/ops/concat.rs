@@ -1,4 +1,4 @@
-//! Vectors side by side.
+//! Concatenation along the last axis.
 
 use dfdx::{
     shapes::{Const, Dim, HasShape, Shape},
@@ -14,8 +14,8 @@ use crate::{
     unwrap,
 };
 
-/// The vectors of two tensors side by side: `x [.., A]` and `y [.., B]` to `[.., C]`, where `C = A + B`. They may be one
-/// and the same tensor.
+/// Concatenates two tensors along the last axis: `x [.., A]` and `y [.., B]` to `[.., C]`, where `C = A + B`. Both may be the same
+/// tensor.
 ///
 /// PyTorch: `torch.cat((x, y), -1)`.
 ///
@@ -30,7 +30,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_concat`] has an error, and where that panics.
+/// If [`try_concat`] returns an error or panics.
 #[doc(alias = "cat")]
 #[track_caller]
 pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
@@ -40,13 +40,13 @@ pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>, T:
     unwrap(try_concat(x, y))
 }
 
-/// The fallible twin of [`concat`](fn@concat).
+/// The fallible version of [`concat`](fn@concat).
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of the result do not fit the memory; [`Error::Device`] if dfdx fails.
 ///
 /// # Panics
-/// If `C` is not the sum of both sizes, or sizes before the last axis differ that only the running program knows.
+/// If `C` is not the sum of both sizes, or if other sizes differ at run time.
 #[track_caller]
 pub fn try_concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -55,7 +55,7 @@ pub fn try_concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>
     concat_with_form(D::FUSED, x, y)
 }
 
-/// [`try_concat`] in its fused or its composed form.
+/// [`try_concat`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn concat_with_form<
     S,
@@ -108,13 +108,13 @@ where
 }
 
 impl<T> Pass<'_, T> {
-    /// Vectors side by side, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`](fn@concat).
+    /// Concatenates along the last axis, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`](fn@concat).
     ///
     /// # Errors
-    /// As [`try_concat`].
+    /// Those of [`try_concat`].
     ///
     /// # Panics
-    /// As [`try_concat`].
+    /// Those of [`try_concat`].
     #[track_caller]
     pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>>(
         &mut self,
@@ -128,7 +128,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -136,12 +136,12 @@ pub(crate) mod slices {
         kernel::{Matrix, MatrixMut, concat as side_by_side},
     };
 
-    /// The rows of `x` and `y` side by side.
+    /// Concatenates the rows of `x` and `y`.
     pub fn concat<E: Element>(x: Matrix<'_, E>, y: Matrix<'_, E>, to: MatrixMut<'_, E>) {
         side_by_side::forward(x, y, to);
     }
 
-    /// The derivative of [`concat`](fn@concat), for the `width` columns from `start` on.
+    /// The derivative of [`concat`](fn@concat) for the operand with the `width` columns from `start` on.
     pub fn concat_backward<E: Element>(
         start: usize,
         width: usize,
@@ -156,7 +156,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axis, Const, Dim, HasShape, Shape},
@@ -186,20 +186,20 @@ pub(super) mod composed {
         let a = x.shape().last().size();
         let b = y.shape().last().size();
         if rows * a * b == 0 {
-            // One of them is the result, if that has elements.
+            // If the result has elements, it is the other tensor.
             return if a == 0 {
                 after(x, y, shape)
             } else {
                 after(y, x, shape)
             };
         }
-        // Another tensor of the same numbers: dfdx's of a tensor and itself has no derivative.
+        // This copy has another id: dfdx's concatenation of a tensor and itself has no derivative.
         let x = reshape(x, (rows, a))?.try_add(-E::zero())?;
         let both = (x, reshape(y, (rows, b))?).try_concat_along(Axis::<1>)?;
         reshape(both, shape)
     }
 
-    /// The numbers of `x` in another shape, on the tapes of both.
+    /// Reshapes `x`, and merges both tapes.
     fn after<A: Shape, S: Shape, Dst: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
         nothing: Tensor<A, E, D, T>,
         x: Tensor<S, E, D, T>,

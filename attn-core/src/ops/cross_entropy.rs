@@ -14,15 +14,14 @@ use crate::{
     unwrap,
 };
 
-/// The mean of `-ln softmax(logits)[target]` over all targets: of `logits [.., C]` and `targets [..]`.
+/// The mean of `-ln softmax(logits)[target]` over all targets, for `logits [.., C]` and `targets [..]`.
 ///
-/// With `label_smoothing = s`, a share `s` of every target is spread over all classes; rows whose target is
-/// `ignore_index` are as if they were not there. If all are ignored, or there are none, the loss is NaN and the gradient
-/// 0. PyTorch: `torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=..,
-/// label_smoothing=..)`.
+/// With `label_smoothing = s`, a fraction `s` of every target is spread over all classes. Rows with the target `ignore_index` are
+/// ignored. If all rows are ignored, or if there are none, the loss is NaN and the gradient 0. PyTorch:
+/// `torch.nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=.., label_smoothing=..)`.
 ///
-/// The sum is taken in `f64`. A logit of -∞ is a class that is never predicted. A probability
-/// below 2^-80 in `f32`, 2^-900 in `f64`, counts as 0 in the gradient.
+/// The sum is accumulated in `f64`. A logit of -∞ is a class that is never predicted. A probability below 2^-80 in `f32`, or 2^-900 in
+/// `f64`, is 0 in the gradient.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::{CrossEntropyOptions, cross_entropy}};
@@ -37,7 +36,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_cross_entropy`] has an error, and as it does.
+/// If [`try_cross_entropy`] returns an error or panics.
 #[doc(alias("CrossEntropyLoss", "cross_entropy_with_logits_loss"))]
 #[track_caller]
 pub fn cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
@@ -48,14 +47,14 @@ pub fn cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     unwrap(try_cross_entropy(logits, targets, options))
 }
 
-/// The fallible twin of [`cross_entropy`].
+/// The fallible version of [`cross_entropy`].
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if a target is not a class, and not ignored; [`Error::TooLarge`] if the sizes of the logits do
-/// not fit the memory; [`Error::Device`] if dfdx fails.
+/// [`Error::OutOfRange`] if a target is neither a class nor ignored; [`Error::TooLarge`] if the sizes of the logits do not fit the
+/// memory; [`Error::Device`] if dfdx fails.
 ///
 /// # Panics
-/// If sizes that only the running program knows differ, or `label_smoothing` is not between 0 and 1.
+/// If sizes differ at run time, or if `label_smoothing` is not between 0 and 1.
 #[track_caller]
 pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     logits: Tensor<S, E, D, T>,
@@ -87,7 +86,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     let mean = vec![E::of(loss.mean())];
     Ok(
         operation.finish(&device, mean, (), move |d_mean, gradients| {
-            // If none is counted, there is no row to scale.
+            // If no row is counted, there is no row to scale.
             let scale = E::of(number(d_mean[0]) / loss.counted as f64);
             let mut d_logits = Buffer::counted(rows * classes);
             known(kernel::backward(
@@ -103,7 +102,7 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     )
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axis, Dim, HasShape, Rank0},
@@ -133,7 +132,7 @@ pub(super) mod composed {
         }
         let share = |counts: bool| if counts { 1.0 / counted as f64 } else { 0.0 };
         let shares = targets.iter().map(|target| E::of(share(counts(target))));
-        // Any class, for what is ignored.
+        // Ignored rows get an arbitrary class.
         let classes = targets
             .iter()
             .map(|target| if counts(target) { *target } else { 0 });

@@ -1,4 +1,4 @@
-//! Dropout of elements.
+//! Dropout.
 
 use dfdx::{
     dtypes::Dtype,
@@ -20,12 +20,12 @@ use crate::{
     unwrap,
 };
 
-/// Sets each element to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`, if `x` has a tape; without
-/// one `x` is returned as it is.
+/// If `x` has a tape, sets each element to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`. Without a tape, returns
+/// `x` unchanged.
 ///
-/// Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.functional.dropout(x, p)`. Which elements fall is a function
-/// of their places and of one number that is drawn from the device, so that its seed fixes them; no mask is kept. Also in
-/// a broadcast tensor each element falls alone.
+/// Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.functional.dropout(x, p)`. The selection is a function of the index of an
+/// element and of a random number from the device. So the seed of the device determines it, and no mask is saved. Elements of a
+/// broadcast tensor are selected independently.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::dropout};
@@ -37,7 +37,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_dropout`] has an error, and if `p` is not between 0 and 1.
+/// If [`try_dropout`] returns an error, or if `p` is not between 0 and 1.
 #[track_caller]
 pub fn dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -46,7 +46,7 @@ pub fn dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     unwrap(try_dropout(x, p))
 }
 
-/// The fallible twin of [`dropout`].
+/// The fallible version of [`dropout`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -61,7 +61,7 @@ pub fn try_dropout<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     dropout_with_form(D::FUSED, x, p)
 }
 
-/// [`try_dropout`] in its fused or its composed form.
+/// [`try_dropout`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -95,12 +95,11 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
     })?)
 }
 
-/// Sets each element to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`, while training: in
-/// `forward_mut`, of a tensor with a tape. Otherwise it does nothing. See [`ops::dropout`](crate::ops::dropout).
+/// In training, sets each element to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`. Training is `forward_mut` with
+/// a traced input; otherwise the input is returned unchanged. See [`ops::dropout`](crate::ops::dropout).
 ///
-/// Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.Dropout(p)` in a model that is in training mode. Unlike dfdx's,
-/// it can be called with and without a tape, so that one model trains, is measured while gradients are traced, and
-/// predicts.
+/// Srivastava et al., "Dropout" (2014). PyTorch: `torch.nn.Dropout(p)` in training mode. Unlike dfdx's dropout, it can be called with
+/// and without a tape, so the same model can train, be evaluated with gradients, and predict.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::Dropout};
@@ -113,8 +112,8 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The probability, from 0 to 1; 0.1 at first, as in Vaswani et al., "Attention is all you need" (2017). It is not
-    /// saved, and a copy on another device or of another type starts with that again.
+    /// The probability, from 0 to 1. It is initially 0.1, as in Vaswani et al., "Attention is all you need" (2017). It is not saved, and a
+    /// copy on another device or of another type starts with 0.1 again.
     pub p: f32,
 }
 
@@ -155,10 +154,10 @@ impl<E: Dtype, D: Device<E>> BuildOnDevice<D, E> for Dropout {
 }
 
 impl<T> Pass<'_, T> {
-    /// Elements that fall with probability `p`, while training: [`dropout`].
+    /// Dropout with probability `p` in training: [`dropout`].
     ///
     /// # Errors
-    /// As [`try_dropout`].
+    /// Those of [`try_dropout`].
     ///
     /// # Panics
     /// If `p` is not between 0 and 1.
@@ -176,7 +175,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{HasShape, Shape},
@@ -186,7 +185,7 @@ pub(crate) mod composed {
 
     use crate::{Element, random::Philox4x32};
 
-    /// [`dropout`](super::dropout), with its random number.
+    /// [`dropout`](super::dropout) with this seed.
     ///
     /// # Errors
     /// If dfdx fails.
@@ -202,10 +201,10 @@ pub(crate) mod composed {
         x.try_mul(factors)
     }
 
-    /// 0 or `1 / (1 - p)` for each element: a word of a random block for each, four of them after another in a block.
+    /// 0 or `1 / (1 - p)` for each element, which uses one word of a random block of four.
     fn dropout_factors<E: Element>(count: usize, p: f64, seed: u64) -> Vec<E> {
         let random = Philox4x32::new(seed);
-        // Of 2^32 words, p * 2^32 are below.
+        // Of the 2^32 words, p * 2^32 are below the threshold.
         let threshold = p * 2f64.powi(32);
         let factor = |i: usize| {
             let block = i as u64 / 4;

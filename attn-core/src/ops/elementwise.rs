@@ -1,4 +1,4 @@
-//! Loops of elementwise expressions on slices: what the fused form of a model calls.
+//! Loops of elementwise expressions on slices, for the fused form of a model.
 
 use crate::{
     Element,
@@ -15,7 +15,7 @@ pub fn elementwise<'a, E: Element, const N: usize>(
     loops::compute(body, x, [to.into()]);
 }
 
-/// The gradients of operands, by the loop of a derivative. Its last operand is the gradient of the result.
+/// The gradients of the operands, by the loop of the derivative. The last operand of the loop is the gradient of the result.
 pub fn elementwise_backward<E: Element, const N: usize, const M: usize>(
     body: &impl Loop<N, M>,
     x: [Read<'_, E>; N],

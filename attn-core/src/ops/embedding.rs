@@ -1,4 +1,4 @@
-//! Vectors of tokens.
+//! Embeddings.
 
 use dfdx::{
     dtypes::Dtype,
@@ -20,11 +20,11 @@ use crate::{
     unwrap,
 };
 
-/// dfdx does not lend the numbers of a table. Copying all of it is as fast as having dfdx gather the rows, one number
-/// after the other, if this many times fewer are asked for.
+/// dfdx gives no access to the numbers of a table. If the table is at most this many times as large as the result, it is copied as a
+/// whole: that is as fast as dfdx's gather, which copies element by element.
 const COPY: usize = 16;
 
-/// Row `id` of a table for each id: `ids [..]` and `weight [V, M]` to `[.., M]`. The tape is that of the ids.
+/// Looks up the row of each id: `ids [..]` and `weight [V, M]` to `[.., M]`. The result has the tape of the ids.
 ///
 /// PyTorch: `torch.nn.functional.embedding(ids, weight)`.
 ///
@@ -42,7 +42,7 @@ const COPY: usize = 16;
 /// ```
 ///
 /// # Panics
-/// Where [`try_embedding`] has an error.
+/// If [`try_embedding`] returns an error.
 #[track_caller]
 pub fn embedding<S: Append, const V: usize, const M: usize, E, D, T>(
     ids: Tensor<S, usize, D, T>,
@@ -56,7 +56,7 @@ where
     unwrap(try_embedding(ids, weight))
 }
 
-/// The fallible twin of [`embedding`].
+/// The fallible version of [`embedding`].
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if an id has no row; [`Error::TooLarge`] if the sizes of the result do not fit the memory;
@@ -73,7 +73,7 @@ where
     embedding_with_form(D::FUSED, ids, weight)
 }
 
-/// [`try_embedding`] in its fused or its composed form.
+/// [`try_embedding`] in the fused or the composed form.
 pub(crate) fn embedding_with_form<S: Append, const V: usize, const M: usize, E, D, T>(
     fused: bool,
     ids: Tensor<S, usize, D, T>,
@@ -107,7 +107,7 @@ where
     )
 }
 
-/// The rows of a table, one after the other.
+/// The rows with these ids, concatenated.
 fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>>(
     ids: &[usize],
     table: Tensor<Rank2<V, M>, E, D>,
@@ -126,13 +126,13 @@ fn rows<const V: usize, const M: usize, E: Element, D: Backend<E>>(
     Ok(rows)
 }
 
-/// A learned vector of `M` numbers for each of `V` tokens. One operation of the tape.
+/// A learned vector of `M` numbers for each of `V` tokens. One operation on the tape.
 ///
-/// PyTorch: `torch.nn.Embedding(V, M)`, with its name and initial values. Its input are the ids of the tokens, which bring
-/// the tape. For an output that shares the table (Press and Wolf, "Using the output embedding to improve language models",
-/// 2016), call [`ops::linear`](crate::ops::linear) with its `weight`.
+/// PyTorch: `torch.nn.Embedding(V, M)`, with its name and initial values. Its input is a tensor of token ids, which may have a tape. For
+/// an output layer that shares the table (Press and Wolf, "Using the output embedding to improve language models", 2016), call
+/// [`ops::linear`](crate::ops::linear) with its `weight`.
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input | `[..]` of `usize`, of up to three axes | |
 /// | output | `[.., M]` | |
@@ -158,7 +158,7 @@ pub struct Embedding<const V: usize, const M: usize, E: Dtype = f32, D: Storage<
 }
 
 impl<const V: usize, const M: usize, E: Dtype, D: Storage<E>> Embedding<V, M, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = V * M;
 }
 
@@ -166,7 +166,7 @@ impl<const V: usize, const M: usize, E: Element, D: Backend<E>> Embedding<V, M, 
     /// The vectors of tokens, `[..]` to `[.., M]`.
     ///
     /// # Panics
-    /// Where [`try_forward`](Self::try_forward) has an error.
+    /// If [`try_forward`](Self::try_forward) returns an error.
     #[track_caller]
     pub fn forward<S: Append, T: Tape<E, D>>(
         &self,
@@ -188,7 +188,7 @@ impl<const V: usize, const M: usize, E: Element, D: Backend<E>> Embedding<V, M, 
     }
 }
 
-/// In a tuple of layers, where the error is dfdx's: an id that is too large panics, with the message of the error.
+/// For a tuple of layers, whose error is dfdx's: an id that is too large panics with the message of the error.
 impl<const V: usize, const M: usize, S, E, D, T> Module<Tensor<S, usize, D, T>>
     for Embedding<V, M, E, D>
 where
@@ -230,7 +230,7 @@ impl<const V: usize, const M: usize, E: Element, D: Device<E>> TensorCollection<
     }
 }
 
-/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+/// `E0` and `D0` are the defaults of the type's parameters, as in a `type Model = (..)`.
 impl<const V: usize, const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
     BuildOnDevice<D, E> for Embedding<V, M, E0, D0>
 {
@@ -246,7 +246,7 @@ impl<T> Pass<'_, T> {
     /// The vectors of tokens, `[..]` to `[.., M]`: [`embedding`].
     ///
     /// # Errors
-    /// As [`try_embedding`].
+    /// Those of [`try_embedding`].
     pub fn embedding<S: Append, const V: usize, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
         ids: &Tensor<S, usize, D>,
@@ -261,7 +261,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -270,14 +270,14 @@ pub(crate) mod slices {
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 
-    /// The table of an embedding, `[count, width]`; also the weight of a linear map to as many numbers as it has rows.
+    /// The table of an embedding, `[count, width]`. It may also be the weight of a linear layer with `count` outputs.
     pub struct Table<E: Element>(pub Operand<E>);
 
     impl<E: Element> Table<E> {
-        /// Row `ids[i]` becomes row `i` of the result.
+        /// Copies row `ids[i]` to row `i` of the result.
         ///
         /// # Panics
-        /// If an id has no row: they are checked before.
+        /// If an id has no row. Callers check the ids before.
         pub fn forward(&self, ids: &[usize], to: MatrixMut<'_, E>) {
             known(embedding::forward(ids, self.0.matrix(), to));
         }
@@ -288,10 +288,10 @@ pub(crate) mod slices {
             known(embedding::backward(ids, d_y, to));
         }
 
-        /// The first `len` rows, for each of the sequences of the result.
+        /// Copies the first `len` rows to each of the sequences of the result.
         ///
         /// # Panics
-        /// If there are fewer: the length is checked before.
+        /// If there are fewer. Callers check the length before.
         pub fn forward_positions(&self, len: usize, to: MatrixMut<'_, E>) {
             self.forward(&positions(len, to.rows()), to);
         }
@@ -334,7 +334,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{Const, HasShape, Rank2},

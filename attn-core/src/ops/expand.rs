@@ -1,4 +1,4 @@
-//! Axes of size 1, made larger.
+//! Broadcasts along axes of size 1.
 
 use dfdx::{
     shapes::{HasShape, Shape},
@@ -13,7 +13,7 @@ use crate::{
     unwrap,
 };
 
-/// Repeats the numbers along axes of size 1, to the shape `to` of as many axes. The gradient is summed over them.
+/// Repeats a tensor along axes of size 1, to the shape `to` with the same number of axes. The gradient is summed over them.
 ///
 /// PyTorch: `x.expand(to)`; the numbers are copied.
 ///
@@ -27,7 +27,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_expand`] has an error, and where that panics.
+/// If [`try_expand`] returns an error or panics.
 #[doc(alias = "broadcast")]
 #[track_caller]
 pub fn expand<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
@@ -41,13 +41,13 @@ where
     unwrap(try_expand(x, to))
 }
 
-/// The fallible twin of [`expand`].
+/// The fallible version of [`expand`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of the result do not fit the memory; [`Error::Device`] if dfdx fails.
 ///
 /// # Panics
-/// If an axis changes whose size is not 1.
+/// If the size of an axis changes and is not 1.
 #[track_caller]
 pub fn try_expand<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -60,7 +60,7 @@ where
     expand_with_form(D::FUSED, x, to)
 }
 
-/// [`try_expand`] in its fused or its composed form.
+/// [`try_expand`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn expand_with_form<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -93,13 +93,13 @@ fn dims(shape: &impl Shape) -> Vec<usize> {
 }
 
 impl<T> Pass<'_, T> {
-    /// `x` repeated along axes of size 1, to a shape of as many axes: [`expand`].
+    /// Repeats `x` along axes of size 1, to a shape with the same number of axes: [`expand`].
     ///
     /// # Errors
-    /// As [`try_expand`].
+    /// Those of [`try_expand`].
     ///
     /// # Panics
-    /// As [`try_expand`].
+    /// Those of [`try_expand`].
     #[track_caller]
     pub fn expand<S, S2, E: Element, D: Backend<E>>(
         &mut self,
@@ -115,7 +115,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -126,7 +126,7 @@ pub(crate) mod slices {
         },
     };
 
-    /// `x` repeated along axes of size 1: those of [`growing`].
+    /// Repeats `x` along axes of size 1, those of [`expanded_axes`].
     pub fn expand<E: Element>(x: &[E], steps: &[Axis], y: &mut [E]) {
         let Some((&last, steps)) = steps.split_last() else {
             return y.copy_from_slice(x);
@@ -140,7 +140,7 @@ pub(crate) mod slices {
         axis::repeat(smaller.as_deref().unwrap_or(x), last, y);
     }
 
-    /// The derivative of [`expand`]: sums.
+    /// The derivative of [`expand`], which sums.
     pub fn expand_backward<E: Element>(
         steps: &[Axis],
         d_y: &[E],
@@ -156,10 +156,10 @@ pub(crate) mod slices {
         d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)
     }
 
-    /// The footprint of [`expand`] and its derivative: the result of each step, while the next one is computed.
+    /// The footprint of [`expand`] and its derivative. The result of each step is in memory while the next one is computed.
     pub const fn expand_footprint(from: &[usize], to: &[usize]) -> Footprint {
         let mut whole = Footprint::NONE;
-        // The numbers before a step, and before the one before it; `x` itself takes nothing in the forward pass.
+        // The sizes before a step and before the previous one. `x` itself takes no memory in the forward pass.
         let mut now = Footprint::array(from).kept;
         let mut before = 0;
         let mut now_forward = 0;
@@ -187,10 +187,10 @@ pub(crate) mod slices {
         if sum > most { sum } else { most }
     }
 
-    /// The axes that become larger from one shape to another, the last one first.
+    /// The axes that grow from one shape to another, the last one first.
     ///
     /// # Panics
-    /// If an axis changes whose size is not 1.
+    /// If the size of an axis changes and is not 1.
     #[track_caller]
     pub fn expanded_axes(from: &[usize], to: &[usize]) -> Vec<Axis> {
         let grows = |&axis: &usize| from[axis] != to[axis];
@@ -207,7 +207,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{HasShape, Shape},
@@ -236,7 +236,7 @@ pub(super) mod composed {
             return zeros_after(x, to);
         }
         let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
-        // Where the number of each place comes from: along an axis of size 1, from its only place.
+        // The offset in `x` of an element of the result: along an axis of size 1, the index is 0.
         let source = |mut place: usize| {
             let mut source = 0;
             let mut stride = 1;

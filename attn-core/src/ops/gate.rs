@@ -1,4 +1,4 @@
-//! One half of a vector gates the other.
+//! Gated linear units.
 
 use dfdx::{
     nn::{Module, NonMutableModule, ZeroSizedModule},
@@ -20,8 +20,7 @@ use crate::{
 /// transformer" (2020). PyTorch: `left, right = x.chunk(2, dim=-1); act(left) * right`. (`torch.nn.functional.glu`
 /// has the gate on the right.)
 ///
-/// That the last axis of `x` is twice as long is checked when the program is built: a wrong one fails to compile, though
-/// `cargo check` does not see it.
+/// A last axis of the wrong size is an error when the program is built; `cargo check` does not report it.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::{Sigmoid, gate}};
@@ -32,7 +31,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_gate`] has an error.
+/// If [`try_gate`] returns an error.
 #[doc(alias = "glu")]
 #[track_caller]
 pub fn gate<A: Activation, const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
@@ -44,7 +43,7 @@ where
     unwrap(try_gate::<A, H, S, E, D, T>(x))
 }
 
-/// The fallible twin of [`gate`].
+/// The fallible version of [`gate`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -97,7 +96,7 @@ macro_rules! gates {
             /// Shazeer, "GLU variants improve transformer" (2020).
             ///
             /// # Panics
-            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error.")]
+            #[doc = concat!("If [`", stringify!($try_name), "`] returns an error.")]
             #[track_caller]
             pub fn $name<const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
@@ -108,10 +107,10 @@ macro_rules! gates {
                 gate::<$Activation, H, S, E, D, T>(x)
             }
 
-            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            #[doc = concat!("The fallible version of [`", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// As [`try_gate`].
+            /// Those of [`try_gate`].
             pub fn $try_name<const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
             ) -> Result<Tensor<S::With<Const<H>>, E, D, T>, Error<D::Err>>
@@ -171,8 +170,8 @@ macro_rules! gate_layers {
         $(
             $(#[$doc])*
             ///
-            /// `left` and `right` are the halves of the last axis: `[.., 2 H]` to `[.., H]`. It stands behind a
-            /// [`Linear`](crate::nn::Linear) of `2 H` outputs; [`GatedFeedForward`](crate::nn::GatedFeedForward) has two of `H`.
+            /// `left` and `right` are the halves of the last axis: `[.., 2 H]` to `[.., H]`. Its input is the output of a
+            /// [`Linear`](crate::nn::Linear) with `2 H` outputs; [`GatedFeedForward`](crate::nn::GatedFeedForward) has two with `H` outputs.
             ///
             /// Shazeer, "GLU variants improve transformer" (2020).
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,7 +233,7 @@ gate_layers! {
     ReGlu, Relu;
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{Const, ConstDim, HasShape},
@@ -265,7 +264,7 @@ pub(crate) mod composed {
         let x = rows(x)?;
         let left = x.with_empty_tape().try_slice((.., ..H))?;
         let right = x.try_slice((.., H..))?;
-        // dfdx gives the two slices different types.
+        // dfdx's two slices have different types.
         let sizes = (left.shape().0, H);
         let left = reshape(left, sizes)?;
         let right = reshape(right, sizes)?;

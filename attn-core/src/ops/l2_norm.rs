@@ -1,4 +1,4 @@
-//! Vectors of length 1.
+//! Normalisation to length 1.
 
 use dfdx::{
     shapes::{Dim, HasShape, Shape},
@@ -16,7 +16,7 @@ use crate::{
 twins! {
     /// `x / max(|x|, epsilon)` over the last axis, where `|x|` is the Euclidean length of a vector.
     ///
-    /// A vector of zeros stays one; its gradient is `dy / epsilon`. `epsilon` has to be greater than 0.
+    /// A vector of zeros does not change; its gradient is `dy / epsilon`. `epsilon` must be greater than 0.
     ///
     /// PyTorch: `torch.nn.functional.normalize(x, dim=-1, eps=epsilon)`.
     ///
@@ -32,7 +32,7 @@ twins! {
     fn l2_norm, try_l2_norm, l2_norm_with_form<S: LastAxis>(x, epsilon: f64);
 }
 
-/// [`try_l2_norm`] in its fused or its composed form.
+/// [`try_l2_norm`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
@@ -62,13 +62,13 @@ pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
 }
 
 impl<T> Pass<'_, T> {
-    /// Vectors of length 1, `[.., M]`: [`l2_norm`].
+    /// Normalises vectors to length 1, `[.., M]`: [`l2_norm`].
     ///
     /// # Errors
-    /// As [`try_l2_norm`].
+    /// Those of [`try_l2_norm`].
     ///
     /// # Panics
-    /// As [`try_l2_norm`].
+    /// Those of [`try_l2_norm`].
     #[track_caller]
     pub fn l2_norm<S: LastAxis, E: Element, D: Backend<E>>(
         &mut self,
@@ -82,7 +82,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -90,7 +90,7 @@ pub(crate) mod slices {
         kernel::{Matrix, MatrixMut, l2_norm as kernel},
     };
 
-    /// Divides every row by its length, or by `epsilon` if that is more.
+    /// Divides every row by its length, or by `epsilon` if that is greater.
     pub fn l2_norm<E: Element>(x: Matrix<'_, E>, epsilon: f64, y: MatrixMut<'_, E>) {
         kernel::forward(x, E::of(epsilon), y);
     }
@@ -111,7 +111,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::HasShape,
@@ -142,7 +142,7 @@ pub(super) mod composed {
         let device = x.device().clone();
         let squares = x.with_empty_tape().try_square()?.try_sum::<(usize,), _>()?;
         let count = *squares.shape();
-        // The root of 0 has no derivative: short vectors are divided by a constant.
+        // The root of 0 has no derivative, so short vectors are divided by a constant.
         let is_short = squares.try_le(E::of(epsilon * epsilon))?;
         let ones: Tensor<_, E, D> = OnesTensor::<E>::try_ones_like(&device, &count)?;
         let bound: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &count)?;

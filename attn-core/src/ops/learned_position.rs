@@ -1,4 +1,4 @@
-//! A learned vector per position.
+//! Learned position embeddings.
 
 use dfdx::{
     dtypes::Dtype,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The standard deviation that GPT-2 starts its position embedding with.
+/// The initial standard deviation of the position embedding of GPT-2.
 const STD: f64 = 0.02;
 
 /// Adds a learned vector to each token, one per position: `y[s] = x[s] + weight[s]`.
@@ -31,9 +31,9 @@ const STD: f64 = 0.02;
 /// | | shape |
 /// | --- | --- |
 /// | input, output | `[batch, len, D_MODEL]` or `[len, D_MODEL]`, `len` at most `MAX` |
-/// | `weight` | `[MAX, D_MODEL]`, at first normal with standard deviation 0.02 |
+/// | `weight` | `[MAX, D_MODEL]`, initially normal with standard deviation 0.02 |
 ///
-/// It is its own builder, stands in dfdx's tuples, trains and saves as any dfdx layer does.
+/// It is its own builder, works in dfdx's tuples, and trains and saves as a dfdx layer does.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, nn::LearnedPosition};
@@ -66,7 +66,7 @@ pub struct LearnedPosition<
 }
 
 impl<const MAX: usize, const W: usize, E: Dtype, D: Storage<E>> LearnedPosition<MAX, W, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = MAX * W;
 }
 
@@ -74,7 +74,7 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> LearnedPosition
     /// `x[s] + weight[s]`; `x` is `[batch, len, D_MODEL]` or `[len, D_MODEL]`.
     ///
     /// # Panics
-    /// Where [`try_forward`](Self::try_forward) has an error.
+    /// If [`try_forward`](Self::try_forward) returns an error.
     #[track_caller]
     pub fn forward<X: Sequence<W, E, D>>(&self, x: X) -> X {
         match self.try_forward(x) {
@@ -103,14 +103,14 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> LearnedPosition
     }
 }
 
-/// What [`LearnedPosition`] takes: `[batch, len, W]` or `[len, W]`.
+/// An input of [`LearnedPosition`]: `[batch, len, W]` or `[len, W]`.
 #[diagnostic::on_unimplemented(
     message = "LearnedPosition does not take `{Self}`",
     label = "expected a sequence of vectors of width {W}",
     note = "it takes `Tensor<(B, S, Const<{W}>), E, D, T>`, or `Tensor<(S, Const<{W}>), E, D, T>` for unbatched input"
 )]
 pub trait Sequence<const W: usize, E: Dtype, D: Storage<E>>: Sized + sealed::Sealed {
-    /// The number of sequences, and of positions in each.
+    /// The number of sequences, and the number of positions of each.
     #[doc(hidden)]
     fn sizes(&self) -> (usize, usize);
 
@@ -159,7 +159,7 @@ impl<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>> Sequence<W
     }
 }
 
-/// The first `len` rows of the table, on an empty tape; `None` if that is not one number.
+/// The first `len` rows of the table, on an empty tape; `None` if they have no elements.
 fn first_rows<const MAX: usize, const W: usize, S: Dim, E: Element, D: Device<E>, T: Tape<E, D>>(
     table: &Tensor<Rank2<MAX, W>, E, D>,
     len: S,
@@ -177,7 +177,7 @@ impl<const MAX: usize, const W: usize, E: Dtype, D: Storage<E>> NonMutableModule
 {
 }
 
-/// In a tuple of layers, where the error is dfdx's: a sequence that is too long panics, with the message of the error.
+/// For a tuple of layers, whose error is dfdx's: a sequence that is too long panics with the message of the error.
 impl<const MAX: usize, const W: usize, E: Element, D: Device<E>, X: Sequence<W, E, D>> Module<X>
     for LearnedPosition<MAX, W, E, D>
 {
@@ -209,7 +209,7 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> TensorCollectio
     }
 }
 
-/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+/// `E0` and `D0` are the defaults of the type's parameters, as in a `type Model = (..)`.
 impl<const MAX: usize, const W: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
     BuildOnDevice<D, E> for LearnedPosition<MAX, W, E0, D0>
 {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn it_differentiates_into_input_and_weight() {
+    fn gradients_reach_input_and_weight() {
         let layer = layer();
         let with = |weight: &Tensor<Rank2<5, 3>, f64, Cpu>| Layer {
             weight: weight.clone(),
@@ -295,13 +295,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the sequence has length 6, the longest it can take is 5")]
-    fn in_a_tuple_of_layers_it_is_a_panic_with_the_message() {
+    fn a_sequence_that_is_too_long_panics_in_a_tuple_of_layers() {
         let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 6, Const), 2);
         Module::forward(&(layer(), Tanh), x);
     }
 
     #[test]
-    fn it_is_built_trained_and_converted_as_any_layer() {
+    fn the_layer_is_built_trained_and_converted_as_any_layer() {
         type Model = (LearnedPosition<5, 3>, Linear<3, 2>);
         let dev = Cpu::seed_from_u64(3);
         let mut model = dev.build_module::<Model, f32>();
@@ -337,7 +337,8 @@ weighted! {
 }
 
 impl<T> Pass<'_, T> {
-    /// The learned vectors of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`embedding`](crate::ops::embedding) of `0, 1, ..`.
+    /// The learned vectors of the positions of a tensor `[.., seq]`: `[.., seq, W]`. This is the
+    /// [`embedding`](crate::ops::embedding) of `0, 1, ..`.
     ///
     /// # Errors
     /// [`Error::TooLong`] if the sequence is longer than `MAX`; [`Error::TooLarge`] if the sizes do not fit the memory;

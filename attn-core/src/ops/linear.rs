@@ -1,4 +1,4 @@
-//! The affine map of vectors.
+//! Affine maps.
 
 use dfdx::{
     dtypes::Dtype,
@@ -36,7 +36,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_linear`] has an error.
+/// If [`try_linear`] returns an error.
 #[track_caller]
 pub fn linear<S, const I: usize, const O: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -49,7 +49,7 @@ where
     unwrap(try_linear(x, weight, bias))
 }
 
-/// The fallible twin of [`linear`].
+/// The fallible version of [`linear`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` or of the result do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -64,7 +64,7 @@ where
     linear_with_form(D::FUSED, x, weight, bias)
 }
 
-/// [`try_linear`] in its fused or its composed form.
+/// [`try_linear`] in the fused or the composed form.
 pub(crate) fn linear_with_form<
     S,
     const I: usize,
@@ -103,11 +103,11 @@ where
     )
 }
 
-/// `y = x Wᵀ + b`, for vectors of `I` numbers to vectors of `O`. One operation of the tape.
+/// `y = x Wᵀ + b`, from vectors of `I` numbers to vectors of `O` numbers. One operation on the tape.
 ///
 /// PyTorch: `torch.nn.Linear(I, O)`, with its names and initial values.
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input | `[.., I]`, of one to four axes | |
 /// | output | `[.., O]` | |
@@ -137,7 +137,7 @@ pub struct Linear<const I: usize, const O: usize, E: Dtype = f32, D: Storage<E> 
 ///
 /// PyTorch: `torch.nn.Linear(I, O, bias=False)`, with its name and initial values.
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input | `[.., I]`, of one to four axes | |
 /// | output | `[.., O]` | |
@@ -175,10 +175,10 @@ pub struct Affine<'a, const I: usize, const O: usize, E: Dtype, D: Storage<E>> {
 macro_rules! affine {
     ($($Module:ident: |$module:ident| $bias:expr, $params:expr;)*) => {$(
         impl<const I: usize, const O: usize, E: Dtype, D: Storage<E>> $Module<I, O, E, D> {
-            /// How many numbers it learns.
+            /// The number of parameters.
             pub const PARAMS: usize = $params;
 
-            /// Its parameters, for operations such as [`feed_forward`](crate::ops::feed_forward).
+            /// The parameters, for operations such as [`feed_forward`](crate::ops::feed_forward).
             pub fn affine(&self) -> Affine<'_, I, O, E, D> {
                 let $module = self;
                 Affine {
@@ -235,7 +235,7 @@ macro_rules! affine {
         {
         }
 
-        /// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+        /// `E0` and `D0` are the defaults of the type's parameters, as in a `type Model = (..)`.
         impl<const I: usize, const O: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>>
             BuildOnDevice<D, E> for $Module<I, O, E0, D0>
         {
@@ -254,7 +254,7 @@ affine! {
     UnbiasedLinear: |_linear| None, O * I;
 }
 
-/// The bound of PyTorch's `kaiming_uniform_(a=sqrt(5))`.
+/// The bound of the initial values: that of PyTorch's `kaiming_uniform_(a=sqrt(5))`.
 fn bound(inputs: usize) -> f64 {
     1.0 / (inputs.max(1) as f64).sqrt()
 }
@@ -278,7 +278,7 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
     }
 }
 
-/// Visits the weight and the bias, under these names, of a [`Linear`] that is the module `M` itself or a field of it.
+/// Visits the weight and the bias of a [`Linear`] under these names. It is the module `M` itself or a field of it.
 pub(crate) fn visit_linear<M, V, const I: usize, const O: usize, E: Element, D: Device<E>>(
     visitor: &mut V,
     names: [&str; 2],
@@ -336,7 +336,7 @@ impl<T> Pass<'_, T> {
     /// [`UnbiasedLinear`](crate::nn::UnbiasedLinear).
     ///
     /// # Errors
-    /// As [`try_linear`].
+    /// Those of [`try_linear`].
     pub fn linear<'a, S, const I: usize, const O: usize, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -355,7 +355,7 @@ impl<T> Pass<'_, T> {
     /// Press and Wolf, "Using the output embedding to improve language models" (2016).
     ///
     /// # Errors
-    /// As [`try_linear`].
+    /// Those of [`try_linear`].
     pub fn tied_linear<S, const V: usize, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -371,7 +371,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{Axes2, Const, Dim, HasShape, Rank1, Rank2, Shape},
@@ -404,7 +404,7 @@ pub(crate) mod composed {
         reshape(project(x, by)?, shape.with_last(Const::<O>))
     }
 
-    /// [`linear`] by a projection of an attention layer: `[batch, len, input]` to `[batch, len, output]`.
+    /// [`linear`] for a projection of an attention layer: `[batch, len, input]` to `[batch, len, output]`.
     ///
     /// # Errors
     /// If dfdx fails.

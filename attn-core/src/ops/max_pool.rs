@@ -1,4 +1,4 @@
-//! One vector of many: their largest numbers.
+//! The maximum over a sequence.
 
 use dfdx::{
     shapes::{Const, Dim, HasShape},
@@ -17,9 +17,10 @@ use crate::{
     unwrap,
 };
 
-/// The largest numbers of the vectors of a sequence: `[.., seq, M]` to `[.., M]`. That of none is 0, and NaN is larger than any.
+/// The maximum over a sequence, elementwise: `[.., seq, M]` to `[.., M]`. The maximum of an empty sequence is 0. If a number is NaN, the
+/// maximum is NaN.
 ///
-/// The gradient is that of the first of several equal numbers.
+/// The first of several equal numbers gets the gradient.
 ///
 /// PyTorch: `x.max(-2).values`.
 ///
@@ -33,7 +34,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_max_pool`] has an error.
+/// If [`try_max_pool`] returns an error.
 #[track_caller]
 pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -41,7 +42,7 @@ pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Ta
     unwrap(try_max_pool(x))
 }
 
-/// The fallible twin of [`max_pool`].
+/// The fallible version of [`max_pool`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -51,7 +52,7 @@ pub fn try_max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T
     max_pool_with_form(D::FUSED, x)
 }
 
-/// [`try_max_pool`] in its fused or its composed form.
+/// [`try_max_pool`] in the fused or the composed form.
 pub(crate) fn max_pool_with_form<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -63,11 +64,11 @@ where
     pool(fused, x, None)
 }
 
-/// The largest numbers of the vectors that are no padding, which is not read: `x [batch, seq, M]` to `[batch, M]`. That of none
-/// is 0.
+/// The maximum over the vectors that are not padding: `x [batch, seq, M]` to `[batch, M]`. Padding is not read. The maximum of an empty
+/// sequence is 0.
 ///
-/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` where a vector is
-/// real, `Tensor<(B, S), bool, D>`.
+/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` for vectors that are not
+/// padding, `Tensor<(B, S), bool, D>`.
 ///
 /// PyTorch: `x.masked_fill(~real, -torch.inf).max(1).values`, where `real [batch, seq, 1]` is `False` at padding.
 ///
@@ -84,7 +85,7 @@ where
 /// ```
 ///
 /// # Panics
-/// Where [`try_max_pool_padded`] has an error.
+/// If [`try_max_pool_padded`] returns an error.
 #[track_caller]
 pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
@@ -93,11 +94,12 @@ pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tap
     unwrap(try_max_pool_padded(x, padding))
 }
 
-/// The fallible twin of [`max_pool_padded`].
+/// The fallible version of [`max_pool_padded`].
 ///
 /// # Errors
 /// [`Error::LengthBeyondKeys`] if a length is greater than `seq`; [`Error::BatchMismatch`] or [`Error::LengthsMismatch`] if the
-/// padding is of other sizes than `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+/// sizes of the padding are not those of `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx
+/// fails.
 pub fn try_max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
@@ -105,7 +107,7 @@ pub fn try_max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T:
     max_pool_padded_with_form(D::FUSED, x, padding)
 }
 
-/// [`try_max_pool_padded`] in its fused or its composed form.
+/// [`try_max_pool_padded`] in the fused or the composed form.
 pub(crate) fn max_pool_padded_with_form<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<(B, S, L), E, D, T>,
@@ -120,7 +122,7 @@ where
     pool(fused, x, Some(padding))
 }
 
-/// The largest numbers of all vectors of the sequences, or of those that are no padding for the one query.
+/// The maximum over all vectors of the sequences, or over those that are not padding.
 fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -148,10 +150,10 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
 }
 
 impl<T> Pass<'_, T> {
-    /// The largest numbers of the vectors of a sequence, `[.., seq, M]` to `[.., M]`: [`max_pool`].
+    /// The maximum over a sequence, `[.., seq, M]` to `[.., M]`: [`max_pool`].
     ///
     /// # Errors
-    /// As [`try_max_pool`].
+    /// Those of [`try_max_pool`].
     pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -162,10 +164,10 @@ impl<T> Pass<'_, T> {
         self.run(x, |fused, x| max_pool_with_form(fused, x))
     }
 
-    /// The largest numbers of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`max_pool_padded`].
+    /// The maximum over the vectors that are not padding, `[batch, seq, M]` to `[batch, M]`: [`max_pool_padded`].
     ///
     /// # Errors
-    /// As [`try_max_pool_padded`].
+    /// Those of [`try_max_pool_padded`].
     pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<(B, S, L), E, D>,
@@ -178,7 +180,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -189,7 +191,7 @@ pub(crate) mod slices {
         },
     };
 
-    /// The largest numbers of the sequences in `x [sequences, len, width]`, over the vectors that are `counted`.
+    /// The maxima over the `counted` vectors of the sequences in `x [sequences, len, width]`.
     pub fn max_pool<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
         max::forward(x, axis, counted, y);
     }
@@ -210,7 +212,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Dim, HasShape, Shape},
@@ -224,7 +226,7 @@ pub(super) mod composed {
         ops::{LastAxis, mean_pool::Pooled},
     };
 
-    /// [`max_pool`](super::max_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.
+    /// [`max_pool`](super::max_pool) over the vectors whose mark is `true`; `marks` are `[.., seq]`.
     ///
     /// # Errors
     /// If dfdx fails.
@@ -241,7 +243,7 @@ pub(super) mod composed {
         let len = sequence.last().size();
         let inner = x.shape().last().size();
         let numbers = x.as_vec();
-        // The place of the largest number of a column: the first of several, but NaN before all.
+        // The index of the maximum of a column: the first of equal numbers; NaN is larger than any number.
         let is_larger = |a: E, b: E| a > b || (a.is_nan() && !b.is_nan());
         let largest = |column: usize| {
             let o = column / inner;
@@ -259,7 +261,7 @@ pub(super) mod composed {
         let places: Vec<_> = (0..shape.num_elements()).map(largest).collect();
         let count = (places.len(),);
         let any = conditions::<_, E, D>(&device, places.iter().map(Option::is_some), count)?;
-        // Of no numbers, the first one of all is taken, and then 0 instead.
+        // For an empty column, gather the first element of the tensor, and then replace it by 0.
         let places = places.into_iter().map(Option::unwrap_or_default).collect();
         let places = TensorFromVec::<usize>::try_tensor_from_vec(&device, places, count)?;
         let all = (numbers.len(),);

@@ -1,4 +1,4 @@
-//! One vector of many: their mean.
+//! The mean over a sequence.
 
 use dfdx::{
     shapes::{Const, Dim, HasShape, Shape},
@@ -15,10 +15,10 @@ use crate::{
     unwrap,
 };
 
-/// The shape without its last axis but one: `[.., seq, M]` to `[.., M]`.
+/// The shape without its second-to-last axis: `[.., seq, M]` to `[.., M]`.
 pub(super) type Pooled<S> = <<S as LastAxis>::Leading as LastAxis>::With<<S as LastAxis>::Last>;
 
-/// The mean of the vectors of a sequence: `[.., seq, M]` to `[.., M]`. The mean of none is 0.
+/// The mean over a sequence: `[.., seq, M]` to `[.., M]`. The mean of an empty sequence is 0.
 ///
 /// PyTorch: `x.mean(-2)`.
 ///
@@ -32,7 +32,7 @@ pub(super) type Pooled<S> = <<S as LastAxis>::Leading as LastAxis>::With<<S as L
 /// ```
 ///
 /// # Panics
-/// Where [`try_mean_pool`] has an error.
+/// If [`try_mean_pool`] returns an error.
 #[track_caller]
 pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -40,7 +40,7 @@ pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: T
     unwrap(try_mean_pool(x))
 }
 
-/// The fallible twin of [`mean_pool`].
+/// The fallible version of [`mean_pool`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -50,7 +50,7 @@ pub fn try_mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, 
     mean_pool_with_form(D::FUSED, x)
 }
 
-/// [`try_mean_pool`] in its fused or its composed form.
+/// [`try_mean_pool`] in the fused or the composed form.
 pub(crate) fn mean_pool_with_form<S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -62,12 +62,13 @@ where
     pool(fused, x, None)
 }
 
-/// The mean of the vectors that are no padding, which is not read: `x [batch, seq, M]` to `[batch, M]`. The mean of none is 0.
+/// The mean over the vectors that are not padding: `x [batch, seq, M]` to `[batch, M]`. Padding is not read. The mean of an empty
+/// sequence is 0.
 ///
-/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` where a vector is
-/// real, `Tensor<(B, S), bool, D>`.
+/// The [`Padding`] is a valid length for each sequence, `Tensor<(B,), usize, D>`, or a mask that is `true` for vectors that are not
+/// padding, `Tensor<(B, S), bool, D>`.
 ///
-/// PyTorch: `(x * real).sum(1) / real.sum(1)`, where `real [batch, seq, 1]` is 1, or 0 at padding.
+/// PyTorch: `(x * real).sum(1) / real.sum(1)`, where `real [batch, seq, 1]` is 0 at padding and 1 elsewhere.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::{mean_pool_padded, try_mean_pool_padded}};
@@ -86,7 +87,7 @@ where
 /// ```
 ///
 /// # Panics
-/// Where [`try_mean_pool_padded`] has an error.
+/// If [`try_mean_pool_padded`] returns an error.
 #[track_caller]
 pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
@@ -95,11 +96,12 @@ pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Ta
     unwrap(try_mean_pool_padded(x, padding))
 }
 
-/// The fallible twin of [`mean_pool_padded`].
+/// The fallible version of [`mean_pool_padded`].
 ///
 /// # Errors
 /// [`Error::LengthBeyondKeys`] if a length is greater than `seq`; [`Error::BatchMismatch`] or [`Error::LengthsMismatch`] if the
-/// padding is of other sizes than `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+/// sizes of the padding are not those of `x`; [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx
+/// fails.
 pub fn try_mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<(B, S, L), E, D, T>,
     padding: impl Padding<(B, Const<1>, S), D>,
@@ -107,7 +109,7 @@ pub fn try_mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>, T
     mean_pool_padded_with_form(D::FUSED, x, padding)
 }
 
-/// [`try_mean_pool_padded`] in its fused or its composed form.
+/// [`try_mean_pool_padded`] in the fused or the composed form.
 pub(crate) fn mean_pool_padded_with_form<B: Dim, S: Dim, L: Dim, E, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<(B, S, L), E, D, T>,
@@ -122,7 +124,7 @@ where
     pool(fused, x, Some(padding))
 }
 
-/// The last axis but one.
+/// The second-to-last axis.
 pub(super) fn sequence<S: LastAxis<Leading: LastAxis>>(shape: &S) -> Axis {
     let leading = shape.leading();
     Axis {
@@ -132,7 +134,7 @@ pub(super) fn sequence<S: LastAxis<Leading: LastAxis>>(shape: &S) -> Axis {
     }
 }
 
-/// The means of all vectors of the sequences, or of those that are no padding for the one query.
+/// The mean over all vectors of the sequences, or over those that are not padding.
 fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -156,17 +158,17 @@ fn pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>, T: Tape<E, D>
     })?)
 }
 
-/// The vectors that are no padding.
+/// The vectors that are not padding.
 pub(super) fn counted(padding: &Option<PaddingData>) -> Counted<'_> {
     let padding = padding.as_ref();
     padding.map_or(Counted::All, PaddingData::counted)
 }
 
 impl<T> Pass<'_, T> {
-    /// The mean of the vectors of a sequence, `[.., seq, M]` to `[.., M]`: [`mean_pool`].
+    /// The mean over a sequence, `[.., seq, M]` to `[.., M]`: [`mean_pool`].
     ///
     /// # Errors
-    /// As [`try_mean_pool`].
+    /// Those of [`try_mean_pool`].
     pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -177,10 +179,10 @@ impl<T> Pass<'_, T> {
         self.run(x, |fused, x| mean_pool_with_form(fused, x))
     }
 
-    /// The mean of the vectors that are no padding, `[batch, seq, M]` to `[batch, M]`: [`mean_pool_padded`].
+    /// The mean over the vectors that are not padding, `[batch, seq, M]` to `[batch, M]`: [`mean_pool_padded`].
     ///
     /// # Errors
-    /// As [`try_mean_pool_padded`].
+    /// Those of [`try_mean_pool_padded`].
     pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<(B, S, L), E, D>,
@@ -193,7 +195,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -201,7 +203,7 @@ pub(crate) mod slices {
         kernel::axis::{self, Axis, Counted},
     };
 
-    /// The means of the sequences in `x [sequences, len, width]`, over the vectors that are `counted`.
+    /// The means over the `counted` vectors of the sequences in `x [sequences, len, width]`.
     pub fn mean_pool<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
         axis::mean(x, axis, counted, y);
     }
@@ -220,7 +222,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axis, Dim, HasShape, Shape},
@@ -234,7 +236,7 @@ pub(super) mod composed {
         ops::{LastAxis, mean_pool::Pooled},
     };
 
-    /// [`mean_pool`](super::mean_pool) of the vectors whose mark is `true`; `marks` are `[.., seq]`.
+    /// [`mean_pool`](super::mean_pool) over the vectors whose mark is `true`; `marks` are `[.., seq]`.
     ///
     /// # Errors
     /// If dfdx fails.

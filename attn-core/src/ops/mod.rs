@@ -1,33 +1,33 @@
-//! Operations on tensors that are each one operation of the tape.
+//! Operations on tensors, each of which is one operation on the tape.
 //!
-//! dfdx builds a layer norm out of some ten operations, each of which reads and writes memory once more and leaves a
-//! step on the tape. Here it is one, on slices, with its derivative written out: see [`kernel`](crate::kernel).
+//! dfdx composes a layer norm of about ten operations. Each of them reads and writes memory, and is on the tape. Here, a layer norm is one
+//! operation on slices with an explicit derivative: see [`kernel`](crate::kernel).
 //!
 //! | | |
 //! | --- | --- |
 //! | [`linear`] | `x Wᵀ + b` |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
 //! | [`layer_norm`], [`rms_norm`], [`l2_norm`] | normalisation of the last axis |
-//! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | functions of the elements |
+//! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | elementwise functions |
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
-//! | [`dropout`] | a share of the elements becomes 0 |
+//! | [`dropout`] | random elements become 0 |
 //! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
 //! | [`scale`], [`shift`] | by a number |
-//! | [`softmax`] | shares of 1 |
-//! | [`expand`] | numbers repeated along axes of size 1 |
-//! | [`concat`](fn@concat) | vectors side by side |
-//! | [`mean_pool`], [`mean_pool_padded`] | the mean of a sequence, or of the part of it that is real |
-//! | [`max_pool`], [`max_pool_padded`] | the largest numbers of these |
-//! | [`sinusoidal_position`] | vectors of positions |
+//! | [`softmax`] | softmax of the last axis |
+//! | [`expand`] | a broadcast along axes of size 1 |
+//! | [`concat`](fn@concat) | concatenation along the last axis |
+//! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
+//! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
+//! | [`sinusoidal_position`] | sinusoidal position embeddings |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
-//! Each has a `try_` twin, which returns what the other panics with. The last axis is the one that an operation is
-//! about; before it there may be up to three more, of any size, 0 included. Inputs may be views, broadcast or permuted,
-//! and the same tensor may be given twice.
+//! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis.
+//! Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
+//! tensor.
 //!
-//! The layers in [`nn`](crate::nn) are these with parameters. On a device that is not [`FUSED`](crate::Backend::FUSED)
-//! the functions of [`composed`] stand in, which mean the same.
+//! The layers in [`nn`](crate::nn) are these operations with parameters. A device that is not [`FUSED`](crate::Backend::FUSED)
+//! uses the equivalent functions of [`composed`].
 
 pub(crate) mod activation;
 pub(crate) mod arithmetic;
@@ -84,10 +84,10 @@ pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use softmax::{softmax, try_softmax};
 
-/// The operations of [`ops`](self) out of dfdx's, to be read and compared with.
+/// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
 ///
-/// They stand in on devices that are not [`FUSED`](crate::Backend::FUSED), and the tests compare the others with them. The
-/// indices that they take are checked already.
+/// They run on devices that are not [`FUSED`](crate::Backend::FUSED), and the tests compare the others with them. Their indices must be
+/// in bounds.
 pub mod composed {
     pub use super::{
         arithmetic::composed::{add, mul, scale, shift, sub},
@@ -112,7 +112,7 @@ use dfdx::shapes::Shape;
 
 use crate::{Error, entry::check_sizes};
 
-/// Checks that a tensor of this shape can exist: a broadcast one may have more elements than memory has.
+/// Checks that a tensor of this shape can exist: a broadcast tensor may have more elements than fit the memory.
 pub(crate) fn check_shape<Dev>(
     operation: &'static str,
     shape: &impl Shape,

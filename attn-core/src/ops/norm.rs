@@ -21,7 +21,7 @@ use crate::{
 use slices::Norm;
 
 /// `y = (x - mean(x)) / sqrt(var(x) + epsilon) * gain + bias` over the last axis, for `x [.., M]`, `gain [M]` and
-/// `bias [M]`. The variance is that of the population, without Bessel's correction.
+/// `bias [M]`. The variance is the population variance, without Bessel's correction.
 ///
 /// Ba, Kiros and Hinton, "Layer normalization" (2016). PyTorch:
 /// `torch.nn.functional.layer_norm(x, (M,), gain, bias, epsilon)`.
@@ -36,7 +36,7 @@ use slices::Norm;
 /// ```
 ///
 /// # Panics
-/// Where [`try_layer_norm`] has an error, and if `epsilon` is not greater than 0.
+/// If [`try_layer_norm`] returns an error, or if `epsilon` is not greater than 0.
 #[track_caller]
 pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -47,7 +47,7 @@ pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Ta
     unwrap(try_layer_norm(x, gain, bias, epsilon))
 }
 
-/// The fallible twin of [`layer_norm`].
+/// The fallible version of [`layer_norm`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -64,7 +64,7 @@ pub fn try_layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T
     layer_norm_with_form(D::FUSED, x, gain, bias, epsilon)
 }
 
-/// [`try_layer_norm`] in its fused or its composed form.
+/// [`try_layer_norm`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn layer_norm_with_form<
     S: EndsIn<M>,
@@ -102,7 +102,7 @@ pub(crate) fn layer_norm_with_form<
 /// ```
 ///
 /// # Panics
-/// Where [`try_rms_norm`] has an error, and if `epsilon` is not greater than 0.
+/// If [`try_rms_norm`] returns an error, or if `epsilon` is not greater than 0.
 #[track_caller]
 pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
@@ -112,7 +112,7 @@ pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape
     unwrap(try_rms_norm(x, gain, epsilon))
 }
 
-/// The fallible twin of [`rms_norm`].
+/// The fallible version of [`rms_norm`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -128,7 +128,7 @@ pub fn try_rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: 
     rms_norm_with_form(D::FUSED, x, gain, epsilon)
 }
 
-/// [`try_rms_norm`] in its fused or its composed form.
+/// [`try_rms_norm`] in the fused or the composed form.
 #[track_caller]
 pub(crate) fn rms_norm_with_form<
     S: EndsIn<M>,
@@ -186,12 +186,12 @@ fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
 }
 
 /// `(x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias` over the last axis: [`ops::layer_norm`](crate::ops::layer_norm)
-/// with its parameters. One operation of the tape.
+/// with its parameters. One operation on the tape.
 ///
 /// Ba, Kiros and Hinton, "Layer normalization" (2016). PyTorch: `torch.nn.LayerNorm(M)`, with its names and initial
-/// values. (dfdx's `LayerNorm1D` calls them `gamma` and `beta`.)
+/// values. (In dfdx's `LayerNorm1D` the names are `gamma` and `beta`.)
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input, output | `[.., M]`, of one to four axes | |
 /// | `weight` | `[M]` | 1 |
@@ -212,18 +212,18 @@ pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice>
     pub weight: Tensor<Rank1<M>, E, D>,
     /// The bias.
     pub bias: Tensor<Rank1<M>, E, D>,
-    /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
-    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
+    /// Added to the variance; initially [`EPSILON`](Self::EPSILON), or the value in a declaration of `model!`. It is not saved, and a copy
+    /// on another device or of another type has the initial value.
     pub epsilon: f64,
 }
 
 /// `x / sqrt(mean(x²) + epsilon) * weight` over the last axis: [`ops::rms_norm`](crate::ops::rms_norm) with its
-/// parameter. One operation of the tape.
+/// parameter. One operation on the tape.
 ///
 /// Zhang and Sennrich, "Root mean square layer normalization" (2019). PyTorch: `torch.nn.RMSNorm(M, eps=1e-6)`, with its
 /// name and initial values.
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input, output | `[.., M]`, of one to four axes | |
 /// | `weight` | `[M]` | 1 |
@@ -240,30 +240,30 @@ pub struct LayerNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice>
 pub struct RmsNorm<const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// The gain.
     pub weight: Tensor<Rank1<M>, E, D>,
-    /// Keeps the divisor away from 0; [`EPSILON`](Self::EPSILON) at first. It is not saved, and a copy on another device or
-    /// of another type starts with that again; in a network of `model!`, with that of the declaration.
+    /// Added to the mean square; initially [`EPSILON`](Self::EPSILON), or the value in a declaration of `model!`. It is not saved, and a
+    /// copy on another device or of another type has the initial value.
     pub epsilon: f64,
 }
 
 impl<const M: usize, E: Dtype, D: Storage<E>> LayerNorm<M, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = 2 * M;
-    /// The epsilon of a new norm, PyTorch's.
+    /// The default epsilon, as in PyTorch.
     pub const EPSILON: f64 = 1e-5;
 
-    /// The same with another epsilon, which has to be positive.
+    /// Sets the epsilon, which must be greater than 0.
     pub fn with_epsilon(self, epsilon: f64) -> Self {
         Self { epsilon, ..self }
     }
 }
 
 impl<const M: usize, E: Dtype, D: Storage<E>> RmsNorm<M, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = M;
-    /// The epsilon of a new norm, that of LLaMA and of most others.
+    /// The default epsilon, as in LLaMA and most other models.
     pub const EPSILON: f64 = 1e-6;
 
-    /// The same with another epsilon, which has to be positive.
+    /// Sets the epsilon, which must be greater than 0.
     pub fn with_epsilon(self, epsilon: f64) -> Self {
         Self { epsilon, ..self }
     }
@@ -354,14 +354,14 @@ impl<const M: usize, E: Element, D: Device<E>> TensorCollection<E, D> for RmsNor
     }
 }
 
-/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+/// `E0` and `D0` are the defaults of the type's parameters, as in a `type Model = (..)`.
 impl<const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>> BuildOnDevice<D, E>
     for LayerNorm<M, E0, D0>
 {
     type Built = LayerNorm<M, E, D>;
 }
 
-/// As for [`LayerNorm`].
+/// See [`LayerNorm`].
 impl<const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>> BuildOnDevice<D, E>
     for RmsNorm<M, E0, D0>
 {
@@ -387,13 +387,13 @@ weighted! {
 }
 
 impl<T> Pass<'_, T> {
-    /// Normalised vectors, `[.., M]`: [`layer_norm`].
+    /// Normalises vectors, `[.., M]`: [`layer_norm`].
     ///
     /// # Errors
-    /// As [`try_layer_norm`].
+    /// Those of [`try_layer_norm`].
     ///
     /// # Panics
-    /// As [`try_layer_norm`].
+    /// Those of [`try_layer_norm`].
     #[track_caller]
     pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
@@ -408,13 +408,13 @@ impl<T> Pass<'_, T> {
         })
     }
 
-    /// Normalised vectors, `[.., M]`: [`rms_norm`].
+    /// Normalises vectors, `[.., M]`: [`rms_norm`].
     ///
     /// # Errors
-    /// As [`try_rms_norm`].
+    /// Those of [`try_rms_norm`].
     ///
     /// # Panics
-    /// As [`try_rms_norm`].
+    /// Those of [`try_rms_norm`].
     #[track_caller]
     pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
@@ -430,7 +430,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -442,11 +442,11 @@ pub(crate) mod slices {
         },
     };
 
-    /// A layer norm, or one by the root mean square, with its gain and perhaps a bias.
+    /// A layer norm or RMS norm, with its gain and an optional bias.
     pub struct Norm<E: Element> {
-        /// Which of the two.
+        /// The kind of norm.
         pub kind: Kind,
-        /// Keeps the divisor away from 0.
+        /// Added to the variance or the mean square.
         pub epsilon: f64,
         /// The gain.
         pub gain: Operand<E>,
@@ -454,7 +454,7 @@ pub(crate) mod slices {
         pub bias: Option<Operand<E>>,
     }
 
-    /// The footprint of a [`Norm`] of vectors of this width: the statistics, and the gradients of gain and bias in its derivative.
+    /// The footprint of a [`Norm`]: the statistics of each row, and the gradients of gain and bias in the backward pass.
     pub const fn norm_footprint(rows: &[usize], width: usize) -> Footprint {
         let statistics = Footprint::array(&[Footprint::array(rows).kept, STATISTICS]);
         Footprint {
@@ -473,14 +473,14 @@ pub(crate) mod slices {
             }
         }
 
-        /// Writes the result, and returns what the derivative needs of it.
+        /// Computes the result. Returns the statistics of the rows for the backward pass.
         pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
             let mut statistics = Array::uninit(x.rows(), [STATISTICS]);
             self.kernel().forward(x, y, statistics.as_mut_slice());
             statistics
         }
 
-        /// The same of rows that a loop of operands writes to `x` first.
+        /// [`forward`](Self::forward) of rows that an elementwise loop first computes and writes to `x`.
         pub fn forward_of<'a, const N: usize>(
             &self,
             body: &impl Loop<N, 1>,
@@ -505,7 +505,7 @@ pub(crate) mod slices {
         ) {
             let rows = x.rows();
             let width = x.cols();
-            // One gradient of the tape at a time can be written in place.
+            // Only one gradient of the tape can be borrowed at a time.
             let [mut d_gain, mut d_bias] = [(); 2].map(|()| Array::zeros(1, [width]));
             let (numbers, into) = d_x.numbers_mut(gradients);
             let to = NormGradients {
@@ -523,7 +523,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{Axis, HasShape, Rank1},

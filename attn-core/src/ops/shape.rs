@@ -1,4 +1,4 @@
-//! Shapes by their last axis.
+//! Traits of shapes and their last axis.
 
 use dfdx::{
     shapes::{Const, Dim, HasShape, Shape},
@@ -8,7 +8,7 @@ use dfdx::{
 
 use crate::{Element, composed::reshape};
 
-/// A shape with a last axis, which an operation maps to another one. Implemented for tuples of one to four axes.
+/// A shape with a last axis, which an operation can replace. Implemented for tuples of one to four axes.
 ///
 /// ```
 /// use attn::{dfdx::shapes::Const, ops::LastAxis};
@@ -39,7 +39,7 @@ pub trait LastAxis: Shape {
     fn with_last<L: Dim>(&self, last: L) -> Self::With<L>;
 }
 
-/// A shape whose last axis has `W` elements, known to the compiler.
+/// A shape whose last axis has the constant size `W`.
 #[diagnostic::on_unimplemented(
     message = "the last axis of `{Self}` is not `Const<{W}>`",
     label = "expected a shape that ends in `Const<{W}>`",
@@ -47,16 +47,16 @@ pub trait LastAxis: Shape {
 )]
 pub trait EndsIn<const W: usize>: LastAxis<Last = Const<W>> {}
 
-/// A shape that gets one more axis. Implemented for tuples of up to three axes.
+/// A shape to which an axis can be appended. Implemented for tuples of up to three axes.
 #[diagnostic::on_unimplemented(
     message = "a vector for each element of `{Self}` would be a tensor of too many axes",
     note = "indices come in a tensor of up to three axes: `(usize,)`, `(usize, usize)`, .."
 )]
 pub trait Append: Shape {
-    /// The shape with one more axis at its end.
+    /// The shape with an axis appended.
     type With<L: Dim>: LastAxis<Last = L, Leading = Self>;
 
-    /// The shape with one more axis at its end.
+    /// Appends an axis.
     fn append<L: Dim>(&self, last: L) -> Self::With<L>;
 }
 
@@ -102,7 +102,7 @@ shapes! {
     (A 0, B 1, C 2) 3;
 }
 
-/// A tensor as rows of its last axis.
+/// A tensor as a matrix: the rows are along its last axis.
 pub(super) type Rows<L, E, D, T> = Tensor<(usize, L), E, D, T>;
 
 pub(super) fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(

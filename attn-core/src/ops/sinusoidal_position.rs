@@ -1,4 +1,4 @@
-//! Positions as waves.
+//! Sinusoidal position embeddings.
 
 use dfdx::{
     shapes::{Const, Dim, Shape},
@@ -13,10 +13,10 @@ use crate::{
     unwrap,
 };
 
-/// A vector of `W` numbers for each position, to be added to the tokens: `[.., seq, W]` of the axes `[.., seq]`.
+/// A vector of `W` numbers for each position, for a tensor `[.., seq]`: `[.., seq, W]`.
 ///
-/// Position `s` has `sin(s / 10000^(2 i / W))` in column `2 i` and the cosine of the same in column `2 i + 1`. Vaswani et
-/// al., "Attention is all you need" (2017), section 3.5. Nothing is learned, and no sequence is too long.
+/// Position `s` has `sin(s / 10000^(2 i / W))` in column `2 i` and the cosine of the same angle in column `2 i + 1`. Vaswani et al.,
+/// "Attention is all you need" (2017), section 3.5. It has no parameters and no maximum length.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::sinusoidal_position};
@@ -27,7 +27,7 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// Where [`try_sinusoidal_position`] has an error.
+/// If [`try_sinusoidal_position`] returns an error.
 #[doc(alias = "PositionalEncoding")]
 #[track_caller]
 pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: Backend<E>>(
@@ -37,7 +37,7 @@ pub fn sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element, D: 
     unwrap(try_sinusoidal_position(axes, device))
 }
 
-/// The fallible twin of [`sinusoidal_position`].
+/// The fallible version of [`sinusoidal_position`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -48,7 +48,7 @@ pub fn try_sinusoidal_position<S: Append + LastAxis, const W: usize, E: Element,
     sinusoidal_position_with_form(D::FUSED, axes, device)
 }
 
-/// [`try_sinusoidal_position`] in its fused or its composed form.
+/// [`try_sinusoidal_position`] in the fused or the composed form.
 pub(crate) fn sinusoidal_position_with_form<S, const W: usize, E: Element, D: Backend<E>>(
     fused: bool,
     axes: S,
@@ -68,10 +68,10 @@ where
 }
 
 impl<T> Pass<'_, T> {
-    /// The waves of the positions of the axes `[.., seq]`, `[.., seq, W]`: [`sinusoidal_position`].
+    /// The embeddings of the positions of a tensor `[.., seq]`: `[.., seq, W]`. See [`sinusoidal_position`].
     ///
     /// # Errors
-    /// As [`try_sinusoidal_position`].
+    /// Those of [`try_sinusoidal_position`].
     pub fn sinusoidal_position<S, const W: usize, E: Element, D: Backend<E>>(
         &self,
         axes: S,
@@ -84,7 +84,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -95,7 +95,7 @@ pub(crate) mod slices {
         },
     };
 
-    /// The waves of the positions of sequences of `len` tokens, one sequence after the other.
+    /// The embeddings of the positions of sequences of `len` tokens, one sequence after the other.
     pub fn sinusoidal_position<E: Element>(len: usize, width: usize, to: &mut [E]) {
         let mut rows = Buffer::counted(len * width);
         sinusoid::forward(MatrixMut::new(&mut rows, len, width));
@@ -107,7 +107,7 @@ pub(crate) mod slices {
         axis::repeat(&rows, sequences, to);
     }
 
-    /// The waves of these positions, a row each.
+    /// The embeddings of these positions, one per row.
     ///
     /// # Panics
     /// If there are fewer positions than rows.
@@ -116,7 +116,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axis, Const, Dim, Shape},

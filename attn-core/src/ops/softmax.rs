@@ -14,10 +14,10 @@ use crate::{
 };
 
 twins! {
-    /// `exp(x) / Σ exp(x)` over the last axis: numbers above 0 whose sum is 1. The largest element of a row is taken out
-    /// first, so that no power overflows.
+    /// `exp(x) / Σ exp(x)` over the last axis: positive numbers with the sum 1. The maximum of a row is subtracted first, so that no
+    /// exponential overflows.
     ///
-    /// -∞ becomes 0; a row of nothing else, or with +∞ or NaN, becomes NaN. PyTorch: `torch.softmax(x, -1)`.
+    /// -∞ becomes 0. A row of only -∞, or with +∞ or NaN, becomes NaN. PyTorch: `torch.softmax(x, -1)`.
     ///
     /// ```
     /// use attn::{dfdx::prelude::*, ops::softmax};
@@ -28,7 +28,7 @@ twins! {
     fn softmax, try_softmax, softmax_with_form<S: LastAxis>(x);
 }
 
-/// [`try_softmax`] in its fused or its composed form.
+/// [`try_softmax`] in the fused or the composed form.
 pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     fused: bool,
     x: Tensor<S, E, D, T>,
@@ -59,7 +59,7 @@ impl<T> Pass<'_, T> {
     /// The softmax of the last axis: [`softmax`].
     ///
     /// # Errors
-    /// As [`try_softmax`].
+    /// Those of [`try_softmax`].
     pub fn softmax<S: LastAxis, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -71,7 +71,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -99,7 +99,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axis, HasShape},

@@ -1,6 +1,6 @@
-//! The functions of an operation that keeps a shape.
+//! The public functions of an operation that keeps the shape.
 
-/// Declares an operation and its fallible twin, of a function that has the form as its first argument:
+/// Declares an operation and its fallible version, from a function whose first argument is the form:
 ///
 /// ```text
 /// twins! {
@@ -17,7 +17,7 @@ macro_rules! twins {
             $(#[$doc])*
             ///
             /// # Panics
-            #[doc = concat!("Where [`", stringify!($try_name), "`] has an error, and where that panics.")]
+            #[doc = concat!("If [`", stringify!($try_name), "`] returns an error or panics.")]
             #[track_caller]
             pub fn $name<S: $Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 $x: Tensor<S, E, D, T>,
@@ -26,13 +26,13 @@ macro_rules! twins {
                 $crate::unwrap($try_name($x $(, $y)*))
             }
 
-            #[doc = concat!("The fallible twin of [`", stringify!($name), "`].")]
+            #[doc = concat!("The fallible version of [`", stringify!($name), "`].")]
             ///
             /// # Errors
             /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
             ///
             /// # Panics
-            /// If there are two tensors, and sizes differ that only the running program knows.
+            /// If sizes of two tensors differ at run time.
             #[track_caller]
             pub fn $try_name<S: $Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 $x: Tensor<S, E, D, T>,

@@ -79,7 +79,7 @@ mod tests {
 
     /// The known-answer vectors for `philox4x32 10` in the Random123 distribution, `tests/kat_vectors`.
     #[test]
-    fn known_answers() {
+    fn blocks_agree_with_known_answers() {
         let answer = |key: [u32; 2], counter| {
             Philox4x32::new(u64::from(key[0]) | u64::from(key[1]) << 32).block(counter)
         };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn many_blocks_count_in_the_first_two_words() {
+    fn counters_of_many_blocks_use_the_first_two_words() {
         let random = Philox4x32::new(7);
         let max = u32::MAX;
         let second = |first| random.blocks(first)[1];
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_counters_and_keys_share_no_word() {
+    fn adjacent_counters_and_keys_have_different_words() {
         let words = |key, place| Philox4x32::new(key).block([place, 0, 0, 0]);
         for place in 0..100 {
             for (a, b) in words(7, place).into_iter().zip(words(7, place + 1)) {

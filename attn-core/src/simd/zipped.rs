@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "slices of one length")]
-    fn slices_of_other_lengths_are_refused() {
+    fn slices_of_different_lengths_are_refused() {
         let mut to = [0.0; 3];
         let _ = Zipped::new([Some(&[0.0; 2][..])], [(&mut to[..], WriteMode::Add)]);
     }
 
     #[test]
     #[should_panic(expected = "there is none")]
-    fn a_slice_to_write_that_is_missing_is_refused() {
+    fn a_missing_output_slice_is_refused() {
         let _ = Zipped::<f32, 1, 0>::new([None], []);
     }
 }

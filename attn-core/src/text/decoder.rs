@@ -25,18 +25,18 @@ pub struct Decoder<'a> {
     vocabulary: &'a Vocabulary,
     /// The bytes of an incomplete character.
     held: Vec<u8>,
-    /// The state of a tokenizer whose text is more than the bytes of its tokens.
+    /// The state of a tokenizer whose text is not the concatenation of its tokens' bytes.
     #[cfg(feature = "tokenizers")]
     stream: Stream,
 }
 
 impl Vocabulary {
-    /// The text of tokens. Bytes that are not UTF-8, as a model of bytes may write, become U+FFFD. Special tokens are in it by their names.
+    /// The text of tokens. Invalid UTF-8, which a model of bytes may generate, becomes U+FFFD. Special tokens appear by name.
     ///
     /// `transformers`: `tokenizer.decode(tokens)`.
     ///
     /// # Errors
-    /// [`TextError::Token`] for a token that there is not.
+    /// [`TextError::Token`] if a token is not in the vocabulary.
     pub fn decode(&self, tokens: &[usize]) -> Result<String, TextError> {
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self) {
@@ -50,7 +50,7 @@ impl Vocabulary {
         Ok(text + &decoder.finish())
     }
 
-    /// Makes text of tokens as they come.
+    /// A decoder for tokens that are generated one by one.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder {
             vocabulary: self,
@@ -62,10 +62,10 @@ impl Vocabulary {
 }
 
 impl Decoder<'_> {
-    /// The text that is complete with this token, which may be none.
+    /// Adds a token. Returns the text that it completes, which may be empty.
     ///
     /// # Errors
-    /// [`TextError::Token`] if there is no such token. The decoder does not change then.
+    /// [`TextError::Token`] if the token is not in the vocabulary. The decoder does not change then.
     pub fn push(&mut self, token: usize) -> Result<String, TextError> {
         #[cfg(feature = "tokenizers")]
         if let Some(pieces) = pieces(self.vocabulary) {
@@ -98,7 +98,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The tokenizer, if its text is not the bytes of its tokens.
+/// The tokenizer, if its text is not the concatenation of its tokens' bytes.
 #[cfg(feature = "tokenizers")]
 fn pieces(vocabulary: &Vocabulary) -> Option<&Pieces> {
     match &vocabulary.0 {

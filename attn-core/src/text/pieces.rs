@@ -1,4 +1,4 @@
-//! Pieces of words, by the crate `tokenizers`: byte-pair encoding, and the other tokenizers of its files.
+//! Subword tokens by the crate `tokenizers`: byte-pair encoding, and the other tokenizers of its files.
 
 use std::{
     collections::HashSet,

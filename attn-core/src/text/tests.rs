@@ -36,14 +36,14 @@ fn characters_are_in_the_order_of_their_code_points() {
 }
 
 #[test]
-fn bytes_are_themselves() {
+fn bytes_are_numbered_by_value() {
     let tokens = Vocabulary::bytes().encode("aü").unwrap();
     assert_eq!(tokens, [0x61, 0xc3, 0xbc]);
     assert_eq!(Vocabulary::bytes().len(), 256);
 }
 
 #[test]
-fn strangers_are_named_once_and_a_long_text_is_cut() {
+fn unknown_characters_are_named_once_in_a_shortened_text() {
     let vocabulary = Vocabulary::characters("abc").unwrap();
     assert_eq!(
         error(vocabulary.encode("a!b?!")),
@@ -57,7 +57,7 @@ fn strangers_are_named_once_and_a_long_text_is_cut() {
 }
 
 #[test]
-fn tokens_that_there_are_not_are_refused() {
+fn unknown_tokens_are_refused() {
     for vocabulary in all() {
         let len = vocabulary.len();
         let message = error(vocabulary.decode(&[0, len]));
@@ -79,13 +79,13 @@ fn tokens_that_there_are_not_are_refused() {
 }
 
 #[test]
-fn of_no_text_there_is_no_vocabulary() {
+fn an_empty_text_has_no_vocabulary() {
     assert_eq!(Vocabulary::characters(""), Err(TextError::Empty));
 }
 
-/// For any bytes, the text so far is a prefix of the standard library's text of all of them.
+/// After each token, the text so far is a prefix of the standard library's text of all bytes.
 #[test]
-fn a_stream_of_bytes_is_read_as_std_reads_it() {
+fn streamed_bytes_decode_as_in_the_standard_library() {
     let samples: [&[u8]; 8] = [
         "aü日🦀".as_bytes(),
         b"\xff\xfe",
@@ -114,7 +114,7 @@ fn a_stream_of_bytes_is_read_as_std_reads_it() {
 }
 
 #[test]
-fn a_file_gives_back_what_was_saved() {
+fn a_vocabulary_is_restored_from_its_file() {
     for vocabulary in all() {
         let json = serde_json::to_string(&vocabulary).unwrap();
         let read: Vocabulary = serde_json::from_str(&json).unwrap();
@@ -128,7 +128,7 @@ fn a_file_gives_back_what_was_saved() {
 }
 
 #[test]
-fn files_that_are_none_are_refused_with_a_reason() {
+fn invalid_files_are_refused_with_a_reason() {
     let read = |json: &str| match serde_json::from_str::<Vocabulary>(json) {
         Ok(vocabulary) => panic!("{vocabulary:?}"),
         Err(error) => error.to_string(),
@@ -160,7 +160,7 @@ mod byte_pairs {
     const VERSE: &str = "the cat and the hat and the bat";
 
     #[test]
-    fn the_most_frequent_pair_is_a_piece_first() {
+    fn the_most_frequent_pair_is_the_first_piece() {
         // " t", "th" and "he" occur three times, " the" has two of the first: GPT-2's rule splits before a space.
         let vocabulary = Vocabulary::byte_pairs(VERSE, 257).unwrap();
         assert_eq!(vocabulary.len(), 257);
@@ -171,7 +171,7 @@ mod byte_pairs {
     }
 
     #[test]
-    fn no_piece_reaches_across_a_space_and_there_is_an_end() {
+    fn pieces_do_not_cross_spaces_and_training_ends() {
         let vocabulary = Vocabulary::byte_pairs(VERSE, 5000).unwrap();
         assert!(vocabulary.len() < 300, "{}", vocabulary.len());
         for token in 256..vocabulary.len() {
@@ -182,7 +182,7 @@ mod byte_pairs {
     }
 
     #[test]
-    fn all_text_can_be_encoded_whatever_was_learned() {
+    fn any_text_can_be_encoded() {
         let vocabulary = Vocabulary::byte_pairs("aaaa", 300).unwrap();
         for byte in 0..128_u8 {
             let text = char::from(byte).to_string();
@@ -202,7 +202,7 @@ mod byte_pairs {
     }
 
     #[test]
-    fn a_tokenizer_of_elsewhere_may_have_tokens_beside_its_pieces() {
+    fn tokenizers_of_other_libraries_may_have_added_tokens() {
         let vocabulary = Vocabulary::byte_pairs(VERSE, 257).unwrap();
         let mut json = serde_json::to_value(&vocabulary).unwrap();
         json["added_tokens"] = serde_json::json!([{
@@ -224,7 +224,7 @@ mod byte_pairs {
     }
 
     #[test]
-    fn the_same_text_gives_the_same_pieces() {
+    fn training_is_deterministic() {
         let text: String = (0..400)
             .map(|i| format!("{} {} ", i * i % 97, i % 13))
             .collect();
@@ -233,7 +233,7 @@ mod byte_pairs {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_sizes_and_texts_are_refused() {
         assert_eq!(
             error(Vocabulary::byte_pairs("abc", 255)),
             "byte pairs need a vocabulary of at least 256 tokens, one for each byte, not of 255"
@@ -286,7 +286,7 @@ mod of_hugging_face {
     }
 
     #[test]
-    fn the_tokens_around_a_text_are_there_and_its_padding_is_not() {
+    fn special_tokens_are_added_and_padding_is_ignored() {
         assert_eq!(bert().encode("Hello words!").unwrap(), [2, 4, 5, 6, 7, 3]);
         let alone = bert().encode_without_special_tokens("Hello words!");
         assert_eq!(alone.unwrap(), [4, 5, 6, 7]);
@@ -295,7 +295,7 @@ mod of_hugging_face {
     }
 
     #[test]
-    fn words_have_blanks_between_them_also_one_by_one() {
+    fn words_are_decoded_with_spaces_also_one_by_one() {
         for (tokens, text) in [
             (&[4, 5, 6, 7][..], "hello words!"),
             (&[2, 4, 5, 6, 7, 3], "[CLS] hello words! [SEP]"),
@@ -317,7 +317,7 @@ mod of_hugging_face {
     }
 
     #[test]
-    fn what_was_read_is_saved_and_read_again() {
+    fn a_tokenizer_is_saved_and_read_again() {
         let json = serde_json::to_string(&bert()).unwrap();
         assert_eq!(serde_json::from_str::<Vocabulary>(&json).unwrap(), bert());
     }

@@ -116,11 +116,11 @@ impl Vocabulary {
         }
     }
 
-    /// The UTF-8 of a token, which may be a part of a character. Where a tokenizer does more than to put tokens side by side, it is the
-    /// name of the token, as `##ing` of BERT.
+    /// The UTF-8 bytes of a token, which may be a part of a character. For a tokenizer whose text is not the concatenation of its tokens, it
+    /// is the name of the token, such as `##ing` of BERT.
     ///
     /// # Errors
-    /// [`TextError::Token`] if there is no such token.
+    /// [`TextError::Token`] if the token is not in the vocabulary.
     pub fn bytes_of(&self, token: usize) -> Result<Vec<u8>, TextError> {
         let bytes = match &self.0 {
             TokenKind::Characters(characters) => characters

@@ -168,8 +168,8 @@ impl<E: Element> AdamW<E> {
     /// Parameters that share a gradient, because one is a clone of the other, take the same step, each under its name.
     ///
     /// # Errors
-    /// [`UpdateError::Config`] if the [`config`](Self::config) has a number that is not allowed; [`UpdateError::OtherModel`] if
-    /// earlier steps updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
+    /// [`UpdateError::Config`] if the [`config`](Self::config) has an invalid number; [`UpdateError::OtherModel`] if earlier steps
+    /// updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
     /// [`UpdateError::StateMismatch`] if the state is that of another model; [`UpdateError::Device`] if dfdx fails. No parameter
     /// has changed then.
     #[doc(alias = "step")]
@@ -307,7 +307,7 @@ impl<E: Element> AdamW<E> {
     }
 }
 
-/// As [`update`](AdamW::update), on a copy of the gradients.
+/// [`update`](AdamW::update) on a copy of the gradients.
 ///
 /// # Panics
 /// On [`UpdateError::OtherModel`], [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error type cannot
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_model_is_refused_and_the_first_goes_on() {
+    fn a_second_model_is_refused_and_the_first_one_can_continue() {
         let [mut first, mut second] = models();
         let [mut alone, _] = models();
         let mut optimizer = AdamW::new(Default::default());
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn more_or_fewer_parameters_are_another_model() {
+    fn models_with_more_or_fewer_parameters_are_refused() {
         type Pair = (Model, Model);
         let mut pair: Pair = models().into();
         let mut optimizer = AdamW::<f64>::new(AdamWConfig::default());
@@ -404,7 +404,7 @@ mod tests {
                 .err()
                 .map(|error| error.to_string())
         };
-        // dfdx puts a dot after the index in a tuple, also at the end of a name.
+        // dfdx appends a dot to the index in a tuple, also at the end of a name.
         let refused = |name: &str| {
             Some(format!(
                 "this optimizer is of another model, which has not the same `{name}`: a second model takes an `AdamW` of its own"
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_and_a_state_that_is_set_anew_are_taken() {
+    fn clones_and_replaced_states_are_accepted() {
         let [mut first, mut second] = models();
         let mut optimizer = AdamW::new(Default::default());
         step(&mut optimizer, &mut first).expect("the first step");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_is_no_number_is_refused() {
+    fn factors_that_are_not_finite_are_refused() {
         let [model, _] = models();
         for factor in [f64::NAN, 1.0 / 0.0] {
             let mut gradients = model.alloc_grads();

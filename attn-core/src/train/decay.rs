@@ -28,8 +28,7 @@ pub struct ParameterInfo<'a> {
 }
 
 impl ParameterInfo<'_> {
-    /// Whether it is a matrix that vectors are multiplied with: a tensor of at least two axes that is neither a bias nor a table
-    /// of vectors.
+    /// Whether it is the matrix of a linear map: a tensor of at least two axes that is neither a bias nor a table of vectors.
     ///
     /// - A bias is named `bias` or `.._bias`. The rule is for biases with an axis for the heads, such as `rel_pos_bias.weight` of
     ///   an attention layer.

@@ -93,7 +93,7 @@ mod tests {
     use super::UpdateError;
 
     #[test]
-    fn a_parameter_without_a_name_is_spoken_of() {
+    fn a_parameter_without_a_name_is_described() {
         let no_gradient = |names: &[&str]| UpdateError::<&str>::NoGradient {
             names: names.iter().map(|&name| name.into()).collect(),
         };

@@ -34,7 +34,7 @@ pub(super) trait Parameter<E: Element, D: Backend<E>> {
 
 impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     fn id(&self) -> UniqueId {
-        // dfdx reveals the id of a tensor only to its own errors.
+        // dfdx exposes the id of a tensor only in its own errors.
         let mut unused = UnusedTensors::default();
         unused.add(self);
         unused.ids[0]
@@ -61,7 +61,7 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     }
 }
 
-/// Where a parameter is in a model.
+/// The location of a parameter in a model.
 #[derive(Default)]
 pub(super) struct ParamPath {
     /// The name under which dfdx saves it.
@@ -109,7 +109,7 @@ where
     Ok(())
 }
 
-/// As [`for_each`], with mutable parameters.
+/// [`for_each`] with mutable parameters.
 pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
     f: impl FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
@@ -188,11 +188,11 @@ pub(super) fn check_gradients<M: TensorCollection<E, D>, E: Element, D: Backend<
     Err(UpdateError::NoGradient { names })
 }
 
-/// The parameters without a gradient. Afterwards they have one: zeros.
+/// The parameters without a gradient. Afterwards they have a gradient of zeros.
 ///
-/// dfdx does not tell whether a gradient exists, since access creates it. But when tapes are merged, gradients of the second
-/// replace those of the first. So the first one has an empty gradient for every parameter, and those that are still empty
-/// afterwards had none.
+/// dfdx does not tell whether a gradient exists, since access creates it. But when tapes are merged, the gradients of the second tape
+/// replace those of the first. So the first tape has an empty gradient for every parameter, and a gradient that is still empty after
+/// the merge was missing.
 pub(super) fn without_gradient<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
@@ -273,7 +273,7 @@ impl<E: Element, D: Backend<E>> EmptyGradients<E, D> {
     }
 }
 
-/// The gradients of both. Where both have one, that of `second` wins.
+/// Merges gradients. If both have one for a tensor, that of `second` is taken.
 fn merge<E: Element, D: Backend<E>>(
     device: &D,
     first: Gradients<E, D>,
@@ -283,7 +283,7 @@ fn merge<E: Element, D: Backend<E>>(
     let (_, first) = loss.trace(first).split_tape();
     let (loss, second) = loss.traced(second).split_tape();
     let mut tape = first.merge(second);
-    // They are taken during the backward pass, since dfdx drops at its end what `second` was not told to keep.
+    // The gradients are moved out during the backward pass: at its end, dfdx drops those that `second` does not keep.
     let merged = Rc::new(RefCell::new(Gradients::leaky()));
     let to = Rc::clone(&merged);
     tape.add_backward_op(move |gradients| {

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cosine_rises_and_falls_and_stays() {
+    fn a_cosine_schedule_rises_falls_and_stays() {
         let cosine = Cosine {
             highest: 2.0,
             lowest: 0.2,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_do_not_suffice_for_the_warm_up() {
+    fn a_warm_up_longer_than_the_training_has_rates_in_range() {
         let cosine = Cosine {
             highest: 1.0,
             lowest: 0.1,

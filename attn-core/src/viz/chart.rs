@@ -18,10 +18,10 @@ const TRAIN: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 const VALIDATION: RGBColor = RGBColor(0xb0, 0x4a, 0x00);
 const BASELINE: RGBColor = RGBColor(0x5c, 0x66, 0x72);
 const INK: RGBColor = RGBColor(0x16, 0x20, 0x2b);
-/// A line has at most twice as many points.
+/// A line is downsampled to at most twice this number of points.
 const MAX_POINTS: usize = 700;
-/// Larger numbers are not drawn: they are no losses, and an axis has no space for them.
-const MOST: f64 = 1e30;
+/// Larger numbers are not drawn: they are not plausible losses, and the axis labels have no space for them.
+const MAX_LOSS: f64 = 1e30;
 
 /// A chart of losses: training loss, raw and smoothed, validation loss, and baselines.
 ///
@@ -138,8 +138,12 @@ impl LossChart {
     }
 
     fn can_be_drawn(&self, loss: f64) -> bool {
-        let least = if self.logarithmic { 1.0 / MOST } else { -MOST };
-        (least..=MOST).contains(&loss)
+        let least = if self.logarithmic {
+            1.0 / MAX_LOSS
+        } else {
+            -MAX_LOSS
+        };
+        (least..=MAX_LOSS).contains(&loss)
     }
 }
 
@@ -225,9 +229,9 @@ impl<'a> Lines<'a> {
     where
         Y: Ranged<ValueType = f64>,
     {
-        let raw = thinned(&self.train);
+        let raw = downsampled(&self.train);
         chart.draw_series(LineSeries::new(raw, TRAIN.mix(0.25)))?;
-        let smooth = thinned(&smoothed(&self.train, self.chart.share_of_past()));
+        let smooth = downsampled(&smoothed(&self.train, self.chart.share_of_past()));
         let line = chart.draw_series(LineSeries::new(smooth, TRAIN.stroke_width(2)))?;
         if !self.train.is_empty() {
             line.label("training, smoothed")
@@ -275,7 +279,7 @@ fn legend((x, y): (i32, i32), colour: RGBColor) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
 }
 
-/// The range from the minimum to the maximum, with a margin. It is never so small that an axis has no numbers to write.
+/// The range from the minimum to the maximum, with a margin. It is never too small for tick labels.
 fn axis(losses: impl Iterator<Item = f64>, logarithmic: bool) -> (f64, f64) {
     let (least, largest) = losses.fold((f64::MAX, f64::MIN), |(a, b), loss| {
         (a.min(loss), b.max(loss))
@@ -305,7 +309,7 @@ fn smoothed(losses: &[(f64, f64)], share: f64) -> Vec<(f64, f64)> {
 }
 
 /// The minimum and maximum of groups of neighbours, in order, if there are too many points.
-fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn downsampled(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 2 * MAX_POINTS {
         return points.to_vec();
     }
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_losses_are_the_same_bytes_and_all_parts_are_named() -> Result<(), VizError> {
+    fn a_chart_is_deterministic_and_names_all_parts() -> Result<(), VizError> {
         let chart = chart(&[3.0, 2.0, 1.5])
             .validation([(3, 1.75)])
             .baseline("bi<gram>", 2.5);
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smoothed_loss_by_hand() {
+    fn smoothing_is_a_bias_corrected_moving_mean() {
         let found = smoothed(&[(1.0, 4.0), (2.0, 2.0), (3.0, 1.0)], 0.5);
         // 4; (4/4 + 2/2) / (3/4); (4/8 + 2/4 + 1/2) / (7/8)
         let expected = [4.0, 8.0 / 3.0, 12.0 / 7.0];
@@ -378,7 +382,7 @@ mod tests {
             .collect();
         losses[54_321].1 = 9.0;
         losses[77_777].1 = -9.0;
-        let thin = thinned(&losses);
+        let thin = downsampled(&losses);
         assert!(thin.len() <= 2 * MAX_POINTS);
         assert!(thin.contains(&losses[54_321]) && thin.contains(&losses[77_777]));
         assert!(thin.is_sorted_by(|a, b| a.0 <= b.0));
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_is_left_out_and_counted() -> Result<(), VizError> {
+    fn losses_that_cannot_be_drawn_are_left_out_and_counted() -> Result<(), VizError> {
         let losses = [1.0, f64::NAN, f64::INFINITY, 1e300, -2.0];
         assert!(
             chart(&losses)
@@ -408,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_leave_an_axis_no_room() -> Result<(), VizError> {
+    fn losses_without_a_range_have_an_axis() -> Result<(), VizError> {
         let close = 1.0 + f64::EPSILON;
         for losses in [
             &[][..],
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn smoothing_is_a_share() {
+    fn smoothing_must_be_in_range() {
         for smoothing in [-0.1, 1.0, f64::NAN] {
             let refused = chart(&[1.0]).smoothing(smoothing).svg().err();
             assert!(

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_steps_look_equally_far_and_lightness_has_one_direction() {
+    fn steps_are_perceptually_uniform_and_lightness_is_monotonic() {
         for (theme, direction) in [(Theme::Light, -1.0), (Theme::Dark, 1.0)] {
             let points: Vec<_> = (0..=100).map(|i| path(theme, i as f64 / 100.0)).collect();
             let steps = points.windows(2).map(|p| distance(p[0], p[1]));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_colour_is_outside_of_what_a_screen_shows() {
+    fn colours_are_within_srgb() {
         for theme in [Theme::Light, Theme::Dark] {
             let shares = (0..=1000).map(|i| f64::from(i) / 1000.0);
             let mut lights = shares.flat_map(|share| linear(path(theme, share)));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn white_and_black_in_oklab_are_those_of_srgb() {
+    fn white_black_and_red_convert_from_oklab() {
         // The published matrices have ten digits.
         assert_eq!(srgb([1.0, 0.0, 0.0]), [255; 3]);
         assert_eq!(srgb([0.0, 0.0, 0.0]), [0; 3]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_have_places() {
+    fn fractions_are_clamped_to_the_scale() {
         assert_eq!([0.0, 0.5, 1.0].map(place), [Some(0), Some(128), Some(255)]);
         assert_eq!([-1.0, f64::INFINITY].map(place), [Some(0), Some(255)]);
         assert_eq!(place(f64::NAN), None);

@@ -205,7 +205,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn base64_of_the_rfc() {
+    fn base64_agrees_with_the_rfc() {
         let pairs = [
             ("", ""),
             ("f", "Zg=="),
@@ -227,7 +227,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn weights_come_back_within_half_a_step() {
+    fn weights_are_decoded_within_half_a_step() {
         let weights: Vec<f32> = (0..100).map(|i| (i as f32).sin().abs() / 7.0).collect();
         let largest = weights.iter().copied().fold(0.0, f32::max);
         for (codes, steps) in [(Codes::Bits8, 251.0), (Codes::Bits16, 65531.0)] {
@@ -241,7 +241,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn zero_is_exact_and_nothing_else_is_zero() {
+    fn zero_is_exact_and_no_other_weight_is_zero() {
         let weights = [1.0, 0.0, 1e-30, f32::MIN_POSITIVE, -0.0, 0.5];
         for codes in [Codes::Bits8, Codes::Bits16] {
             let found = decoded(&weights, codes);
@@ -252,7 +252,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_so() {
+    fn weights_that_are_not_finite_are_preserved() {
         let weights = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.25, -0.75];
         for codes in [Codes::Bits8, Codes::Bits16] {
             let found = decoded(&weights, codes);
@@ -272,7 +272,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sizes_of_zero() {
+    fn maps_of_size_0_are_encoded() {
         for shape in [[0, 2, 3, 3], [1, 0, 3, 3], [1, 2, 0, 3], [1, 2, 3, 0]] {
             let found = map(&AttentionMap::new("m", shape, vec![]), Codes::Bits16);
             assert_eq!(decode(&found), [0.0; 0]);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_heads_is_their_mean() -> Result<(), VizError> {
+    fn the_mean_head_is_the_mean_of_the_heads() -> Result<(), VizError> {
         let grid = Grid::of(&map(), 0, Head::Mean, &Labels::indices())?;
         assert_eq!(grid.title, "a, mean of heads");
         assert_eq!([grid.row(0), grid.row(1)], [[0.625, 0.375], [0.0, 0.25]]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn scales() -> Result<(), VizError> {
+    fn scales_divide_by_the_largest_weight() -> Result<(), VizError> {
         let grid = Grid::of(&map(), 0, 0.into(), &Labels::indices())?;
         assert_eq!(grid.largest(Scale::Query), [0.75, 0.5]);
         assert_eq!(grid.largest(Scale::Head), [0.75, 0.75]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn missing_heads_and_sequences_are_errors() {
         let refused = |sequence, head: Head| {
             let grid = Grid::of(&map(), sequence, head, &Labels::indices());
             grid.err().map(|e| e.to_string()).unwrap_or_default()

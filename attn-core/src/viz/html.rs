@@ -84,7 +84,7 @@ pub(super) mod tests {
     ];
 
     #[test]
-    fn text_has_no_mark_of_html() {
+    fn escaped_text_has_no_markup() {
         for hostile in HOSTILE {
             let escaped = text(hostile);
             assert!(!escaped.contains(['<', '>', '"', '\'']), "{escaped}");
@@ -93,7 +93,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn data_cannot_end_its_element_and_is_read_as_it_was() -> Result<(), serde_json::Error> {
+    fn data_cannot_end_its_element_and_is_preserved() -> Result<(), serde_json::Error> {
         let value = json!(HOSTILE);
         let element = data(&value);
         let inner = element
@@ -106,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_page_names_nothing_to_fetch() {
+    fn a_page_has_no_external_references() {
         let page = page("<title>", &[], "body", &["script"]);
         assert!(page.contains("<title>&lt;title&gt;</title>"));
         assert!(page.contains("default-src 'none'"));

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_has_a_sign() {
+    fn invisible_characters_have_symbols() {
         let shown = [
             ("the cat", "the cat"),
             (" the ", "␣the␣"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_ends_visibly() {
+    fn long_texts_end_with_an_ellipsis() {
         let shown = visible(&"ä".repeat(101)).into_owned();
         assert_eq!(shown, "ä".repeat(100) + "…");
         assert_eq!(visible(&"ä".repeat(100)), "ä".repeat(100));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_file_is_that_of_an_uninterrupted_run_wherever_it_was_cut() {
+    fn a_resumed_file_equals_that_of_an_uninterrupted_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         write(&path, 1..=12, &mut Metrics::create(&path).unwrap());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_there_before_the_writer_is_gone() {
+    fn lines_are_readable_before_the_writer_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut metrics = Metrics::create(&path).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_a_record_cannot_have_are_refused_before_anything_is_written() {
+    fn invalid_names_are_refused_before_anything_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut metrics = Metrics::create(&path).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_in_the_middle_that_is_no_record_is_named() {
+    fn an_invalid_line_in_the_middle_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         for wrong in ["nonsense", "{}", "[1]", "{\"step\":-1}"] {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_an_empty_one_and_no_folder_an_error() {
+    fn a_missing_file_is_empty_and_a_missing_folder_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         assert_eq!(Metrics::read(&path).unwrap(), []);

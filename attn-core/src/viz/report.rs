@@ -149,7 +149,7 @@ mod tests {
     use crate::{maps::AttentionMap, viz::Labels};
 
     #[test]
-    fn sections_stand_in_their_order() {
+    fn sections_are_in_the_order_of_the_calls() {
         let page = Report::new("run")
             .table("Configuration", [("seed", 7)])
             .text("Parameters", "a  b\n1  2")
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_as_code_stays_text() {
+    fn markup_in_texts_is_escaped() {
         let map = AttentionMap::new(HOSTILE[0], [1, 1, 1, 1], vec![1.0]);
         let mut viewer = Viewer::new(HOSTILE[2]);
         viewer.add(&map, &Labels::indices()).unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_takes_the_place_of_the_one_before() -> Result<(), VizError> {
+    fn a_report_replaces_the_previous_file() -> Result<(), VizError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
         Report::new("first").write(&path)?;

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_of_256_tokens_is_below_a_megabyte() {
+    fn a_drawing_of_noise_of_256_tokens_is_below_a_megabyte() {
         let noise = (0..256 * 256)
             .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32)
             .collect();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_text() {
+    fn labels_are_escaped() {
         let map = AttentionMap::new(HOSTILE[0], [1, 1, 7, 7], vec![0.5; 49]);
         let svg = svg(
             &map,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_zero_and_one() {
+    fn maps_of_size_0_and_1_are_drawn() {
         for shape in [[0, 3], [3, 0], [0, 0]] {
             let expected = format!("no weights: {} queries, {} keys", shape[0], shape[1]);
             assert!(drawing(shape, vec![]).contains(&expected));

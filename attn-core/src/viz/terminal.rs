@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_share_has_its_shade() -> Result<(), VizError> {
+    fn fractions_have_shades() -> Result<(), VizError> {
         let weights = vec![
             0.0,
             0.1,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_wider_than_was_asked_for() -> Result<(), VizError> {
+    fn lines_are_at_most_as_wide_as_requested() -> Result<(), VizError> {
         let weights: Vec<f32> = (0..300).map(|i| (i % 100) as f32).collect();
         let map = map([3, 100], weights);
         for width in [4, 10, 40, 103, 200] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn accents_take_no_columns_of_their_own() -> Result<(), VizError> {
+    fn combining_accents_take_no_columns() -> Result<(), VizError> {
         let labels = Labels::cross([["e\u{301}", "b"]], [["a\u{308}b", "c"]]);
         let view = terminal(&map([2, 2], vec![1.0, 0.0, 0.0, 1.0]), 0, 0, &labels)?;
         assert_eq!(view.to_string(), "   a\u{308}\n   bc\ne\u{301}  █\nb   █\n");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_those_of_the_scale() -> Result<(), VizError> {
+    fn colours_are_from_the_scale() -> Result<(), VizError> {
         let view = terminal(&map([1, 2], vec![0.0, 1.0]), 0, 0, &Labels::indices())?;
         let colours = colour::scale(Theme::Dark);
         let cell = |at: usize| {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_zero() -> Result<(), VizError> {
+    fn maps_of_size_0_are_drawn() -> Result<(), VizError> {
         let view = |shape| terminal(&map(shape, vec![]), 0, 0, &Labels::indices());
         assert_eq!(view([0, 2])?.to_string(), "  01\n");
         assert_eq!(view([2, 0])?.to_string(), "0\n1\n");

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_weights_the_entropies_and_the_labels() {
+    fn a_page_contains_weights_entropies_and_labels() {
         let self_attention = map("self", [2, 3, 5, 5]);
         let cross = map("cross", [2, 1, 5, 4]);
         let queries = [["a", "b"], ["c", "d"]];
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_titles_names_and_labels_are_text() {
+    fn hostile_titles_names_and_labels_are_escaped() {
         let map = map(HOSTILE[0], [1, 1, 7, 7]);
         let mut viewer = Viewer::new(HOSTILE[6]);
         viewer.add(&map, &Labels::same([HOSTILE])).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn six_layers_of_six_heads_over_256_tokens_stay_below_four_megabytes() {
+    fn a_page_of_36_heads_over_256_tokens_is_below_four_megabytes() {
         let maps: Vec<_> = (0..6)
             .map(|i| map(&format!("blocks.{i}"), [1, 6, 256, 256]))
             .collect();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn no_maps_and_maps_of_nothing_have_a_page() {
+    fn pages_without_maps_and_with_empty_maps_are_valid() {
         assert_eq!(data_of(&Viewer::new("").page())["maps"], json!([]));
         for shape in [[0, 1, 2, 2], [1, 0, 2, 2], [1, 1, 0, 2], [1, 1, 2, 0]] {
             let map = map("", shape);

@@ -45,7 +45,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> Option<TokenStream> {
     });
     (!lines.is_empty()).then(|| {
         quote_spanned! {cx.at=>
-            /// Checks the indices of the declared tensors, and what integers are divided by.
+            /// Checks the indices of the declared tensors and the divisors of integers.
             #[allow(unused_variables)]
             fn check_integers<E: p::Element, Dev>(
                 (batch, query, key): (usize, usize, usize),
@@ -63,7 +63,7 @@ pub(super) fn emit_of_mask(cx: &Layer<'_>, mask: &Expr) -> Option<TokenStream> {
     let lines = lines(cx, checks(cx, [mask].into_iter()));
     (!lines.is_empty()).then(|| {
         quote_spanned! {cx.at=>
-            /// Checks what the mask divides integers by.
+            /// Checks the divisors of integers in the mask.
             #[allow(dead_code, unused_variables)]
             fn check_mask<Dev>(query: usize, key: usize) -> Result<(), p::Error<Dev>> {
                 let batch = 1;

@@ -10,7 +10,7 @@ use crate::score::builtin;
 use crate::score::{Expr, Name, Type};
 use crate::spec::{ABOUT_QUERIES, Normalizer, Position, QkNorm, Score, Spec};
 
-/// The page of the struct, below what the user wrote.
+/// The page of the struct, which follows the documentation of the user.
 pub(super) fn layer(cx: &Layer<'_>) -> String {
     let mut page = String::new();
     section(&mut page, "", &summary(cx));
@@ -49,7 +49,7 @@ fn summary(cx: &Layer<'_>) -> String {
     let (width, scores) = match spec.score {
         Score::OfPlaces => (
             &spec.value_head_dim,
-            ", with scores of places alone: there are no queries and keys",
+            ", with scores of the indices alone: there are no queries and keys",
         ),
         _ => (&spec.head_dim, ""),
     };
@@ -315,7 +315,7 @@ pub(super) fn field(param: &Param) -> String {
     param.doc.clone()
 }
 
-/// Every key with its value, also those that were left out.
+/// Every key with its value, including defaults.
 fn spec_table(spec: &Spec) -> String {
     let mut table = Table::new(["key", "value"]);
     for (key, value) in resolved(spec) {
@@ -377,7 +377,7 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
     table
 }
 
-/// The predicate, and a small drawing of it.
+/// The predicate of the mask, and a small drawing.
 fn mask(cx: &Layer<'_>) -> String {
     let Some(predicate) = cx.graph.mask() else {
         return String::new();
@@ -389,7 +389,7 @@ fn mask(cx: &Layer<'_>) -> String {
     text
 }
 
-/// The text about shapes, in errors and on the page of the trait.
+/// The texts about accepted shapes, for errors and for the page of the trait.
 pub(super) struct Accepted {
     pub(super) message: String,
     pub(super) label: String,
@@ -429,7 +429,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let batched = tuple(batched);
     let unbatched = tuple(unbatched);
     let mut note = "batch and sequence axes are `usize` or `Const<N>`, the width is a `Const`; elements and device are those of the layer: `{E}`, `{D}`".to_owned();
-    // The attribute takes braces for places of its own.
+    // Braces are placeholders in the attribute.
     let literal = |text: &str| text.replace('{', "{{").replace('}', "}}");
     for line in &data {
         let _ = write!(note, "\n{}", literal(line));
@@ -450,37 +450,35 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
         label: format!("wrong input for `{name}`"),
         note,
         doc: format!(
-            "What [`{name}`] accepts: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; see the shapes there."
+            "An input of [`{name}`]: `{batched}` or, without a batch, `{unbatched}`. Implemented for dfdx tensors; the page of the layer has their shapes."
         ),
     }
 }
 
-/// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its twin.
+/// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its fallible version.
 pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
     let call = call(cx);
     let output = shape_text(cx, &cx.output_shape());
     let weights = shape_text(cx, &cx.graph.weights);
-    let panics = "\n\n# Panics\nOn what the twin with `try_` returns as an error.";
-    let errors = "\n\n# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, or when the device fails.";
+    let panics = "\n\n# Panics\nIf the method with the prefix `try_` would return an error.";
+    let errors = "\n\n# Errors\nIf sizes that are known only at run time do not match or do not fit the memory, or if the device fails.";
     let dropout = match &cx.spec.dropout {
-        Some(p) => format!(" Drops weights with probability {p} if `x` is traced."),
-        None => " The same as `forward`, as the layer has no dropout.".to_owned(),
+        Some(p) => format!(" If `x` is traced, weights are dropped with probability {p}."),
+        None => " The layer has no dropout, so this is the same as `forward`.".to_owned(),
     };
     [
         format!(
-            "Attends: takes {call}, returns `{output}` (`{}` without a batch). Deterministic: without dropout.{panics}",
+            "Runs the layer without dropout, so it is deterministic: takes {call}, returns `{output}` (`{}` without a batch).{panics}",
             unbatched(&output)
         ),
-        format!("As [`forward`](Self::forward), with a typed error.{errors}"),
-        format!("Attends while training.{dropout}{panics}"),
-        format!("As [`forward_mut`](Self::forward_mut), with a typed error.{errors}"),
+        format!("[`forward`](Self::forward) with a typed error.{errors}"),
+        format!("Runs the layer in training.{dropout}{panics}"),
+        format!("[`forward_mut`](Self::forward_mut) with a typed error.{errors}"),
         format!(
-            "As [`forward`](Self::forward), and the attention weights, `{weights}` (`{}` without a batch), which carry no tape.{panics}",
+            "[`forward`](Self::forward) that also returns the attention weights, `{weights}` (`{}` without a batch). They have no tape.{panics}",
             unbatched(&weights)
         ),
-        format!(
-            "As [`forward_with_weights`](Self::forward_with_weights), with a typed error.{errors}"
-        ),
-        "The layer as a chain of dfdx's operations, which means the same: to compare, to read, to debug.".to_owned(),
+        format!("[`forward_with_weights`](Self::forward_with_weights) with a typed error.{errors}"),
+        "The equivalent chain of dfdx's operations, as a reference and for debugging.".to_owned(),
     ]
 }

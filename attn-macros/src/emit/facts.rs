@@ -56,12 +56,11 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         impl #name {
             #(#constants)*
 
-            /// Number of learned numbers.
+            /// The number of parameters.
             #vis const PARAMS: usize = #params;
 
-            /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
-            /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
-            /// `u64::MAX`.
+            /// The floating-point operations of the matrix products of one forward pass: two for a multiplication and an
+            /// addition, including masked pairs. A backward pass takes twice as many. `u64::MAX` on overflow.
             #vis const fn flops(batch: usize, q_len: usize, kv_len: usize) -> u64 {
                 #flops
             }
@@ -114,43 +113,43 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     quote! {
         #[allow(dead_code)]
         impl #name {
-            /// Whether it is proved that no query attends to a key after its own position, whatever the lengths and the
-            /// data. In cross-attention the positions line up at the first one, or else at the last one.
+            /// Whether it is proved for all lengths and data that no query attends to a key after its own position. In
+            /// cross-attention, positions are aligned at the first or at the last one.
             #vis const IS_CAUSAL: bool = #is_causal;
 
-            /// Whether it is proved that every query attends to at least one key, whatever the lengths and the data, if
-            /// there is a key.
+            /// Whether it is proved for all lengths and data that every query attends to at least one key, if there is a
+            /// key.
             #vis const EVERY_QUERY_ATTENDS: bool = #every_query_attends;
 
-            /// The share of pairs of a query and a key that attend, from 0 to 1, as if the data of the
-            /// call let every pair through: every key valid, all tokens of one document; 0 if there are no pairs.
+            /// The fraction of pairs of a query and a key that attend, from 0 to 1, if the data of the call masks no pair: every
+            /// key is valid, all tokens are of one document. 0 if there are no pairs.
             ///
             /// # Panics
-            /// As [`try_mask_density`](Self::try_mask_density) fails.
+            /// If [`try_mask_density`](Self::try_mask_density) returns an error.
             #[track_caller]
             #vis fn mask_density(q_len: usize, kv_len: usize) -> f64 {
                 p::unwrap(Self::try_mask_density(q_len, kv_len))
             }
 
-            /// As [`mask_density`](Self::mask_density), with an error where the mask divides an integer by 0, or where the lengths
-            /// are beyond half a million.
+            /// [`mask_density`](Self::mask_density) with an error if the mask divides an integer by 0, or if a length is greater
+            /// than half a million.
             #vis fn try_mask_density(q_len: usize, kv_len: usize) -> Result<f64, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))
             }
 
-            /// What the kernels make of the mask for one sequence, under the same assumption: the blocks of queries and
-            /// keys that they skip, look into, and take whole.
+            /// The blocks of queries and keys that the kernels skip, mask and compute as a whole, for one sequence under the
+            /// same assumption.
             ///
             /// # Panics
-            /// As [`try_mask_blocks`](Self::try_mask_blocks) fails.
+            /// If [`try_mask_blocks`](Self::try_mask_blocks) returns an error.
             #[track_caller]
             #vis fn mask_blocks(q_len: usize, kv_len: usize) -> p::MaskBlocks {
                 p::unwrap(Self::try_mask_blocks(q_len, kv_len))
             }
 
-            /// As [`mask_blocks`](Self::mask_blocks), with an error where the mask divides an integer by 0, or where the lengths
-            /// are beyond half a million.
+            /// [`mask_blocks`](Self::mask_blocks) with an error if the mask divides an integer by 0, or if a length is greater
+            /// than half a million.
             #vis fn try_mask_blocks(q_len: usize, kv_len: usize) -> Result<p::MaskBlocks, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))

@@ -27,7 +27,7 @@ pub(super) fn emit_mask(cx: &Layer<'_>, mask: &Expr) -> TokenStream {
     let predicate = host(mask, 0);
     let truth = on_zone(mask);
     quote! {
-        /// Which keys a query attends to.
+        /// The mask: the keys that each query attends to.
         struct Attends #generics {
             #(#lengths: i64,)*
             #(#data: #types,)*

@@ -1,4 +1,4 @@
-//! A tensor of theirs out of some of ours: its shape, and where ours are in it.
+//! The layout of a file tensor that consists of one or more model tensors.
 
 use std::ops::Range;
 
@@ -11,34 +11,34 @@ pub(super) struct FileTensor {
     pub(super) name: String,
     pub(super) described: TensorType,
     pub(super) optional: bool,
-    /// The tensors of the model that it is made of.
+    /// The tensors of the model that it consists of.
     pub(super) parts: Vec<(String, TensorType)>,
 }
 
-/// Where a tensor of the model is.
+/// The location of a model tensor in a file.
 #[derive(Debug)]
 pub(super) struct TensorSource {
     pub(super) theirs: String,
-    /// Nothing if it is their tensor as it is.
+    /// Its location in the file tensor; `None` if it is the whole file tensor, unchanged.
     pub(super) view: Option<View>,
 }
 
-/// A tensor of the model and the rule that gives it.
+/// A rule, and the model tensor that it maps.
 pub(super) type RuleMatch<'a> = (&'a Rule, &'a Expected);
 
-/// One of our tensors in the axes of theirs.
+/// A model tensor in the axes of its file tensor.
 struct PlacedTensor {
-    /// The shape of their tensor, if it had nothing but ours.
+    /// The shape of the file tensor if it contained this tensor alone.
     shape: Vec<usize>,
-    /// Which axis of theirs each of ours is.
+    /// The axis of the file tensor for each axis of the model tensor.
     axes: Vec<usize>,
-    /// The axis of theirs along which ours is a part.
+    /// The axis of the file tensor along which this tensor is a part.
     along: Option<usize>,
-    /// Where on it.
+    /// The range along that axis.
     range: Range<usize>,
 }
 
-/// The layout of their tensor, and the places of ours in it.
+/// The layout of a file tensor, and the locations of its model tensors in it.
 pub(super) fn assemble(
     name: &str,
     given: &[RuleMatch<'_>],
@@ -81,7 +81,7 @@ pub(super) fn assemble(
     Ok((theirs, sources))
 }
 
-/// Our tensor in the axes of theirs: what the rule does, backwards.
+/// Places a model tensor in its file tensor: the inverse of the rule.
 fn place(rule: &Rule, tensor: &Expected, behind: usize) -> Result<PlacedTensor, MapProblem> {
     let refused = |reason: String| MapProblem::Shape {
         rule: rule.to_string(),
@@ -130,7 +130,7 @@ fn place(rule: &Rule, tensor: &Expected, behind: usize) -> Result<PlacedTensor, 
     })
 }
 
-/// That the parts are those of one tensor, all of it, and none of it twice; and how long it is along the axis.
+/// Checks that the parts cover the tensor exactly once. Returns its length along the axis.
 fn check_parts(
     name: &str,
     parts: &[(String, TensorType)],
@@ -179,7 +179,7 @@ fn check_parts(
     Ok(end)
 }
 
-/// Where the numbers of ours are in a tensor of theirs with this shape.
+/// The location of a model tensor in a file tensor of this shape.
 fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
     let axes = placed.axes.iter().enumerate().map(|(ours, &theirs)| {
         let stride: usize = shape[theirs + 1..].iter().product();
@@ -200,7 +200,7 @@ fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
 }
 
 impl Rule {
-    /// Whether it does nothing but give another name.
+    /// Whether the rule only renames.
     fn is_plain(&self) -> bool {
         let Self {
             squeezed,

@@ -7,36 +7,36 @@ use std::{
 
 use crate::checkpoint::TensorType;
 
-/// Everything in which a map does not fit a model.
+/// All problems of a map with a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapError {
-    /// The problems. There is at least one.
+    /// The problems, at least one.
     pub problems: Vec<MapProblem>,
 }
 
-/// One thing that is wrong with a map, or with a map and a model.
+/// A problem of a map, alone or with a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapProblem {
-    /// The two names of a rule have not the same holes.
+    /// The two names of a rule have different holes.
     #[error(
         "`{ours}` and `{theirs}` must have the same number of `{{}}`, and a `*` at the end of both or of none"
     )]
     Holes {
-        /// Our name.
+        /// The name in the model.
         ours: String,
-        /// Theirs.
+        /// The name in the file.
         theirs: String,
     },
 
-    /// A rule that is good for nothing in the model.
+    /// A rule that matches no tensor of the model.
     #[error("no tensor of the model is for the rule {rule}")]
     Unused {
         /// The rule.
         rule: String,
     },
 
-    /// A tensor of the model that no rule gives.
+    /// A tensor of the model that no rule matches.
     #[error(
         "no rule gives {tensor}, {described}; `.fresh(\"{tensor}\")` leaves it as it was built"
     )]
@@ -47,14 +47,14 @@ pub enum MapProblem {
         described: TensorType,
     },
 
-    /// No tensor of the model is [fresh](super::WeightMap::fresh) in this way.
+    /// A [fresh](super::WeightMap::fresh) name that matches no tensor of the model.
     #[error("no tensor of the model is `.fresh(\"{ours}\")`")]
     UnusedFresh {
         /// The name.
         ours: String,
     },
 
-    /// A tensor of the model that two rules give.
+    /// A tensor of the model that two rules match.
     #[error("two rules give {tensor}: {}; {}", rules[0], rules[1])]
     GivenTwice {
         /// The tensor.
@@ -63,14 +63,14 @@ pub enum MapProblem {
         rules: [String; 2],
     },
 
-    /// The map is for a part of the model that is not there.
+    /// The prefix of the map matches nothing in the model.
     #[error("no tensor of the model has a name that begins with `{prefix}`")]
     NoModelPrefix {
-        /// How the names of that part begin.
+        /// The prefix.
         prefix: String,
     },
 
-    /// A rule asks for what a tensor of this shape cannot be.
+    /// A rule that cannot apply to a tensor of this shape.
     #[error("{tensor}, {described}, cannot come from the rule {rule}: {reason}")]
     Shape {
         /// The rule.
@@ -79,36 +79,36 @@ pub enum MapProblem {
         tensor: String,
         /// Its type and its shape.
         described: TensorType,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 
-    /// Two tensors of the model that are not parts of one tensor, as their shapes say.
+    /// Two tensors of the model that cannot be parts of one tensor, because of their shapes or types.
     #[error("{}, {}, and {}, {}, cannot both be parts of {theirs}", ours[0].0, ours[0].1, ours[1].0, ours[1].1)]
     Uneven {
-        /// Their tensor.
+        /// The tensor of the file.
         theirs: String,
         /// The tensors of the model.
         ours: Box<[(String, TensorType); 2]>,
     },
 
-    /// Two tensors of the model that have the same numbers of one tensor.
+    /// Two tensors of the model that overlap in one tensor of the file.
     #[error("{} and {} overlap in {theirs}", ours[0], ours[1])]
     Overlap {
-        /// Their tensor.
+        /// The tensor of the file.
         theirs: String,
         /// The tensors of the model.
         ours: [String; 2],
     },
 
-    /// Rows, or columns, of a tensor that are nothing in the model.
+    /// Rows or columns of a tensor of the file that are not mapped to the model.
     #[error("nothing in the model is {range:?} of axis {axis} of {theirs}")]
     Gap {
-        /// Their tensor.
+        /// The tensor of the file.
         theirs: String,
         /// Its axis.
         axis: usize,
-        /// The rest of the axis.
+        /// The range along the axis.
         range: Range<usize>,
     },
 }

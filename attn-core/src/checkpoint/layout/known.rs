@@ -1,18 +1,18 @@
 //! The layouts of other libraries.
 //!
-//! Names on the left are those that `model!` gives in the declarations that the documentation shows.
+//! The names on the left are those of a `model!` with the declaration in the documentation of the map.
 
 use super::{Rule, WeightMap};
 
-/// A map without ceremony: our names and theirs.
+/// A map that only renames: `(ours, theirs)`.
 fn renamed(names: &[(&str, &str)]) -> WeightMap {
     WeightMap::new(names.iter().map(|&(ours, theirs)| Rule::new(ours, theirs)))
         .metadata("format", "pt")
 }
 
-/// `torch.nn.MultiheadAttention(d_model, heads)`, also with `bias=False`.
+/// `torch.nn.MultiheadAttention(d_model, heads)`, with or without bias.
 ///
-/// Its three projections of the input are the rows of one tensor, `in_proj_weight`, queries first.
+/// The three input projections are stacked in one tensor, `in_proj_weight`, queries first.
 ///
 /// ```text
 /// attention! { struct SelfAttention<heads = 4, d_model = 32>; }
@@ -28,10 +28,10 @@ pub fn torch_multihead_attention() -> WeightMap {
     WeightMap::new(projections).and(renamed(&[("o_proj.*", "out_proj.*")]))
 }
 
-/// `torch.nn.MultiheadAttention(d_model, heads, kdim=d_context, vdim=d_context)`, where `d_context` is not `d_model`, also with
-/// `bias=False`.
+/// `torch.nn.MultiheadAttention(d_model, heads, kdim=d_context, vdim=d_context)`, where `d_context` is not `d_model`, with or without
+/// bias.
 ///
-/// Its projections are apart, their biases are not.
+/// The weights of the input projections are separate tensors, their biases are one tensor.
 ///
 /// ```text
 /// attention! { struct Cross<heads = 4, d_model = 32, d_context = 24>; }
@@ -48,7 +48,7 @@ pub fn torch_multihead_attention_apart() -> WeightMap {
     WeightMap::new(rules).and(renamed(&[("o_proj.*", "out_proj.*")]))
 }
 
-/// `torch.nn.TransformerEncoderLayer(d_model, heads, dim_feedforward)`, with `norm_first` or not, and either activation.
+/// `torch.nn.TransformerEncoderLayer(d_model, heads, dim_feedforward)`, with any `norm_first` and `activation`.
 ///
 /// ```text
 /// model! {
@@ -64,8 +64,8 @@ pub fn torch_multihead_attention_apart() -> WeightMap {
 /// With `norm_first=True` the two lines are `let x = x + attention::<heads>(layer_norm(x));` and
 /// `x + feed_forward::<hidden, activation = relu>(layer_norm(x))`. `src_key_padding_mask` is `mask = padding`.
 ///
-/// A `torch.nn.TransformerEncoder` is this map
-/// `.under("blocks.{}.", "layers.{}.")`, where the layer stands in a `repeat`.
+/// For a `torch.nn.TransformerEncoder`, use this map
+/// `.under("blocks.{}.", "layers.{}.")`, with the layer in a `repeat`.
 pub fn torch_transformer_encoder_layer() -> WeightMap {
     let attention = torch_multihead_attention().under("attention.", "self_attn.");
     attention.and(renamed(&[
@@ -76,8 +76,8 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
     ]))
 }
 
-/// `BertModel` of Hugging Face, with its pooler or without. In a model with a head, such as `BertForSequenceClassification`, it is
-/// `.under("", "bert.")`.
+/// `BertModel` of Hugging Face, with or without its pooler. For a model with a head, such as `BertForSequenceClassification`, use
+/// this map `.under("", "bert.")`.
 ///
 /// ```text
 /// model! {
@@ -98,15 +98,15 @@ pub fn torch_transformer_encoder_layer() -> WeightMap {
 /// }
 /// ```
 ///
-/// The pooler looks at the first token: `first` is 1 for every sequence. A file with a pooler for a model without one loads with
+/// The pooler reads the first token: `first` is 1 for every sequence. To load a file with a pooler into a model without one, add
 /// `.ignore("pooler.*")`.
 ///
-/// A head for a new task, `linear::<labels, name = classifier>(pooled)`, is in no pretrained file: `.fresh("classifier.*")` leaves it
-/// as it was built.
+/// A head for a new task, `linear::<labels, name = classifier>(pooled)`, is not in a pretrained file: add `.fresh("classifier.*")`
+/// to keep its initial values.
 ///
-/// The epsilon of the norms, `layer_norm_eps`, is in the config, not in the file: 1e-12 unless that says otherwise. Without the key ours
-/// is 1e-5. Padding is at the end of a sequence. Not covered: relative positions, the files
-/// of before 2020, whose norms have a `gamma` and a `beta`.
+/// The epsilon of the norms, `layer_norm_eps`, is in the config, not in the file. Its default is 1e-12; without the key, ours is 1e-5.
+/// Padding is at the end of a sequence. Not covered: relative positions, and files from before 2020, whose norms have a `gamma` and a
+/// `beta`.
 pub fn hugging_face_bert() -> WeightMap {
     let layer = renamed(&[
         ("attention.q_proj.*", "attention.self.query.*"),
@@ -133,7 +133,7 @@ pub fn hugging_face_bert() -> WeightMap {
 
 /// `GPT2LMHeadModel` of Hugging Face.
 ///
-/// Its `Conv1D` stores the transpose of a linear map, and queries, keys and values as one.
+/// Its `Conv1D` stores the transposed weight, and queries, keys and values are stacked in one tensor.
 ///
 /// ```text
 /// model! {
@@ -150,14 +150,14 @@ pub fn hugging_face_bert() -> WeightMap {
 /// }
 /// ```
 ///
-/// A head that is not tied, `linear::<vocab, bias = false>(..)`, is `lm_head.weight`. A file of the bare model, as that of
-/// `openai-community/gpt2`, is [`hugging_face_gpt2_model`]. Not covered: `scale_attn_by_inverse_layer_idx`.
+/// An untied head, `linear::<vocab, bias = false>(..)`, is `lm_head.weight`. For a file of the bare model, such as that of
+/// `openai-community/gpt2`, use [`hugging_face_gpt2_model`]. Not covered: `scale_attn_by_inverse_layer_idx`.
 pub fn hugging_face_gpt2() -> WeightMap {
     let model = hugging_face_gpt2_model().under("", "transformer.");
     model.and(head("lm_head", "transformer.wte.weight"))
 }
 
-/// `GPT2Model` of Hugging Face: [`hugging_face_gpt2`] without the prefix `transformer.`, and without a head that is not tied.
+/// `GPT2Model` of Hugging Face: [`hugging_face_gpt2`] without the prefix `transformer.` and without an untied head.
 pub fn hugging_face_gpt2_model() -> WeightMap {
     let packed = ["q", "k", "v"].map(|name| {
         let ours = format!("blocks.{{}}.attention.{name}_proj.*");
@@ -176,14 +176,14 @@ pub fn hugging_face_gpt2_model() -> WeightMap {
         ("blocks.{}.layer_norm_2.*", "h.{}.ln_2.*"),
         ("layer_norm.*", "ln_f.*"),
     ]);
-    // The causal mask, which old versions saved.
+    // Old versions saved the causal mask.
     let named = named
         .ignore("h.{}.attn.bias")
         .ignore("h.{}.attn.masked_bias");
     WeightMap::new(packed.into_iter().chain(transposed)).and(named)
 }
 
-/// `LlamaForCausalLM` of Hugging Face, and what has its names: Mistral, Qwen2 (`bias = [q, k, v]`), Qwen3 (`qk_norm = rms`,
+/// `LlamaForCausalLM` of Hugging Face, and models with the same names: Mistral, Qwen2 (`bias = [q, k, v]`), Qwen3 (`qk_norm = rms`,
 /// `bias = false`).
 ///
 /// ```text
@@ -201,10 +201,10 @@ pub fn hugging_face_gpt2_model() -> WeightMap {
 /// }
 /// ```
 ///
-/// A tied head is `linear::<tied = embedding>(..)`. `rope_theta` is `position = rope(500000.0)`. Its rotary embedding turns the two
-/// halves of a head, as ours does; for files in which pairs are neighbours there is [`meta_llama`].
+/// A tied head is `linear::<tied = embedding>(..)`. `rope_theta` is `position = rope(500000.0)`. The rotary embedding rotates the two
+/// halves of a head, as ours does; for files with interleaved pairs use [`meta_llama`].
 ///
-/// `rms_norm_eps` is in the config, not in the file. Ours is 1e-6, as that of Llama 1; for another one write
+/// `rms_norm_eps` is in the config, not in the file. Our default is 1e-6, as in Llama 1; for another value write
 /// `rms_norm::<epsilon = 1e-5>(..)`. Not covered: `rope_scaling` of Llama 3.1.
 pub fn hugging_face_llama() -> WeightMap {
     let model = renamed(&[
@@ -223,8 +223,8 @@ pub fn hugging_face_llama() -> WeightMap {
     model.and(head("lm_head", "model.embed_tokens.weight"))
 }
 
-/// The files of Meta's Llama, for the model that [`hugging_face_llama`] shows, with so many heads. Their rotary embedding turns
-/// neighbouring coordinates.
+/// The files of Meta's Llama, for the model that [`hugging_face_llama`] shows, with these numbers of heads. Their rotary embedding
+/// rotates interleaved pairs.
 pub fn meta_llama(heads: usize, kv_heads: usize) -> WeightMap {
     let rotary = [
         Rule::new("blocks.{}.attention.q_proj.*", "layers.{}.attention.wq.*").interleaved(heads),

@@ -1,8 +1,8 @@
-//! Weights from elsewhere: maps between the tensors of a model and those of a file of another library.
+//! Weights of other libraries: maps between the tensors of a model and those of a file.
 //!
-//! A [`WeightMap`] is data: rows of our name, their name, and what has to be done to their tensor. With
-//! [`Archive::load_mapped`](super::Archive::load_mapped) it brings a file into a model, and with [`save_mapped`] a model into a
-//! file that the other library reads.
+//! A [`WeightMap`] is data. Each [`Rule`] has the name of a tensor in the model (ours), its name in the file (theirs), and the
+//! operations that turn their tensor into ours. [`Archive::load_mapped`](super::Archive::load_mapped) loads a file into a model;
+//! [`save_mapped`] saves a model as a file that the other library reads.
 //!
 //! ```
 //! use attn::{
@@ -34,19 +34,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is checked
+//! # Checks
 //!
-//! Model and map together say which tensors a file must have: their names, shapes and types. So a map is checked without a
-//! file, and [`MapError`] lists all that is wrong with it: rules that are good for nothing, tensors of the model that no rule
-//! gives or two, rows that are in two of our tensors or in none. Then the file is compared, as [`load`](super::load) does it, with
-//! [`Mismatch`](super::Mismatch) in *their* names and shapes, and ours beside. What a file has beyond is an error as well, unless the map
-//! says that it [does not matter](WeightMap::ignore) or is [elsewhere](WeightMap::under). All of this is before the first
-//! weight is touched.
+//! A model and a map determine the tensors of a file: names, shapes and types. So a map is checked without a file, and [`MapError`]
+//! lists all of its problems: rules that match nothing, tensors of the model that no rule or two rules match, and rows that are
+//! mapped to two tensors or to none. Then the file is compared, as by [`load`](super::load). [`Mismatch`](super::Mismatch) has the
+//! names and shapes of the file, beside those of the model. Additional tensors in the file are errors as well, unless the map
+//! [ignores](WeightMap::ignore) them or has [another prefix](WeightMap::under). All checks precede the first change of a weight.
 //!
 //! # Fine-tuning
 //!
-//! A model with a new head, or with parameters that the file never had, loads all the same: [`fresh`](WeightMap::fresh) names what stays
-//! as it was built, and the [`LoadReport`] lists it.
+//! A model may have a new head, or other parameters that the file does not have: [`fresh`](WeightMap::fresh) names the tensors that keep
+//! their initial values, and the [`LoadReport`] lists them.
 //!
 //! ```
 //! use attn::{
@@ -82,8 +81,8 @@
 //! | [`hugging_face_llama`] | with its head | `transformers.LlamaForCausalLM` |
 //! | [`meta_llama`] | with its head, rotary pairs interleaved | `consolidated.00.pth` |
 //!
-//! Each tells the declaration that it fits. One for a model that is declared in another way is a copy of it with other names,
-//! or the same [under](WeightMap::under) a prefix.
+//! The documentation of each map has the declaration of a model that it fits. For another declaration, copy the map with other names,
+//! or put it [under](WeightMap::under) a prefix.
 
 mod assemble;
 mod error;
@@ -110,28 +109,28 @@ pub use transfer::save_mapped;
 use super::write::Metadata;
 use plan::Plan;
 
-/// How the tensors of a file of another library become those of a model, and the other way round.
+/// A map between the tensors of a model and those of a file of another library, for both directions.
 ///
-/// It is data: two of the same rules are equal.
+/// It is data: two maps with the same rules are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightMap {
     rules: Vec<Rule>,
-    /// Their names that do not matter.
+    /// Names in the file that are ignored.
     ignored: Vec<String>,
-    /// Our names that no file gives.
+    /// Names in the model that are not loaded.
     fresh: Vec<String>,
-    /// Their second names of tensors, and the first.
+    /// Tied tensors of the file: the second name and the first.
     tied: Vec<[String; 2]>,
-    /// How our and their names begin of what the map is about.
+    /// Prefixes of the map: in the model and in the file.
     scopes: Vec<[String; 2]>,
-    /// The metadata of a file.
+    /// The metadata of a written file.
     metadata: Metadata,
-    /// Whether rules are good for the numbers that dfdx has beside tensors.
+    /// Whether the rules also apply to the numbers that dfdx stores beside the tensors.
     scalars: bool,
 }
 
 impl WeightMap {
-    /// A map of these rules.
+    /// A map with these rules.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         Self {
             rules: rules.into_iter().collect(),
@@ -144,9 +143,9 @@ impl WeightMap {
         }
     }
 
-    /// Every tensor as it is, under its name: [`load`](super::load) and [`save`](super::save) in the form of a map.
+    /// Maps every tensor to itself: [`load`](super::load) and [`save`](super::save) in the form of a map.
     ///
-    /// It has the numbers that dfdx keeps beside the tensors, too, the `epsilon` of its norms. Other maps leave them alone.
+    /// It also maps the numbers that dfdx stores beside the tensors, such as the `epsilon` of its norms. Other maps do not.
     pub fn identity() -> Self {
         Self {
             scalars: true,
@@ -154,18 +153,18 @@ impl WeightMap {
         }
     }
 
-    /// A tensor of theirs that a file may have and that is nothing in the model: a causal mask that is saved as a buffer. `{}` and
-    /// `*` are as in a [`Rule`]. It is not written. What a rule is for is not ignored.
+    /// Ignores a tensor of the file, for example a causal mask that is saved as a buffer. `{}` and `*` are as in a [`Rule`]. The tensor
+    /// may be missing, and is not written. A tensor that a rule matches is not ignored.
     pub fn ignore(mut self, theirs: impl Into<String>) -> Self {
         self.ignored.push(theirs.into());
         self
     }
 
-    /// A tensor of the model that stays as it was built: the head of a new task, a parameter that the file never had. `{}` and `*` are
-    /// as in a [`Rule`].
+    /// Keeps the initial values of a tensor of the model: the head of a new task, or a parameter that the file does not have. `{}` and `*`
+    /// are as in a [`Rule`].
     ///
-    /// It comes before the rules: a tensor that a rule would give to it does not matter in the file, as the old head of another size. The
-    /// [`LoadReport`] lists it. It is not written by [`save_mapped`].
+    /// This takes precedence over the rules: the tensor that a rule would load, such as the old head of another size, is ignored. The
+    /// [`LoadReport`] lists the tensor. [`save_mapped`] does not write it.
     ///
     /// ```
     /// use attn::checkpoint::layout::hugging_face_bert;
@@ -174,34 +173,34 @@ impl WeightMap {
     /// let learned_slopes = hugging_face_bert().fresh("blocks.{}.attention.slope.*");
     /// ```
     ///
-    /// PyTorch: `BertForSequenceClassification.from_pretrained(..)`, which says "some weights were newly initialized", with
-    /// `ignore_mismatched_sizes=True`.
+    /// PyTorch: `BertForSequenceClassification.from_pretrained(..)` with `ignore_mismatched_sizes=True`, which reports that "some weights
+    /// were newly initialized".
     pub fn fresh(mut self, ours: impl Into<String>) -> Self {
         self.fresh.push(ours.into());
         self
     }
 
-    /// A second name, `copy`, of the tensor `theirs`, as `lm_head.weight` where it is tied to the embedding.
+    /// Declares `copy` as a second name of the tensor `theirs`, for example of an `lm_head.weight` that is tied to the embedding.
     ///
-    /// A file need not have it. If it has, the numbers must be the very same: a head that was trained apart is an
-    /// [error](super::Problem::NotTied), not lost. It is not written, as `save_pretrained` of Hugging Face does not. Where a rule
-    /// gives `copy` to a tensor of the model, it is a tensor like others, and this means nothing.
+    /// The file may omit it. If it has it, the numbers must be equal: a head that was trained separately is an
+    /// [error](super::Problem::NotTied). It is not written, as in `save_pretrained` of Hugging Face. If a rule maps `copy` to a tensor of
+    /// the model, this has no effect.
     pub fn tied(mut self, copy: impl Into<String>, theirs: impl Into<String>) -> Self {
         self.tied.push([copy.into(), theirs.into()]);
         self
     }
 
-    /// The metadata of a written file. `from_pretrained` of Hugging Face asks for `format`, `pt`, which the known layouts
-    /// have.
+    /// Adds metadata to a written file. `from_pretrained` of Hugging Face requires `format`, `pt`, which the known layouts have.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.insert(key.into(), value.into());
         self
     }
 
-    /// The same map for a part of a model, or of a file: all names begin with these.
+    /// The same map for a part of the model and a part of the file: adds a prefix to all names.
     ///
-    /// Other tensors of the file do not count; other tensors of the model stay as they are and are not written. An
-    /// index is a number, or `{}` on both sides: a layer becomes all layers by `.under("blocks.{}.", "encoder.layer.{}.")`.
+    /// Tensors of the file with another prefix are ignored. Tensors of the model with another prefix are neither loaded nor written. An
+    /// index is a number, or `{}` on both sides: `.under("blocks.{}.", "encoder.layer.{}.")` turns the map of a layer into that of all
+    /// layers.
     pub fn under(mut self, ours: &str, theirs: &str) -> Self {
         let before = |prefix: &str, name: &mut String| name.insert_str(0, prefix);
         for rule in &mut self.rules {
@@ -235,7 +234,7 @@ impl WeightMap {
         self
     }
 
-    /// The rules, in their order.
+    /// The rules, in order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

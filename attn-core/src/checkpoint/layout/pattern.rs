@@ -1,16 +1,16 @@
-//! Names with holes.
+//! Patterns of names.
 
 use super::error::MapProblem;
 
-/// Text in which each `{}` stands for an index, and a `*` at the end for whatever is left of a name.
+/// A pattern: each `{}` matches an index, and a `*` at the end matches the rest of a name.
 #[derive(Clone, Copy)]
 pub(super) struct Pattern<'a> {
     text: &'a str,
-    /// Whether a `*` is at its end.
+    /// Whether it ends with `*`.
     open: bool,
 }
 
-/// The parts of a name that stand in the holes of a pattern.
+/// The parts of a name that the holes of a pattern matched.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Captured<'a> {
     indices: Vec<&'a str>,
@@ -25,7 +25,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// All names that begin as this says.
+    /// A pattern for all names with this prefix.
     pub(super) fn prefix(text: &'a str) -> Self {
         Self { text, open: true }
     }
@@ -46,7 +46,7 @@ impl<'a> Pattern<'a> {
         self.captures(name).is_some()
     }
 
-    /// The name with this in the holes.
+    /// The pattern with its holes filled.
     pub(super) fn filled(self, captured: &Captured<'_>) -> String {
         let mut texts = self.text.split("{}");
         let mut name = texts.next().unwrap_or_default().to_string();
@@ -58,8 +58,8 @@ impl<'a> Pattern<'a> {
         name
     }
 
-    /// How much of a name it says. Nothing says more than one without a `*`.
-    pub(super) fn literal_len(self) -> usize {
+    /// The precedence over other patterns: the number of literal characters, or the maximum for a pattern without a `*`.
+    pub(super) fn specificity(self) -> usize {
         if self.open {
             self.text.len()
         } else {
@@ -72,7 +72,7 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// That what one pattern captures fills the other, and nothing is left over.
+/// Checks that the captures of each pattern fill the holes of the other.
 pub(super) fn check_pair(ours: &str, theirs: &str) -> Result<(), MapProblem> {
     let a = Pattern::new(ours);
     let b = Pattern::new(theirs);
@@ -86,7 +86,7 @@ pub(super) fn check_pair(ours: &str, theirs: &str) -> Result<(), MapProblem> {
     })
 }
 
-/// The index at the start of a text, as it is written in names: without zeros in front.
+/// Splits off the index at the start of a text: digits without leading zeros.
 fn split_index(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (index, rest) = text.split_at(end.unwrap_or(text.len()));

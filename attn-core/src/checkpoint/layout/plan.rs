@@ -1,4 +1,4 @@
-//! A map, worked out for a model: which tensors a file has, and where in them ours are.
+//! A map applied to a model: the tensors of the file, and the locations of the model's tensors in them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use super::{
 };
 use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 
-/// A map, worked out for a model.
+/// A map applied to a model.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The tensors of a file, in the order of the model.
     pub(super) theirs: Vec<FileTensor>,
-    /// Where each tensor of the model is.
+    /// The location of each tensor of the model.
     pub(super) ours: BTreeMap<String, TensorSource>,
-    /// Second names that a file may have, and the first.
+    /// The tied tensors of the file: the second name and the first.
     pub(super) tied: Vec<[String; 2]>,
     /// The tensors of the file that rules map to fresh tensors of the model.
     replaced: HashSet<String>,
@@ -24,7 +24,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Works a map out for a model with these tensors.
+    /// Applies a map to a model with these tensors.
     pub(super) fn new(map: &WeightMap, model: &[Expected]) -> Result<Self, Problem> {
         let mut names = HashSet::new();
         if let Some(twice) = model.iter().find(|tensor| !names.insert(&tensor.name)) {
@@ -70,7 +70,7 @@ impl Plan {
         tied
     }
 
-    /// The tensors that a file should have.
+    /// The expected tensors of the file.
     pub(super) fn expected(&self) -> Vec<Expected> {
         let theirs = self.theirs.iter().map(|theirs| Expected {
             name: theirs.name.clone(),
@@ -88,7 +88,7 @@ impl Plan {
         theirs.chain(copies).collect()
     }
 
-    /// Whether a file may have this tensor and nothing in the model is it.
+    /// Whether this tensor of the file is ignored.
     pub(super) fn ignores(&self, theirs: &str) -> bool {
         let mut scopes = self.map.scopes.iter();
         let mut ignored = self.map.ignored.iter();
@@ -98,7 +98,7 @@ impl Plan {
         left_out && self.theirs.iter().all(|mapped| mapped.name != theirs)
     }
 
-    /// Checks that a name in the file begins as the names in the map do.
+    /// Checks that a name in the file has the prefix of the map.
     pub(super) fn check_prefix<'n>(
         &self,
         names: impl Iterator<Item = &'n str>,
@@ -125,7 +125,7 @@ impl Plan {
         })
     }
 
-    /// Tells what those tensors of a file are in the model in which the two differ.
+    /// Adds the names and types in the model to the differences.
     pub(super) fn explain(&self, mismatch: &mut Mismatch) {
         let missing = mismatch.missing.iter().map(|(name, _)| name);
         let different = mismatch
@@ -144,16 +144,16 @@ impl Plan {
     }
 }
 
-/// The tensors of the model by those of theirs.
+/// The tensors of the model, grouped by the tensors of the file.
 #[derive(Default)]
 struct Groups<'a> {
-    /// A tensor of theirs and what it is in the model. Parts of one are in the order of their rules.
+    /// A tensor of the file and its parts in the model, in the order of their rules.
     given: Vec<(String, Vec<RuleMatch<'a>>)>,
-    /// Tensors of theirs whose places in the model are fresh.
+    /// The tensors of the file that would be loaded into fresh tensors.
     replaced: HashSet<String>,
 }
 
-/// Finds the rule for each tensor of the model, and with it the tensor of theirs.
+/// Groups the tensors of the model by the tensor of the file that their rules name.
 fn group<'a>(
     map: &'a WeightMap,
     model: &'a [Expected],
@@ -203,7 +203,7 @@ fn group<'a>(
     }
 }
 
-/// Checks that the model has the tensors that the map names beside its rules.
+/// Checks that the model has the tensors that the map names outside of its rules.
 fn check_model_names(map: &WeightMap, model: &[Expected], problems: &mut Vec<MapProblem>) {
     let prefixes = map.scopes.iter().map(|[ours, _]| ours);
     for prefix in prefixes.filter(|prefix| !prefix.is_empty()) {
@@ -227,10 +227,10 @@ fn is_fresh(map: &WeightMap, ours: &str) -> bool {
     fresh.any(|name| Pattern::new(name).matches(ours))
 }
 
-/// A rule, where it stands in its map, and the name that it gives.
+/// The index of a rule in its map, the rule, and the name in the file.
 type Found<'a> = (usize, &'a Rule, String);
 
-/// The rule for a tensor, and the name that it gives.
+/// The rule for a tensor, and the name of the tensor in the file.
 fn find<'a>(
     map: &'a WeightMap,
     tensor: &Expected,
@@ -261,22 +261,22 @@ fn find<'a>(
     best.into_iter().next()
 }
 
-/// The rules that say most of a name: one, if the map is right.
+/// The most specific rules for a name: one, if the map is valid.
 fn best_rules<'a>(map: &'a WeightMap, name: &str) -> Vec<Found<'a>> {
     let fitting = map.rules.iter().enumerate().filter_map(|(index, rule)| {
         let pattern = Pattern::new(&rule.ours);
         let captured = pattern.captures(name)?;
         let theirs = Pattern::new(&rule.theirs).filled(&captured);
-        Some((pattern.literal_len(), (index, rule, theirs)))
+        Some((pattern.specificity(), (index, rule, theirs)))
     });
     let mut best: Vec<_> = Vec::new();
     let mut most = 0;
-    for (literal_len, found) in fitting {
-        if literal_len > most {
+    for (specificity, found) in fitting {
+        if specificity > most {
             best.clear();
         }
-        if literal_len >= most {
-            most = literal_len;
+        if specificity >= most {
+            most = specificity;
             best.push(found);
         }
     }

@@ -1,4 +1,4 @@
-//! The tensors that a file and a model had in common, and the others.
+//! The report of a mapped load.
 
 use std::fmt::{self, Display};
 
@@ -10,15 +10,15 @@ use crate::checkpoint::{TensorType, archive::Expected};
 /// PyTorch: what `model.load_state_dict(.., strict=False)` returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// The tensors of the model that have the numbers of the file, in the order of the model.
+    /// The tensors of the model that were loaded, in the order of the model.
     pub loaded: Vec<String>,
-    /// The tensors that stay as they were built: they are [fresh](super::WeightMap::fresh), or not [under](super::WeightMap::under)
-    /// the prefix of the map.
+    /// The tensors that keep their initial values: they are [fresh](super::WeightMap::fresh), or do not have the
+    /// [prefix](super::WeightMap::under) of the map.
     pub fresh: Vec<(String, TensorType)>,
 }
 
 impl LoadReport {
-    /// The report leaves out numbers beside the tensors, as the epsilon of a norm.
+    /// The report omits numbers beside the tensors, such as the epsilon of a norm.
     pub(super) fn new(plan: &Plan, model: Vec<Expected>) -> Self {
         let mut report = Self::default();
         for tensor in model.into_iter().filter(|tensor| !tensor.optional) {

@@ -1,16 +1,17 @@
-//! One row of a map.
+//! A rule of a map.
 
 use std::{
     fmt::{self, Display},
     ops::Range,
 };
 
-/// One row of a [`WeightMap`](super::WeightMap): our name, their name, and what has to be done to their tensor to become ours.
+/// A rule of a [`WeightMap`](super::WeightMap): the name of a tensor in the model (ours), its name in the file (theirs), and the
+/// operations that turn their tensor into ours.
 ///
-/// In both names `{}` stands for an index, the same ones in the same order, and a `*` at the end for whatever is left of the
-/// name. Where rules with a `*` and others fit a name, those without it decide, then the longest.
+/// In both names, `{}` matches an index, and a `*` at the end matches the rest of the name. If several rules match a name, those
+/// without `*` take precedence, then the longest.
 ///
-/// In whatever order they are written, their axes of length 1 are left out first, then it is transposed, then a part of it is
+/// The operations always apply in this order: remove axes of length 1, transpose, take a part, reorder the rows of the heads.
 /// taken, and then the rows of the heads are put in order.
 ///
 /// ```
@@ -30,25 +31,25 @@ pub struct Rule {
     pub(super) heads: Option<Heads>,
 }
 
-/// The part of their tensor that is ours.
+/// The part of their tensor that ours is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The axis, of ours, along which it is a part.
+    /// Our axis along which it is a part.
     pub(super) axis: usize,
-    /// Which indices; none if those behind the part of the rule before.
+    /// The range of indices; `None` if it follows the part of the rule before.
     pub(super) range: Option<Range<usize>>,
 }
 
-/// Another order of the rows of each head.
+/// The order of the rows of each head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heads {
     pub(super) count: usize,
-    /// Whether theirs has the two coordinates of a pair beside each other, and ours has them half a head apart.
+    /// Whether the two coordinates of a pair are adjacent in theirs and half a head apart in ours; else the reverse.
     pub(super) interleaved: bool,
 }
 
 impl Rule {
-    /// The tensor `theirs` as it is.
+    /// Maps the tensor `theirs` unchanged.
     pub fn new(ours: impl Into<String>, theirs: impl Into<String>) -> Self {
         Self {
             ours: ours.into(),
@@ -61,15 +62,15 @@ impl Rule {
         }
     }
 
-    /// That models may have nothing of that name. What the model has, a file must have, all the same; to leave a tensor of the model
-    /// as it was built, say that it is [fresh](super::WeightMap::fresh).
+    /// Allows a model without this tensor. If the model has it, the file must have it as well; to keep the initial values of a tensor of
+    /// the model, use [`fresh`](super::WeightMap::fresh).
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
     }
 
-    /// Their axes in the reverse order: the weight of a `Conv1D` of GPT-2, a kernel of Flax. It does nothing to a tensor with one
-    /// axis, so that a rule for `c_attn.*` is good for the weight and for the bias.
+    /// Transposes their tensor: the weight of a `Conv1D` of GPT-2, a kernel of Flax. A tensor with one axis does not change, so a rule for
+    /// `c_attn.*` applies to the weight and to the bias.
     ///
     /// PyTorch: `tensor.T`.
     pub fn transposed(mut self) -> Self {
@@ -77,7 +78,7 @@ impl Rule {
         self
     }
 
-    /// Without this axis of theirs, which has the length 1.
+    /// Removes this axis of theirs, which has length 1.
     ///
     /// PyTorch: `tensor.squeeze(axis)`.
     pub fn squeezed(mut self, axis: usize) -> Self {
@@ -85,47 +86,47 @@ impl Rule {
         self
     }
 
-    /// These rows of theirs. All rules for a tensor together must take every row, and none of them twice.
+    /// Takes these rows of theirs. The rules for a tensor together must take every row exactly once.
     ///
     /// PyTorch: `tensor[range]`.
     pub fn rows(self, range: Range<usize>) -> Self {
         self.part(0, Some(range))
     }
 
-    /// These columns of theirs.
+    /// Takes these columns of theirs.
     ///
     /// PyTorch: `tensor[:, range]`.
     pub fn columns(self, range: Range<usize>) -> Self {
         self.part(1, Some(range))
     }
 
-    /// As many rows of theirs as ours has, behind those of the rule before that takes some of the same tensor: queries, keys and
-    /// values in one projection, also where there are fewer key heads than query heads.
+    /// Takes the rows of theirs that follow those of the rule before, as many as ours has: queries, keys and values in one projection,
+    /// also with fewer key heads than query heads.
     ///
-    /// PyTorch: `torch.cat(.., dim=0)` of ours is theirs.
+    /// PyTorch: theirs is `torch.cat(.., dim=0)` of ours.
     #[doc(alias = "cat")]
     pub fn stacked(self) -> Self {
         self.part(0, None)
     }
 
-    /// As many columns of theirs as ours has, behind those of the rule before.
+    /// Takes the columns of theirs that follow those of the rule before, as many as ours has.
     ///
-    /// PyTorch: `torch.cat(.., dim=1)` of ours is theirs.
+    /// PyTorch: theirs is `torch.cat(.., dim=1)` of ours.
     #[doc(alias = "cat")]
     pub fn side_by_side(self) -> Self {
         self.part(1, None)
     }
 
-    /// Their rotary embedding turns the coordinates `2i` and `2i + 1` of each of these heads, as the files of Meta's Llama have
-    /// it; ours turns `i` and `i + d / 2`.
+    /// Converts from interleaved rotary pairs: their rotary embedding rotates the coordinates `2i` and `2i + 1` of each of these heads, as
+    /// in the files of Meta's Llama; ours rotates `i` and `i + d / 2`.
     ///
     /// PyTorch: `tensor.view(heads, d // 2, 2, ..).transpose(1, 2).reshape(tensor.shape)`.
     pub fn interleaved(self, heads: usize) -> Self {
         self.ordered(heads, true)
     }
 
-    /// The reverse of [`interleaved`](Self::interleaved): theirs turns `i` and `i + d / 2`, as `position = rope` does, and a module
-    /// of yours `2i` and `2i + 1`.
+    /// The inverse of [`interleaved`](Self::interleaved): their rotary embedding rotates `i` and `i + d / 2`, as `position = rope` does, and
+    /// your module rotates `2i` and `2i + 1`.
     ///
     /// PyTorch: `tensor.view(heads, 2, d // 2, ..).transpose(1, 2).reshape(tensor.shape)`.
     pub fn halves(self, heads: usize) -> Self {
@@ -144,7 +145,7 @@ impl Rule {
 }
 
 impl Heads {
-    /// The row of theirs for each of ours.
+    /// The row of theirs for each row of ours.
     pub(super) fn order(self, rows: usize) -> Vec<usize> {
         let width = rows / self.count;
         let half = width / 2;
@@ -160,7 +161,7 @@ impl Heads {
             .collect()
     }
 
-    /// Why these rows cannot be put in order, if they cannot.
+    /// The reason why rows of this shape cannot be reordered, if there is one.
     pub(super) fn refuses(self, shape: &[usize]) -> Option<String> {
         let Self { count, .. } = self;
         let Some(&rows) = shape.first() else {

@@ -1,4 +1,4 @@
-//! Copies between a model and a file of another library, in both directions.
+//! Copies between a model and a file of another library.
 
 use std::{any::type_name, collections::HashMap, io::Read, path::Path};
 
@@ -26,14 +26,14 @@ use crate::{
     disk,
 };
 
-/// Writes the tensors of a model to a safetensors file in the layout of another library, which takes the place of the file before
-/// at once.
+/// Writes the tensors of a model to a safetensors file in the layout of another library. The file replaces an existing one
+/// atomically.
 ///
 /// In PyTorch, `safetensors.torch.load_file(path)` is then a `state_dict`.
 ///
 /// # Errors
-/// [`CheckpointError`] with [`Problem::Map`], if the map does not fit the model; a tensor of theirs of which ours are not the
-/// whole is such a case. Or if the system refuses. The file at `path` is then what it was before.
+/// [`CheckpointError`] with [`Problem::Map`] if the map does not fit the model, for example if our tensors are only a part of one of
+/// theirs; or if the operating system returns an error. The file at `path` does not change then.
 #[doc(alias = "save_pretrained")]
 pub fn save_mapped<M, E, D>(
     model: &M,
@@ -52,7 +52,7 @@ where
     })
 }
 
-/// The tensors of theirs and their bytes.
+/// The tensors of the file and their bytes.
 fn stored<M, E, D>(model: &M, map: &WeightMap) -> Result<Vec<Stored>, Problem>
 where
     M: TensorCollection<E, D>,
@@ -81,7 +81,7 @@ where
         match &source.view {
             None => *bytes = (slot.bytes)(),
             Some(view) => {
-                // It is as long as the tensors of the model that it is made of, so its length fits the memory.
+                // The tensors of the model that it consists of are in memory, so its size fits as well.
                 bytes.resize(described.bytes().unwrap_or_default(), 0);
                 view.scatter(&(slot.bytes)(), bytes, described.dtype.bitsize() / 8);
             }
@@ -91,16 +91,17 @@ where
 }
 
 impl<R: Read> Archive<R> {
-    /// Reads the tensors of a model from a file of another library, whose names and layout the [map](super) tells.
+    /// Reads the tensors of a model from a file of another library, by a [map](super) of names and layouts.
     ///
-    /// As [`load`](crate::checkpoint::load), everything is checked before the first tensor of the model is touched. The report lists what was
-    /// loaded, and what stays as it was built because the map [says so](WeightMap::fresh).
+    /// As for [`load`](crate::checkpoint::load), all checks precede the first change of a tensor. The report lists the tensors that were
+    /// loaded, and those that keep their initial values because the map [says so](WeightMap::fresh).
     ///
     /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
     ///
     /// # Errors
-    /// As [`load`](crate::checkpoint::load), with [`Problem::Mismatch`] in the names of the file; with [`Problem::Map`] if the map does not fit the
-    /// model, [`Problem::Prefix`] if it is for a part that the file has not, and [`Problem::NotTied`] if two tensors should be one.
+    /// Those of [`load`](crate::checkpoint::load), with [`Problem::Mismatch`] in the names of the file; [`Problem::Map`] if the map does
+    /// not fit the model; [`Problem::Prefix`] if no tensor of the file has the prefix of the map; and [`Problem::NotTied`] if tied tensors
+    /// differ.
     #[doc(alias("from_pretrained", "load_state_dict"))]
     pub fn load_mapped<M, E, D>(
         self,
@@ -132,7 +133,7 @@ impl<R: Read> Archive<R> {
     }
 }
 
-/// The tensors of a model in a file of theirs that has nothing wrong.
+/// The tensors of a file that passed all checks, by the names of the model.
 struct Mapped<'a> {
     plan: &'a Plan,
     values: &'a Values,
@@ -140,7 +141,7 @@ struct Mapped<'a> {
 
 impl<'a> Mapped<'a> {
     /// # Errors
-    /// If a file has a tensor under two names, and not the same numbers.
+    /// If the file has tied tensors with different numbers.
     fn new(plan: &'a Plan, values: &'a Values) -> Result<Self, Problem> {
         let mapped = Self { plan, values };
         match plan.tied.iter().find(|names| mapped.differ(names)) {
@@ -163,7 +164,7 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// The numbers of a tensor of the model. What the type cannot hold is rounded to what it can.
+    /// The numbers of a tensor of the model, rounded to the type `E`.
     fn numbers<E: Element>(&self, ours: &str) -> Option<Vec<E>> {
         let source = self.plan.ours.get(ours)?;
         let (dtype, bytes) = self.values.bytes(&source.theirs)?;
@@ -176,13 +177,13 @@ impl<'a> Mapped<'a> {
         })
     }
 
-    /// A number beside the tensors.
+    /// A number that dfdx stores beside the tensors.
     fn scalar(&self, ours: &str) -> Option<f64> {
         self.numbers::<f64>(ours)?.first().copied()
     }
 }
 
-/// Copies the values into the model, if all of them can be.
+/// Copies the values into the model, after a dry run without errors.
 fn fill<M, E, D>(model: &mut M, values: &Mapped<'_>) -> Result<(), Problem>
 where
     M: TensorCollection<E, D>,
@@ -200,7 +201,7 @@ where
 
 struct Fill<'a> {
     values: &'a Mapped<'a>,
-    /// Whether this is only a trial.
+    /// Whether this is a dry run.
     dry: bool,
 }
 

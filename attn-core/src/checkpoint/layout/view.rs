@@ -1,17 +1,17 @@
-//! Where the numbers of our tensor are in theirs.
+//! The location of the numbers of a model tensor in a file tensor.
 
-/// One of our tensors as a part of one of theirs.
+/// A model tensor as a part of a file tensor.
 ///
-/// A rule transposes, takes a range of rows, or changes their order: each acts on one axis by itself. So the place of a
-/// number in their tensor is a sum over our axes.
+/// A rule transposes, takes a range of rows, or reorders them: each acts on one axis alone. So the offset of a number in the file
+/// tensor is a sum over the axes of the model tensor.
 #[derive(Debug)]
 pub(super) struct View {
-    /// For each of our axes: what each of its indices adds to the place.
+    /// The offset that each index along each axis contributes.
     pub(super) axes: Vec<Vec<usize>>,
 }
 
 impl View {
-    /// Our numbers out of theirs, each of `width` bytes.
+    /// Reads the numbers of the model tensor, `width` bytes each.
     pub(super) fn gather(&self, theirs: &[u8], width: usize) -> Vec<u8> {
         let mut ours =
             Vec::with_capacity(self.axes.iter().map(Vec::len).product::<usize>() * width);
@@ -19,7 +19,7 @@ impl View {
         ours
     }
 
-    /// Puts our numbers where they are in theirs.
+    /// Writes the numbers of the model tensor to their locations.
     pub(super) fn scatter(&self, ours: &[u8], theirs: &mut [u8], width: usize) {
         let mut numbers = ours.chunks_exact(width);
         self.for_each(|place| {
@@ -29,7 +29,7 @@ impl View {
         });
     }
 
-    /// The places of our numbers, in our order.
+    /// Calls `f` with the offset of each number of the model tensor, in row-major order.
     fn for_each(&self, mut f: impl FnMut(usize)) {
         let Some((last, first)) = self.axes.split_last() else {
             return f(0);

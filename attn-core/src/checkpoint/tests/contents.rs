@@ -11,10 +11,10 @@ struct State {
 }
 
 #[test]
-fn json_comes_back_to_the_last_bit() {
+fn json_floats_are_restored_to_the_last_bit() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
-    // A quick reader takes the decimals of the last for the float beside it.
+    // An inexact parser reads the decimals of the last number as an adjacent float.
     for loss in [
         0.1 + 0.2,
         1.0 / 3.0,
@@ -33,7 +33,7 @@ fn json_comes_back_to_the_last_bit() {
 }
 
 #[test]
-fn json_that_is_something_else_is_named() {
+fn json_of_another_type_is_an_error_with_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     let contents = Contents::new().json("state.json", "text");
@@ -46,7 +46,7 @@ fn json_that_is_something_else_is_named() {
 }
 
 #[test]
-fn names_of_files_are_names_and_are_there_once() {
+fn file_names_are_valid_and_unique() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     for name in ["", ".", "..", "a/b", "/a", "a/"] {

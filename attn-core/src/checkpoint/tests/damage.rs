@@ -1,4 +1,4 @@
-//! Files that are damaged, or that lie: there is an error that names the file, and never a panic.
+//! Damaged and invalid files give an error that names the file, and never a panic.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn saved_state() -> Vec<u8> {
     fs::read(file_in(&folder)).unwrap()
 }
 
-/// Loads a model, which then must be the one that was saved; or else is as it was.
+/// Loads a model. It must be equal to the saved model, or unchanged after an error.
 fn load_model(bytes: &[u8]) -> Result<(), CheckpointError> {
     let mut loaded = model::<f32>(8);
     let result =
@@ -32,7 +32,7 @@ fn load_model(bytes: &[u8]) -> Result<(), CheckpointError> {
     result
 }
 
-/// As [`load_model`], for the state of an optimizer.
+/// The same for the state of an optimizer.
 fn load_state(bytes: &[u8]) -> Result<(), CheckpointError> {
     let archive = Archive::from_bytes(NAME, bytes)?;
     let loaded = archive.load_adamw(&model::<f32>(8), STRICT)?;
@@ -46,7 +46,7 @@ fn files() -> [(Vec<u8>, Load); 2] {
     [(saved_model(), load_model), (saved_state(), load_state)]
 }
 
-/// Where the numbers start.
+/// The offset of the numbers.
 fn end_of_header(bytes: &[u8]) -> usize {
     8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize
 }
@@ -55,13 +55,13 @@ fn header(bytes: &[u8]) -> &str {
     std::str::from_utf8(&bytes[8..end_of_header(bytes)]).unwrap()
 }
 
-/// A file with this header, and this many zeros after it.
+/// A file with this header and this many zeros.
 fn file(header: &str, data: usize) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     [&length[..], header.as_bytes(), &vec![0; data]].concat()
 }
 
-/// Problems of a file.
+/// The problem of a file.
 #[track_caller]
 fn problem(bytes: &[u8]) -> Problem {
     let error = load_model(bytes).unwrap_err();
@@ -84,10 +84,10 @@ fn a_file_of_any_other_length_is_refused() {
     }
 }
 
-/// Each byte of the header becomes each other byte. Where that is accepted, nothing was lost: the header has another blank
-/// at its end, or the checksum another name.
+/// Each byte of the header is replaced by each other byte. If the file is still accepted, nothing was lost: the header has another
+/// padding byte, or the checksum another key.
 #[test]
-fn a_damaged_header_is_refused_or_says_the_same() {
+fn a_damaged_header_is_refused_or_equivalent() {
     for (bytes, load) in files() {
         let end = end_of_header(&bytes);
         let json = header(&bytes);
@@ -127,7 +127,7 @@ fn damaged_numbers_are_refused() {
 
 /// The `safetensors` crate takes the second.
 #[test]
-fn a_name_that_is_there_twice_is_refused() {
+fn a_duplicate_name_is_refused() {
     let bytes = saved_model();
     let entry = "\"0.bias\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}";
     let twice = header(&bytes).replacen('{', &format!("{{{entry},"), 1);
@@ -159,7 +159,7 @@ fn a_name_that_is_there_twice_is_refused() {
     );
 }
 
-/// A header with tensors of bytes; each with what its shape and its offsets are said to be.
+/// A header with tensors of bytes, each with these values for its length, its start and its end.
 fn lying(tensors: &[(u64, u64, u64)]) -> String {
     let entries = tensors.iter().enumerate().map(|(i, (len, from, to))| {
         format!("\"t{i}\":{{\"dtype\":\"U8\",\"shape\":[{len}],\"data_offsets\":[{from},{to}]}}")
@@ -168,7 +168,7 @@ fn lying(tensors: &[(u64, u64, u64)]) -> String {
 }
 
 #[test]
-fn offsets_that_lie_are_refused() {
+fn false_offsets_are_refused() {
     let overlapping = problem(&file(&lying(&[(4, 0, 4), (4, 2, 6)]), 8)).to_string();
     assert_eq!(
         overlapping,
@@ -206,10 +206,9 @@ fn offsets_that_lie_are_refused() {
     );
 }
 
-/// The end of the last tensor and the length of the header are together more than a `usize` holds: the `safetensors` crate
-/// overflows here.
+/// The end of the last tensor plus the length of the header exceeds `usize::MAX`: the `safetensors` crate overflows here.
 #[test]
-fn offsets_near_the_largest_are_refused() {
+fn offsets_near_the_maximum_are_refused() {
     let eighth = (1 << 61) - 1;
     let tensors: Vec<_> = (0..8)
         .map(|i| (eighth, i * eighth, (i + 1) * eighth))
@@ -219,7 +218,7 @@ fn offsets_near_the_largest_are_refused() {
 }
 
 #[test]
-fn a_header_that_is_no_header_is_refused() {
+fn invalid_headers_are_refused() {
     for json in [
         "",
         "{",
@@ -264,26 +263,26 @@ fn a_number() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn bytes_of_any_kind_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let _ = Archive::from_bytes(NAME, &bytes);
     }
 
     #[test]
-    fn headers_of_any_kind_do_no_harm(
+    fn arbitrary_headers_do_no_harm(
         tensors in prop::collection::vec((a_number(), a_number(), a_number()), 0..4),
         data in 0..20_usize,
     ) {
         let bytes = file(&lying(&tensors), data);
         if let Ok(archive) = Archive::from_bytes(NAME, &bytes) {
-            // The lengths that were accepted are those of the file.
+            // The accepted lengths are those of the file.
             let lens = archive.tensors().map(|(_, tensor)| tensor.shape[0]);
             prop_assert_eq!(lens.sum::<usize>(), data);
         }
     }
 
-    /// Two pieces of a file change places, or one is there twice.
+    /// Two parts of a file are swapped, or one is duplicated.
     #[test]
-    fn files_in_pieces_do_no_harm(
+    fn rearranged_files_do_no_harm(
         cuts in prop::array::uniform4(any::<prop::sample::Index>()),
         twice in any::<bool>(),
     ) {
@@ -300,7 +299,7 @@ proptest! {
     }
 }
 
-/// A zip archive up to the name of its first file, and some bytes of that.
+/// A zip archive up to the name of its first file, and some bytes of this file.
 fn zip(name: &str) -> Vec<u8> {
     let mut bytes = b"PK\x03\x04\x14\0\0\0\0\0".to_vec();
     bytes.resize(26, 0);
@@ -312,7 +311,7 @@ fn zip(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn files_of_other_formats_are_called_by_their_names() {
+fn files_of_other_formats_are_named() {
     let long = format!("{}.npy", "block.".repeat(50));
     for (bytes, message) in [
         (
@@ -335,14 +334,14 @@ fn files_of_other_formats_are_called_by_their_names() {
     ] {
         let found = problem(&bytes).to_string();
         assert!(found.starts_with(message), "{found}");
-        // As much of it as there is.
+        // Any prefix of it.
         for end in 8..bytes.len() {
             assert!(Archive::from_bytes(NAME, &bytes[..end]).is_err());
         }
     }
 }
 
-/// A socket stands for a device: what the test would remove if its claim were false.
+/// A socket stands for a device file, which the test would remove if its claim were false.
 #[cfg(unix)]
 #[test]
 fn only_regular_files_are_replaced() {

@@ -1,4 +1,4 @@
-//! Which checkpoints there are.
+//! The checkpoints of a folder: the latest, the best, and those that are kept.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn best(checkpoints: &Checkpoints) -> Option<(u64, f64)> {
 }
 
 #[test]
-fn a_folder_that_is_not_there_has_no_checkpoints() {
+fn a_missing_folder_has_no_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path().join("a/b"));
     assert_eq!(latest(&checkpoints), None);
@@ -21,7 +21,7 @@ fn a_folder_that_is_not_there_has_no_checkpoints() {
 }
 
 #[test]
-fn the_best_has_the_least_metric() {
+fn the_best_checkpoint_has_the_lowest_metric() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     let saves = [
@@ -35,14 +35,14 @@ fn the_best_has_the_least_metric() {
     for (step, (metric, expected)) in (1..).zip(saves) {
         save(&checkpoints, step, step, metric).unwrap();
         assert_eq!(best(&checkpoints), expected);
-        // It is on the disk: another process sees it.
+        // It is on the disk, so another process sees it.
         assert_eq!(best(&Checkpoints::new(folder.path())), expected);
         assert_eq!(latest(&checkpoints), Some((step, step)));
     }
 }
 
 #[test]
-fn a_best_that_is_replaced_has_its_new_metric() {
+fn the_best_checkpoint_has_its_new_metric_after_it_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     save(&checkpoints, 1, 7, Some(0.5)).unwrap();
@@ -55,7 +55,7 @@ fn a_best_that_is_replaced_has_its_new_metric() {
 }
 
 #[test]
-fn the_best_and_the_latest_are_kept() {
+fn the_best_and_the_latest_checkpoint_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path()).keep_last(2);
     let saves = [
@@ -64,7 +64,7 @@ fn the_best_and_the_latest_are_kept() {
         (3, 0.4, &[2, 3]),
         (4, 0.4, &[2, 3, 4]),
         (500_000_000, 0.2, &[4, 500_000_000]),
-        // Training goes on from an earlier step.
+        // Training continues from an earlier step.
         (3, 0.3, &[3, 4, 500_000_000]),
     ];
     for (step, metric, expected) in saves {
@@ -118,7 +118,7 @@ fn other_files_are_left_alone() {
 }
 
 #[test]
-fn two_do_not_save_to_one_folder_at_once() {
+fn two_processes_do_not_save_to_one_folder_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     save(&checkpoints, 1, 1, None).unwrap();
@@ -132,7 +132,7 @@ fn two_do_not_save_to_one_folder_at_once() {
 }
 
 #[test]
-fn a_best_of_nan_is_none_and_the_next_takes_its_place() {
+fn a_metric_of_nan_is_never_the_best() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     save(&checkpoints, 1, 7, Some(0.5)).unwrap();
@@ -143,7 +143,7 @@ fn a_best_of_nan_is_none_and_the_next_takes_its_place() {
 }
 
 #[test]
-fn a_run_has_its_folder_for_itself_and_can_save() {
+fn a_run_locks_its_folder_and_can_save() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path().join("run"));
     let run = checkpoints.lock_run().unwrap();

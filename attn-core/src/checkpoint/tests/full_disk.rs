@@ -1,4 +1,4 @@
-//! Disks that are full, or that cannot be written to.
+//! Disks that are full or read-only.
 
 use std::{fs, path::Path, process::Command};
 
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::disk::faults;
 
-/// Wherever the disk is full, saving says so, the checkpoint before is there, and so is space for the next try.
+/// At whichever operation the disk is full, saving fails, the previous checkpoint is still there, and there is space for another try.
 #[test]
-fn a_disk_that_is_full_at_any_moment_leaves_the_checkpoint_before() {
+fn a_full_disk_at_any_operation_leaves_the_previous_checkpoint() {
     for count in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path());
@@ -35,7 +35,7 @@ fn a_disk_that_is_full_at_any_moment_leaves_the_checkpoint_before() {
     }
 }
 
-/// Saves weights of 66 kB, where there is no space for them.
+/// Saves weights of 66 kB, for which there is no space.
 fn save_large(folder: &Path) {
     let model = Cpu::default().build_module::<Linear<128, 128>, f32>();
     let saved = Checkpoints::new(folder).save(2, &Contents::new().model(&model), Some(0.5));
@@ -55,25 +55,25 @@ fn save_large(folder: &Path) {
     assert_eq!(names(folder), ["latest", "step-00000001"]);
 }
 
-/// A process that may write no files longer than 1 or 2 kB: the shells do not agree on the block of `ulimit -f`.
+/// A process that may not write files longer than 1 or 2 kB: shells differ in the block size of `ulimit -f`.
 #[test]
 #[cfg(unix)]
-fn a_limit_of_the_system_leaves_the_checkpoint_before() {
+fn a_file_size_limit_leaves_the_previous_checkpoint() {
     if let Some([folder]) = task().as_deref() {
         return save_large(Path::new(folder));
     }
     let folder = tempfile::tempdir().unwrap();
     save(&Checkpoints::new(folder.path()), 1, 7, None).unwrap();
-    let test = "full_disk::a_limit_of_the_system_leaves_the_checkpoint_before";
-    // Without the signal, the write is what fails.
+    let test = "full_disk::a_file_size_limit_leaves_the_previous_checkpoint";
+    // The signal is ignored, so that the write fails.
     let script = "trap '' XFSZ; ulimit -f 2; exec \"$@\"";
     let output = run_child(&["sh", "-c", script, "sh"], test, &[text(folder.path())]);
     assert_success(&output);
     assert_eq!(latest(&Checkpoints::new(folder.path())), Some((1, 7)));
 }
 
-/// Words that start a program where it can mount file systems, which nobody else sees. The program is told to a script,
-/// which has the folder as `$0`.
+/// The command that runs a script in a private mount namespace. The script gets the folder as `$0`, and the program with its arguments
+/// as `$@`.
 #[cfg(target_os = "linux")]
 fn in_namespace<'a>(script: &'a str, folder: &'a Path) -> [&'a str; 8] {
     let folder = text(folder);
@@ -89,8 +89,7 @@ fn in_namespace<'a>(script: &'a str, folder: &'a Path) -> [&'a str; 8] {
     ]
 }
 
-/// Whether the system lets this user do that. Where it does not, the tests with file systems of their own have nothing to
-/// say.
+/// Whether this user may create mount namespaces. If not, the tests with file systems of their own are skipped.
 #[cfg(target_os = "linux")]
 fn can_mount() -> bool {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +100,7 @@ fn can_mount() -> bool {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_file_system_leaves_the_checkpoint_before() {
+fn a_full_file_system_leaves_the_previous_checkpoint() {
     if let Some([folder]) = task().as_deref() {
         let folder = Path::new(folder);
         save(&Checkpoints::new(folder), 1, 7, None).unwrap();
@@ -111,13 +110,13 @@ fn a_full_file_system_leaves_the_checkpoint_before() {
     } else if can_mount() {
         let folder = tempfile::tempdir().unwrap();
         let script = "mount -t tmpfs -o size=64k tmpfs \"$0\"; exec \"$@\"";
-        let test = "full_disk::a_full_file_system_leaves_the_checkpoint_before";
+        let test = "full_disk::a_full_file_system_leaves_the_previous_checkpoint";
         let words = in_namespace(script, folder.path());
         assert_success(&run_child(&words, test, &[text(folder.path())]));
     }
 }
 
-/// Permissions would not do: root may write whatever they are.
+/// A read-only mount, not permissions: these do not restrict root.
 #[test]
 #[cfg(target_os = "linux")]
 fn checkpoints_on_a_read_only_file_system_load() {
@@ -137,7 +136,7 @@ fn checkpoints_on_a_read_only_file_system_load() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_folder_that_cannot_be_created_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

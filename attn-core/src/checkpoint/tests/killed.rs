@@ -1,11 +1,11 @@
-//! A process that is killed while it saves, at each of its operations: there is a whole checkpoint, the old or the new.
+//! A process is killed during a save, at each of its operations: there is a complete checkpoint, the old or the new one.
 
 use std::path::Path;
 
 use super::{Checkpoints, assert_success, latest, names, run_child, save, task, text};
 use crate::disk::faults;
 
-/// Saves step 2 in the place of an older one, or beside it. `keep_last` lets step 1 be removed.
+/// Saves step 2, which replaces an older one or is new. `keep_last` lets step 1 be removed.
 fn replaces_or_adds(folder: &Path, seed: u64) {
     save(&checkpoints(folder), 2, seed, Some(1.0 / seed as f64)).unwrap();
 }
@@ -14,9 +14,9 @@ fn checkpoints(folder: &Path) -> Checkpoints {
     Checkpoints::new(folder).keep_last(1)
 }
 
-/// Run by itself, this is one of the processes.
+/// The test also runs as a child process with a task.
 #[test]
-fn killed_at_any_moment_a_whole_checkpoint_is_there() {
+fn a_complete_checkpoint_survives_a_kill_at_any_operation() {
     match task().as_deref() {
         Some([folder, count]) => {
             faults::after(count.parse().unwrap(), faults::Fault::Kill);
@@ -29,20 +29,20 @@ fn killed_at_any_moment_a_whole_checkpoint_is_there() {
     }
 }
 
-/// The checkpoint before is one of this step, with seed 7.
+/// The previous checkpoint is one of this step, with seed 7.
 fn kill_at_each_operation(before: u64) {
     for count in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         save(&checkpoints(folder), before, 7, Some(0.5)).unwrap();
         let task = [text(folder), &count.to_string()];
-        let test = "killed::killed_at_any_moment_a_whole_checkpoint_is_there";
+        let test = "killed::a_complete_checkpoint_survives_a_kill_at_any_operation";
         let output = run_child(&[], test, &task);
         let found = latest(&checkpoints(folder)).unwrap();
         if output.status.success() {
             assert_success(&output);
             assert_eq!(found, (2, 8));
-            // It was killed between the writes of each file, and everywhere else.
+            // It was killed between the writes of each file, and at every other operation.
             assert!(count > 40, "{count}");
             return;
         }
@@ -50,16 +50,16 @@ fn kill_at_each_operation(before: u64) {
             found == (before, 7) || found == (2, 8),
             "{count}: {found:?}"
         );
-        // The next save ends what that one began.
+        // The next save completes or removes what the killed process began.
         replaces_or_adds(folder, 9);
         assert_eq!(latest(&checkpoints(folder)), Some((2, 9)));
         assert_eq!(names(folder), ["best", "latest", "step-00000002"]);
     }
 }
 
-/// Who waits for the disk can rely on it: what a name names is there before the name is.
+/// Names are durable: the data is synced to the disk before its name.
 #[test]
-fn a_name_is_given_to_what_is_on_the_disk() {
+fn data_is_synced_before_it_is_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
     faults::operations();
@@ -93,7 +93,7 @@ fn a_name_is_given_to_what_is_on_the_disk() {
         "rename best",
         &format!("sync {folder}"),
     ];
-    // The names of files that are replaced have the process and a count behind this.
+    // The names of temporary files end with the process id and a counter.
     let without_number = |operation: &String| match operation.split_once(".tmp-") {
         Some((start, _)) => format!("{start}.tmp"),
         None => operation.clone(),

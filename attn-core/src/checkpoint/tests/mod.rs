@@ -1,4 +1,4 @@
-//! The promises of checkpoints, to a model small enough to damage its files in every way.
+//! The guarantees of checkpoints, tested with a small model, so that its files can be damaged in every way.
 
 mod contents;
 mod damage;
@@ -37,7 +37,7 @@ const STRICT: LoadOptions = LoadOptions {
     allow_nan: false,
 };
 
-/// A model whose every number tells the seed.
+/// A model whose numbers all depend on the seed.
 fn model<E: Element>(seed: u64) -> Built<E>
 where
     Cpu: Device<E>,
@@ -74,7 +74,7 @@ where
     numbers.chain([norm.epsilon]).collect()
 }
 
-/// The state of an optimizer of that model, whose every number tells the seed.
+/// The state of an optimizer of that model, whose numbers all depend on the seed.
 fn state(seed: u64) -> AdamWState<f32> {
     let list = |len| vec![seed as f32 + 0.1; len];
     let lens = [
@@ -94,7 +94,7 @@ fn state(seed: u64) -> AdamWState<f32> {
     }
 }
 
-/// Saves a checkpoint whose every number tells the seed.
+/// Saves a checkpoint whose numbers all depend on the seed.
 fn save(
     checkpoints: &Checkpoints,
     step: u64,
@@ -110,7 +110,7 @@ fn save(
     checkpoints.save(step, &contents, metric).map(drop)
 }
 
-/// The step and the seed of the latest checkpoint, all of whose files must be whole and of one seed.
+/// The step and the seed of the latest checkpoint. All of its files must be complete and have the same seed.
 fn latest(checkpoints: &Checkpoints) -> Option<(u64, u64)> {
     let checkpoint = checkpoints.latest().unwrap()?;
     let seed = checkpoint.json("trainer_state.json").unwrap();
@@ -131,7 +131,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Where a process that a test starts finds what it is to do.
+/// The environment variable with the task of a child process.
 const TASK: &str = "ATTN_CHECKPOINT_TASK";
 
 /// The task of this process, if a test has started it.
@@ -140,7 +140,7 @@ fn task() -> Option<Vec<String>> {
     Some(task.split('\n').map(String::from).collect())
 }
 
-/// Runs one of these tests in another process, with a task. `before` are the words before the program: they start it.
+/// Runs one of these tests in another process, with a task. `before` is the command that starts the program.
 fn run_child(before: &[&str], test: &str, task: &[&str]) -> Output {
     let program = std::env::current_exe().unwrap();
     let test = format!("checkpoint::tests::{test}");
@@ -154,7 +154,7 @@ fn run_child(before: &[&str], test: &str, task: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Fails with what the process said, unless it ended well and ran its test.
+/// Fails with the output of the process, unless it succeeded and ran its test.
 #[track_caller]
 fn assert_success(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);

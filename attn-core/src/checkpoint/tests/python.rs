@@ -14,7 +14,7 @@ const FILE: &[u8] = b"\x98\x00\x00\x00\x00\x00\x00\x00\
     \xcd\xcc\xcc=\x00\x00@@\x00\x00\xc0?\x00\x00\x10\xc0";
 
 #[test]
-fn a_file_of_python_loads() {
+fn a_file_written_by_python_loads() {
     let archive = Archive::from_bytes("python", FILE).unwrap();
     assert_eq!(archive.metadata()["format"], "np");
     let mut model = modules::Linear::<1, 2, f32, Cpu>::build(&Cpu::default());

@@ -1,4 +1,4 @@
-//! Training that stops and goes on in another process ends with the same bits.
+//! Training that stops and resumes in another process ends with the same bits.
 
 use dfdx::{nn::BuildOnDevice, prelude::*};
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ use crate::{
 type Net = (nn::Linear<4, 8>, nn::LayerNorm<8>, Tanh, nn::Linear<8, 2>);
 type Built = <Net as BuildOnDevice<Cpu, f32>>::Built;
 
-/// What a trainer remembers beside weights and moments.
+/// The state of a trainer besides weights and moments.
 #[derive(Deserialize, Serialize)]
 struct Trainer {
-    /// Where the data go on.
+    /// The position in the data.
     drawn: u32,
     lr: f64,
 }
@@ -56,7 +56,7 @@ impl Training {
             let y = self.trainer.draw::<Rank2<3, 2>>();
             let loss = mse_loss(self.model.forward_mut(x.trace(gradients)), y);
             gradients = loss.backward();
-            // Not the same in any two steps, and not the decimal that it looks like.
+            // It differs in every step, and is not an exact decimal.
             self.trainer.lr *= 0.9;
             self.optimizer.config.lr = self.trainer.lr;
             self.optimizer
@@ -84,7 +84,7 @@ impl Training {
         training
     }
 
-    /// All there is, to the last bit.
+    /// All state, to the last bit.
     fn bits(&self) -> (Vec<u32>, Vec<u32>, u64) {
         let (first, norm, _, last) = &self.model;
         let parameters = [
@@ -107,7 +107,7 @@ impl Training {
 }
 
 #[test]
-fn ten_steps_and_ten_in_another_process_are_twenty() {
+fn training_in_two_processes_equals_training_in_one() {
     if let Some([folder]) = task().as_deref() {
         let checkpoints = Checkpoints::new(folder);
         let mut training = Training::load(&checkpoints.latest().unwrap().unwrap());
@@ -122,7 +122,7 @@ fn ten_steps_and_ten_in_another_process_are_twenty() {
     let mut training = Training::new();
     training.steps(10);
     training.save(&checkpoints);
-    let test = "resume::ten_steps_and_ten_in_another_process_are_twenty";
+    let test = "resume::training_in_two_processes_equals_training_in_one";
     assert_success(&run_child(&[], test, &[text(folder.path())]));
 
     let resumed = checkpoints.latest().unwrap().unwrap();
@@ -130,6 +130,6 @@ fn ten_steps_and_ten_in_another_process_are_twenty() {
     let resumed = Training::load(&resumed);
     assert_eq!(resumed.bits(), at_once.bits());
     assert_eq!(resumed.trainer.lr.to_bits(), at_once.trainer.lr.to_bits());
-    // It did something.
+    // The training changed something.
     assert_ne!(training.bits(), at_once.bits());
 }

@@ -1,4 +1,4 @@
-//! Loading gives what was saved, here, in dfdx and in the `safetensors` crate. A file that does not fit is refused.
+//! Loading returns what was saved, in this crate, in dfdx and in the `safetensors` crate. A file that does not fit is refused.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -24,7 +24,7 @@ const CONVERT: LoadOptions = LoadOptions {
     ..STRICT
 };
 
-/// A file that the `safetensors` crate wrote.
+/// Writes a file with the `safetensors` crate.
 fn write_safetensors(path: &Path, tensors: &[(&str, Dtype, &[usize], Vec<u8>)]) {
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
         (
@@ -51,7 +51,7 @@ where
 }
 
 #[test]
-fn a_model_comes_back_to_the_last_bit() {
+fn a_model_is_restored_to_the_last_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     save(&model::<f32>(7), &path).unwrap();
@@ -67,7 +67,7 @@ fn a_model_comes_back_to_the_last_bit() {
 }
 
 #[test]
-fn dfdx_and_this_read_each_other() {
+fn files_of_dfdx_and_of_this_crate_are_compatible() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     model::<f32>(7).save_safetensors(&path).unwrap();
@@ -82,7 +82,7 @@ fn dfdx_and_this_read_each_other() {
 }
 
 #[test]
-fn the_crate_of_the_format_reads_what_is_saved() {
+fn saved_files_are_readable_by_the_safetensors_crate() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     save(&model::<f32>(7), &path).unwrap();
@@ -119,7 +119,7 @@ fn numbers_beside_the_tensors_may_be_missing() {
 }
 
 #[test]
-fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
+fn all_differences_are_listed_and_nothing_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let tensors = [
@@ -167,10 +167,10 @@ fn everything_that_does_not_fit_is_listed_and_nothing_is_loaded() {
 }
 
 #[test]
-fn other_floats_are_converted_if_that_is_asked_for() {
+fn other_float_types_are_converted_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
-    // Exact in each of them, but for the last, which `f32` must round to even.
+    // Exact in each of these types, except the last number, which `f32` rounds to even.
     let numbers = [0.5, -1.5, 3.0, f64::from(f32::MAX)];
     let [a, b, c, max] = numbers;
     let halves = [a, b, c, 65504.0];
@@ -233,7 +233,7 @@ fn integers_are_never_converted() {
 }
 
 #[test]
-fn nan_is_refused_unless_it_is_asked_for() {
+fn nan_is_refused_unless_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let mut broken = model::<f32>(7);
@@ -260,7 +260,7 @@ fn nan_is_refused_unless_it_is_asked_for() {
 }
 
 #[test]
-fn tensors_without_numbers_and_models_without_tensors() {
+fn empty_tensors_and_models_without_tensors_are_saved() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let mut empty: Tensor<Rank2<0, 2>, f32, Cpu> = Cpu::default().zeros();
@@ -271,9 +271,9 @@ fn tensors_without_numbers_and_models_without_tensors() {
     assert!(load(&mut empty, &path, STRICT).is_err());
 }
 
-/// What a norm counts while training is no parameter, but is saved.
+/// The running statistics of a norm are not parameters, but are saved.
 #[test]
-fn constants_are_saved_and_have_no_moments() {
+fn buffers_are_saved_and_have_no_moments() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let mut norm = modules::BatchNorm2D::<2, f32, Cpu>::build(&Cpu::default());
@@ -298,7 +298,7 @@ fn constants_are_saved_and_have_no_moments() {
 }
 
 #[test]
-fn a_state_comes_back_to_the_last_bit() {
+fn a_state_is_restored_to_the_last_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let model = model::<f32>(7);
@@ -317,7 +317,7 @@ fn a_state_comes_back_to_the_last_bit() {
 }
 
 #[test]
-fn a_state_is_that_of_the_model() {
+fn a_state_of_another_model_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     save_adamw(&state(7), &path).unwrap();
@@ -328,7 +328,7 @@ fn a_state_is_that_of_the_model() {
     };
     assert_eq!((mismatch.missing.len(), mismatch.extra.len()), (4, 8));
 
-    // Weights are no state.
+    // Weights are not a state.
     save(&model::<f32>(7), &path).unwrap();
     let error = load_adamw(&model::<f32>(7), &path, STRICT).unwrap_err();
     assert!(
@@ -338,7 +338,7 @@ fn a_state_is_that_of_the_model() {
 }
 
 #[test]
-fn the_layers_of_this_crate_come_back() {
+fn layers_of_this_crate_are_restored() {
     type Layers<E> = (nn::Linear<3, 2, E, Cpu>, nn::LayerNorm<2, E, Cpu>);
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
@@ -352,7 +352,7 @@ fn the_layers_of_this_crate_come_back() {
 }
 
 #[test]
-fn an_archive_says_what_is_in_it() {
+fn an_archive_lists_its_contents() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     save_adamw(&state(7), &path).unwrap();
@@ -364,7 +364,7 @@ fn an_archive_says_what_is_in_it() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named() {
+fn unreadable_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = model::<f32>(7);
     for path in [folder.path().join("none"), folder.path().into()] {
@@ -402,7 +402,7 @@ impl TensorCollection<f32, Cpu> for Counted {
 }
 
 #[test]
-fn a_number_that_its_type_cannot_hold_is_refused() {
+fn a_number_that_its_type_cannot_represent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
     let weight = Cpu::default().tensor([1.0, 2.0]);

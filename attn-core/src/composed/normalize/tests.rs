@@ -3,7 +3,7 @@
 use dfdx::prelude::*;
 use proptest::prelude::*;
 
-// By name, because dfdx's prelude has functions of the same names.
+// Imported by name, because dfdx's prelude has functions with the same names.
 use super::{ScoreMask, Scores, identity, sink, softmax, softmax1};
 use crate::{
     Element,
@@ -28,7 +28,7 @@ use Normalizer::{Entmax15, Identity, Sink, Softmax, Softmax1, Sparsemax};
 
 const ALL: [Normalizer; 6] = [Softmax, Softmax1, Sink, Identity, Sparsemax, Entmax15];
 
-/// The same for both heads.
+/// The sink of both heads.
 const SINK: f64 = 0.5;
 
 impl Normalizer {
@@ -47,7 +47,7 @@ impl Normalizer {
         .unwrap()
     }
 
-    /// Of one row of scores; `None` where the query does not attend.
+    /// The weights of a row of scores; `None` where the query does not attend.
     fn naive(self, row: &[Option<f64>]) -> Vec<f64> {
         let attended = || row.iter().flatten().copied();
         let one_more = match self {
@@ -72,7 +72,7 @@ impl Normalizer {
     }
 }
 
-/// The end of where `is_below`, between -1 and 0.
+/// The largest number between -1 and 0 for which `is_below` holds.
 fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
     let mut below = -1.0;
     let mut above = 0.0;
@@ -90,7 +90,7 @@ fn bisect(is_below: impl Fn(f64) -> bool) -> f64 {
 type Attends = fn(i64, i64, i64, i64) -> bool;
 
 const CAUSAL: Attends = |_, _, q, k| k <= q;
-/// Depends on everything; the first query of the second head attends to nothing.
+/// A mask that depends on all indices. The first query of the second head attends to no key.
 const RAGGED: Attends = |b, h, q, k| (b + h + q + k) % 3 != 0 && (h, q) != (1, 0);
 const NOTHING: Attends = |_, _, _, _| false;
 
@@ -145,7 +145,7 @@ where
 }
 
 #[test]
-fn weights_are_those_of_a_naive_loop() {
+fn weights_agree_with_a_naive_loop() {
     for sizes in [
         [2, 3, 5],
         [2, 5, 3],
@@ -162,7 +162,7 @@ fn weights_are_those_of_a_naive_loop() {
 }
 
 #[test]
-fn a_tape_changes_no_bit() {
+fn weights_have_the_same_bits_with_and_without_a_tape() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     for normalizer in ALL {
         for mask in [None, mask(&x, CAUSAL), mask(&x, RAGGED)] {
@@ -174,19 +174,19 @@ fn a_tape_changes_no_bit() {
 }
 
 #[test]
-fn gradients_are_central_differences() {
+fn gradients_agree_with_central_differences() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     for normalizer in ALL {
         for mask in [None, mask(&x, CAUSAL), mask(&x, RAGGED)] {
             check_gradient(&x, |x| normalizer.run(x.leaky_trace(), mask.clone()));
-            // The scores of a layer are no leaf, and hold their memory alone.
+            // The scores of a layer are not a leaf of the tape, and do not share their memory.
             check_gradient(&x, |x| normalizer.run(x.leaky_trace() * 0.5, mask.clone()));
         }
     }
 }
 
 #[test]
-fn a_sink_learns() {
+fn sinks_get_gradients() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     let sinks: Tensor<Rank1<2>, f64, Cpu> = tensor((Const,), 2);
     for mask in [None, mask(&x, CAUSAL), mask(&x, RAGGED), mask(&x, NOTHING)] {
@@ -200,8 +200,8 @@ fn a_sink_learns() {
 }
 
 #[test]
-fn masked_scores_have_weight_and_gradient_zero_whatever_they_are() {
-    // A masked score of 1e4 must neither push the others to 0 by being the maximum, nor leak a gradient.
+fn masked_scores_have_weight_and_gradient_zero_for_any_value() {
+    // A masked score of 1e4 must not be the maximum, which would make the others 0, and must not get a gradient.
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     let hidden: Vec<bool> = naive([2, 2, 3, 5], |_, _, q, k| k > q);
     let mut loud = values(&x);
@@ -220,7 +220,7 @@ fn masked_scores_have_weight_and_gradient_zero_whatever_they_are() {
 }
 
 #[test]
-fn a_query_that_attends_to_nothing_gets_zero_and_zero_gradient() {
+fn a_query_without_keys_has_weights_and_gradients_of_zero() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     for normalizer in ALL {
         let weights = values(&normalizer.run(x.clone(), mask(&x, NOTHING)));
@@ -228,7 +228,7 @@ fn a_query_that_attends_to_nothing_gets_zero_and_zero_gradient() {
         let gradient = gradient(&x, |x| normalizer.run(x.leaky_trace(), mask(x, NOTHING)));
         assert!(gradient.iter().all(|&g| g == 0.0), "{normalizer:?}");
 
-        // One such row among others; all of its row and nothing else.
+        // First one such row among others, and then all rows.
         let weights = values(&normalizer.run(x.clone(), mask(&x, RAGGED)));
         for (row, weights) in weights.chunks(5).enumerate() {
             let empty = row / 3 % 2 == 1 && row % 3 == 0;
@@ -259,7 +259,7 @@ where
 }
 
 #[test]
-fn scores_of_ten_thousand_are_fine() {
+fn scores_of_ten_thousand_do_not_overflow() {
     check_large::<f64>(F64);
     check_large::<f32>(F32);
     let x: X<f64> = filled(
@@ -275,16 +275,16 @@ fn scores_of_ten_thousand_are_fine() {
 }
 
 #[test]
-fn softmax1_tells_small_weights_from_zero() {
+fn softmax1_represents_small_weights() {
     // exp(-95) is 5.5e-42, a subnormal f32; exp(95) is beyond f32.
     let x: X<f32> = filled((1, Const, 1, 1), &[-95.0, -95.0]);
     let weights = values(&softmax1(x, None).unwrap());
-    // Subnormal numbers there lie 1.4e-45 apart.
+    // Adjacent subnormal numbers differ by 1.4e-45.
     assert!(weights.iter().all(|w| (w - (-95f64).exp()).abs() < 1e-44));
 }
 
 #[test]
-fn a_score_of_minus_infinity_is_as_good_as_a_mask() {
+fn a_score_of_minus_infinity_equals_a_mask() {
     let inf = f64::INFINITY;
     let x: X<f64> = filled((1, Const, 1, 3), &[1.0, -inf, 2.0, -inf, -inf, -inf]);
     for normalizer in ALL {
@@ -299,7 +299,7 @@ fn a_score_of_minus_infinity_is_as_good_as_a_mask() {
 }
 
 #[test]
-fn a_row_of_minus_infinities_gets_zero_and_zero_gradient() {
+fn a_row_of_minus_infinities_has_weights_and_gradients_of_zero() {
     let inf = f64::INFINITY;
     let x: X<f64> = filled((1, Const, 1, 3), &[1.0, 2.0, 3.0, -inf, -inf, -inf]);
     for normalizer in ALL {
@@ -314,7 +314,7 @@ fn a_row_of_minus_infinities_gets_zero_and_zero_gradient() {
 }
 
 #[test]
-fn other_holders_of_the_scores_see_no_change() {
+fn other_references_to_the_scores_do_not_change() {
     let x: X<f64> = tensor((2, Const, 3, 5), 1);
     let before = values(&x);
     for normalizer in ALL {
@@ -325,7 +325,7 @@ fn other_holders_of_the_scores_see_no_change() {
 }
 
 #[test]
-fn broadcast_and_permuted_scores_get_their_whole_gradient() {
+fn scores_that_are_views_get_their_whole_gradient() {
     let table: Tensor<Rank1<5>, f64, Cpu> = tensor((Const,), 1);
     let permuted: Tensor<(usize, usize, Const<2>, usize), f64, Cpu> = tensor((2, 3, Const, 5), 2);
     let like: X<f64> = tensor((2, Const, 3, 5), 3);
@@ -349,7 +349,7 @@ fn broadcast_and_permuted_scores_get_their_whole_gradient() {
 
 proptest! {
     #[test]
-    fn any_mask_and_any_scores(
+    fn random_masks_and_scores_agree_with_a_naive_loop(
         sizes in [1usize..3, 1..4, 1..6],
         seed: u64,
         scale in 0.0f64..100.0,
@@ -370,7 +370,7 @@ proptest! {
             let weights = values(&normalizer.run(x.clone(), Some(mask.clone())));
             let expected: Vec<f64> =
                 rows.chunks(k).flat_map(|row| normalizer.naive(row)).collect();
-            // exp(s - max) is computed alike; sums of at most five numbers.
+            // exp(s - max) is computed in the same way; the sums have at most five terms.
             assert_close(&weights, &expected, F64);
             let gradient =
                 gradient(&x, |x| normalizer.run(x.leaky_trace(), Some(mask.clone())));

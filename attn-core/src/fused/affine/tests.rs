@@ -1,6 +1,6 @@
 use super::*;
 
-/// Whether it is exact on small zones, a function of a pair, and the same function of a zone.
+/// Whether the expression is exact on small zones, the expression of a pair, and that of a zone.
 type Case = (
     bool,
     fn(i64, i64) -> i64,
@@ -60,7 +60,7 @@ fn pairs(zone: &Zone) -> impl Iterator<Item = (i64, i64)> + Clone {
     pairs.filter(move |(q, k)| (back.0..=back.1).contains(&(q - k)))
 }
 
-/// The zones that a value is cut into, until no cut is left.
+/// Splits a zone until the value suggests no cut.
 fn pieces(zone: Zone, value: &Case, check: &mut impl FnMut(&Zone, Affine<'_>)) {
     let found = value.2(zone.q_idx(), zone.kv_idx());
     check(&zone, found);
@@ -74,7 +74,7 @@ fn pieces(zone: Zone, value: &Case, check: &mut impl FnMut(&Zone, Affine<'_>)) {
 }
 
 #[test]
-fn values_lie_between_their_ends() {
+fn values_lie_between_their_bounds() {
     for (index, case) in CASES.iter().enumerate() {
         for zone in zones() {
             let mut smallest = 0;
@@ -106,7 +106,7 @@ fn values_lie_between_their_ends() {
 }
 
 #[test]
-fn comparisons_know_what_holds_of_all_pairs() {
+fn comparisons_agree_with_all_pairs() {
     for (index, case) in CASES.iter().enumerate() {
         for zone in zones() {
             for bound in -9..9 {
@@ -146,7 +146,7 @@ fn comparisons_know_what_holds_of_all_pairs() {
 }
 
 #[test]
-fn what_overflows_may_be_anything() {
+fn overflowing_values_have_no_bounds() {
     let zone = Zone::of(&(0..2), &(0..2));
     let [huge, two] = [i64::MAX, 2].map(|value| zone.number(value));
     let q = zone.q_idx();
@@ -165,7 +165,7 @@ fn what_overflows_may_be_anything() {
 }
 
 #[test]
-fn what_belongs_to_pairs_is_looked_up_once() {
+fn values_of_pairs_are_looked_up_once() {
     let zone = Zone::of(&(0..4), &(2..3));
     let found = Interval::between(0, 1);
     let b = zone.number(0);

@@ -8,7 +8,7 @@ use crate::data::{DocumentData, Documents, LengthsPerQuery, Padding, PaddingData
 
 const LEN: usize = 300;
 
-/// A combination of masks, in the spelling of the macro.
+/// A combination of masks, in the syntax of the macro.
 #[derive(Clone, Debug)]
 enum MaskExpr {
     Causal { offset: i64 },
@@ -132,7 +132,7 @@ fn calls() -> impl Strategy<Value = Call> {
     })
 }
 
-/// The coverage, from every pair.
+/// The coverage, computed from every pair.
 fn of_pairs(mask: &MaskExpr, call: &Call, q: Range<usize>, k: Range<usize>) -> Coverage {
     let pairs = q.flat_map(|q| k.clone().map(move |k| (q as i64, k as i64)));
     let attends: Vec<_> = pairs.map(|(q, k)| mask.attends(call, q, k)).collect();
@@ -144,9 +144,9 @@ fn of_pairs(mask: &MaskExpr, call: &Call, q: Range<usize>, k: Range<usize>) -> C
 }
 
 #[test]
-fn a_mask_is_asked_about_so_many_zones() {
+fn a_mask_is_evaluated_for_at_most_the_maximum_number_of_zones() {
     let asked = Cell::new(0);
-    // Even and odd: known for two neighbours at a time.
+    // Parity of the indices: known for two neighbours at a time.
     let nothing = |at: &Zone| {
         asked.set(asked.get() + 1);
         let is_even = (at.q_idx() % at.number(2)).equals(at.number(0));
@@ -168,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn blocks_are_what_their_pairs_are(mask in masks(), call in calls().no_shrink()) {
+    fn coverage_agrees_with_all_pairs(mask in masks(), call in calls().no_shrink()) {
         for q in (0..LEN).step_by(48) {
             for k in (0..LEN).step_by(16) {
                 let q = q..LEN.min(q + 48);

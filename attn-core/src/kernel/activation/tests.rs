@@ -89,7 +89,7 @@ fn logistic_tails_are_relatively_exact() {
 }
 
 #[test]
-fn slopes_are_the_derivatives() {
+fn slopes_agree_with_central_differences() {
     fn test<A: Activation>(activation: A, f: fn(f64) -> f64) {
         let what = std::any::type_name::<A>();
         let x: Vec<f64> = (0..400).map(|i| (f64::from(i) - 199.5) * 0.05).collect();
@@ -111,7 +111,7 @@ fn slopes_are_the_derivatives() {
 }
 
 #[test]
-fn conventions_at_zero_and_limits() {
+fn slopes_at_zero_and_limits_follow_conventions() {
     fn limits<A: Activation>(activation: A, _: fn(f64) -> f64) {
         fn of<E: Kernels + std::fmt::Display>(activation: impl Activation, what: &str) {
             let x = [E::NAN, E::ZERO, E::of_f64(1e30), E::of_f64(-1e30)];
@@ -213,7 +213,7 @@ fn a_gate_is_the_activated_left_half_times_the_right_one() {
 }
 
 #[test]
-fn in_place_are_both_the_value_and_the_derivative() {
+fn in_place_functions_compute_value_and_derivative() {
     fn test<A: Activation>(activation: A, _: fn(f64) -> f64) {
         on_every_isa(|isa| {
             for (rows, cols) in LENGTHS.into_iter().map(|len| (3, len)).chain([(90, 401)]) {
@@ -245,13 +245,13 @@ fn in_place_are_both_the_value_and_the_derivative() {
 
 #[test]
 #[should_panic(expected = "a bias of 2 for 3 columns")]
-fn there_is_a_bias_for_every_column() {
+fn the_number_of_biases_is_checked() {
     let x = Matrix::new(&[0.0; 3], 1, 3);
     biased_forward(Relu, x, &[0.0; 2], MatrixMut::new(&mut [0.0; 3], 1, 3));
 }
 
 #[test]
-fn gated_gradients_are_the_derivatives() {
+fn gated_gradients_agree_with_central_differences() {
     let x = noise::<f64>(2 * 6, 1);
     let d_y = noise::<f64>(2 * 3, 2);
     let loss = |x: &[f64]| -> f64 {
@@ -274,7 +274,7 @@ fn gated_gradients_are_the_derivatives() {
 }
 
 #[test]
-fn threads_change_no_bit() {
+fn results_have_the_same_bits_for_any_number_of_threads() {
     let rows = 300;
     let half = 65;
     let x = noise::<f32>(rows * 2 * half, 1);

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn tanh_is_within_two_units_in_the_last_place_of_1() {
+    fn the_tanh_has_an_error_of_at_most_two_ulps_of_1() {
         on_every_isa(|isa| {
             for size in [0.01, 0.3, 1.0, 3.0, 10.0, 25.0, 1e6] {
                 let worst = worst_tanh::<f32>(size, f64::from(f32::EPSILON));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn far_numbers_have_their_tanh_and_leave_the_others_alone() {
+    fn large_arguments_have_their_tanh_and_do_not_change_others() {
         on_every_isa(|isa| {
             let near = Tile::<f32>::new([2, 2, 33], 1.0);
             let mut far = near.clone();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_derivative_is_that_of_central_differences() {
+    fn gradients_agree_with_central_differences() {
         on_every_isa(|isa| {
             for sizes in SIZES.into_iter().take(14) {
                 let tile = Tile::<f64>::new(sizes, 1.0);
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn far_numbers_have_their_derivative() {
+    fn large_arguments_have_their_derivative() {
         on_every_isa(|isa| {
             // Up to 325 summands below 1, each a few units in the last place off.
             check_far_gradients::<f64>(1e-12, &format!("f64 on {isa}"));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_without_a_derivative_may_be_anything() {
+    fn pairs_with_gradient_0_may_have_any_value() {
         on_every_isa(|isa| {
             let mut clean = Tile::<f32>::new([5, 18, 35], 1.0);
             // Query 3 and key 7 have gradients of 0.

@@ -224,7 +224,7 @@ mod tests {
     ];
 
     #[test]
-    fn blocks_are_what_their_pairs_are() {
+    fn blocks_agree_with_their_pairs() {
         for (query, key) in LENGTHS {
             let found = MaskBlocks::new(&ByHead, 3, query, key);
             let mut counts = [0; 3];
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_for_each_head() {
+    fn each_head_has_a_picture() {
         let found = MaskBlocks::new(&ByHead, 2, 100, 60);
         let expected = "head 0\n▒▒▒·\n███▒\n████\nhead 1\n▒···\n▒···\n▒···\n";
         assert_eq!(found.to_string(), expected);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_a_long_sequence_is_no_larger() {
+    fn pictures_of_long_sequences_are_bounded() {
         let query = 48 * 64;
         let key = 16 * 192;
         let picture = MaskBlocks::new(&ByHead, 1, query, key).to_string();
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no block 1 of row 0 of head 0")]
-    fn a_block_that_is_not_there() {
+    fn missing_blocks_panic() {
         MaskBlocks::new(&ByHead, 1, 1, 1).at(0, 0, 1);
     }
 
     #[test]
-    fn density_is_the_share_of_pairs() {
+    fn density_is_the_fraction_of_attended_pairs() {
         for (query, key) in LENGTHS {
             for heads in 1..=3 {
                 let pairs = (0..heads)

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_head_has_its_own_matrix() {
+    fn heads_have_their_own_matrices() {
         on_every_isa(|isa| {
             for sizes @ [heads, rows, width, out] in SIZES {
                 let what = format!("{sizes:?} on {isa}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_derivative_is_that_of_central_differences() {
+    fn gradients_agree_with_central_differences() {
         for sizes @ [heads, rows, width, out] in SIZES.into_iter().take(9) {
             let x: Vec<f64> = noise(rows * heads * width, 1);
             let w: Vec<f64> = noise(heads * width * out, 2);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_change_no_bit() {
+    fn results_have_the_same_bits_for_any_number_of_threads() {
         let sizes @ [heads, rows, width, out] = [5, 130, 64, 48];
         assert!(heads * rows * width * out > parallel::FEW_MULTIPLICATIONS);
         let x: Vec<f32> = noise(rows * heads * width, 1);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "2 heads of")]
-    fn heads_that_do_not_fit_are_refused() {
+    fn widths_that_are_not_multiples_of_the_heads_are_refused() {
         let x = [1.0; 4];
         let mut to = [0.0; 2];
         let w = Matrix::new(&x[..3], 3, 1);

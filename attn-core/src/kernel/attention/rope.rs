@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn far_positions_keep_their_angles() {
+    fn angles_of_far_positions_are_accurate() {
         // An angle of 4642, which an `f32` knows up to 2e-4.
         let angles = angles::<f32>(6, 1e4, 100_001);
         let exact = angle(6, 1e4, 100_000, 1).cos();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_do_not_mix_and_the_last_ones_are_kept() {
+    fn tables_of_different_keys_are_separate_and_the_last_ones_are_cached() {
         let mut cache = Cache(Vec::new());
         let first = cache.angles::<f32>(4, 1e4, 4);
         assert_eq!(cache.angles::<f32>(6, 1e4, 4).pairs, 3);

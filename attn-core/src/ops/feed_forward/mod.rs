@@ -1,4 +1,4 @@
-//! Two affine maps and a nonlinearity between them.
+//! Feed-forward layers: two affine maps with a nonlinearity between them.
 
 mod module;
 
@@ -20,10 +20,10 @@ use crate::{
 
 use slices::HiddenLayer;
 
-/// `y = act(x W₁ᵀ + b₁) W₂ᵀ + b₂`, for `x [.., I]`, `up` to `H` and `down` to `O` numbers, and `y [.., O]`.
+/// `y = act(x W₁ᵀ + b₁) W₂ᵀ + b₂`, for `x [.., I]`, a map `up` to `H` numbers and a map `down` to `O` numbers, and `y [.., O]`.
 ///
 /// The feed-forward layer of Vaswani et al., "Attention is all you need" (2017), section 3.3. PyTorch:
-/// `linear(act(linear(x, w1, b1)), w2, b2)`. The derivative computes the activations again instead of keeping them.
+/// `linear(act(linear(x, w1, b1)), w2, b2)`. The backward pass recomputes the activations.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::{Affine, Relu, feed_forward}};
@@ -39,7 +39,7 @@ use slices::HiddenLayer;
 /// ```
 ///
 /// # Panics
-/// Where [`try_feed_forward`] has an error.
+/// If [`try_feed_forward`] returns an error.
 #[track_caller]
 pub fn feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
     x: Tensor<S, E, D, T>,
@@ -56,7 +56,7 @@ where
     unwrap(try_feed_forward::<A, S, I, H, O, E, D, T>(x, up, down))
 }
 
-/// The fallible twin of [`feed_forward`].
+/// The fallible version of [`feed_forward`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x`, of the activations or of the result do not fit the memory;
@@ -76,7 +76,7 @@ where
     feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down)
 }
 
-/// [`try_feed_forward`] in its fused or its composed form.
+/// [`try_feed_forward`] in the fused or the composed form.
 pub(crate) fn feed_forward_with_form<
     A,
     S,
@@ -115,11 +115,11 @@ where
     Ok(run(operation, x, up, middle, down)?)
 }
 
-/// `y = (act(x W₁ᵀ) * (x W₂ᵀ)) W₃ᵀ`, each map with its bias if it has one: for `x [.., I]`, `gate` and `up` to `H` and
+/// `y = (act(x W₁ᵀ) * (x W₂ᵀ)) W₃ᵀ`, each map with an optional bias: for `x [.., I]`, maps `gate` and `up` to `H` numbers and a map
 /// `down` to `O` numbers, and `y [.., O]`.
 ///
-/// Shazeer, "GLU variants improve transformer" (2020); with [`Silu`](super::Silu) and without biases the feed-forward
-/// layer of LLaMA. PyTorch: `down(act(gate(x)) * up(x))`, of three `torch.nn.Linear`.
+/// Shazeer, "GLU variants improve transformer" (2020). With [`Silu`](super::Silu) and without biases, it is the feed-forward layer of
+/// LLaMA. PyTorch: `down(act(gate(x)) * up(x))`, of three `torch.nn.Linear`.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::{Affine, Relu, gated_feed_forward}};
@@ -135,7 +135,7 @@ where
 /// ```
 ///
 /// # Panics
-/// Where [`try_gated_feed_forward`] has an error.
+/// If [`try_gated_feed_forward`] returns an error.
 #[track_caller]
 pub fn gated_feed_forward<A, S, const I: usize, const H: usize, const O: usize, E, D, T>(
     x: Tensor<S, E, D, T>,
@@ -155,7 +155,7 @@ where
     ))
 }
 
-/// The fallible twin of [`gated_feed_forward`].
+/// The fallible version of [`gated_feed_forward`].
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x`, of the activations or of the result do not fit the memory;
@@ -176,7 +176,7 @@ where
     gated_feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down)
 }
 
-/// [`try_gated_feed_forward`] in its fused or its composed form.
+/// [`try_gated_feed_forward`] in the fused or the composed form.
 pub(crate) fn gated_feed_forward_with_form<
     A,
     S,
@@ -218,7 +218,7 @@ where
     Ok(run(operation, x, both, middle, down)?)
 }
 
-/// Checks that the widest of the tensors can exist: in between are at most `2 H` numbers per vector.
+/// Checks that the largest tensor can exist: the hidden layer has at most `2 H` numbers per vector.
 fn check<S: EndsIn<I>, const I: usize, const H: usize, const O: usize, Dev>(
     operation: &'static str,
     shape: &S,
@@ -261,10 +261,10 @@ where
 }
 
 impl<T> Pass<'_, T> {
-    /// Two maps and a nonlinearity between them, `[.., M]` to `[.., M]`: [`feed_forward`].
+    /// Two maps with a nonlinearity between them, `[.., M]` to `[.., M]`: [`feed_forward`].
     ///
     /// # Errors
-    /// As [`try_feed_forward`].
+    /// Those of [`try_feed_forward`].
     pub fn feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -285,7 +285,7 @@ impl<T> Pass<'_, T> {
     /// A gated feed-forward layer, `[.., M]` to `[.., M]`: [`gated_feed_forward`].
     ///
     /// # Errors
-    /// As [`try_gated_feed_forward`].
+    /// Those of [`try_gated_feed_forward`].
     pub fn gated_feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -305,7 +305,7 @@ impl<T> Pass<'_, T> {
     }
 }
 
-/// On slices: what the fused form of a model calls.
+/// The operation on slices, for the fused form of a model.
 pub(crate) mod slices {
     use crate::{
         Element,
@@ -316,26 +316,26 @@ pub(crate) mod slices {
 
     /// A feed-forward layer, gated or not.
     pub struct FeedForward<K, E: Element> {
-        /// The first map, or the gate and it.
+        /// The first map, or the gate and the first map.
         pub up: Projection<E>,
-        /// The nonlinearity between the two maps.
+        /// The hidden layer.
         pub middle: HiddenLayer<K>,
         /// The second map.
         pub down: Projection<E>,
     }
 
-    /// A nonlinearity.
+    /// The hidden layer: a nonlinearity, gated or not.
     #[derive(Clone, Copy, Debug)]
     pub struct HiddenLayer<K> {
-        /// Which one.
+        /// The nonlinearity.
         pub activation: K,
-        /// Whether the first half of what comes in gates the other.
+        /// Whether the first half of its input gates the second half.
         pub gated: bool,
-        /// How many numbers come out.
+        /// The width of its output.
         pub width: usize,
     }
 
-    /// How many numbers come into a nonlinearity out of which `width` come.
+    /// The width of the input of a hidden layer with an output of this width.
     const fn input(width: usize, gated: bool) -> usize {
         if gated {
             width.saturating_mul(2)
@@ -344,7 +344,7 @@ pub(crate) mod slices {
         }
     }
 
-    /// The footprint of a [`FeedForward`] of `rows` vectors, with `width` numbers between its two maps.
+    /// The footprint of a [`FeedForward`] of `rows` vectors, with a hidden layer of this width.
     pub const fn feed_forward_footprint(rows: &[usize], width: usize, gated: bool) -> Footprint {
         let rows = Footprint::array(rows).kept;
         let parts = [
@@ -369,7 +369,7 @@ pub(crate) mod slices {
             input(self.width, self.gated)
         }
 
-        /// Of `x + bias`.
+        /// The output for `x + bias`.
         fn forward<E: Element>(&self, x: &Array<E>, bias: &[E]) -> Array<E> {
             let mut y = Array::uninit(x.view().rows(), [self.width]);
             let forward = if self.gated {
@@ -381,7 +381,7 @@ pub(crate) mod slices {
             y
         }
 
-        /// `x` becomes its gradient, and that of the result becomes the result.
+        /// Replaces `x` by its gradient, and the gradient of the output by the output.
         fn backward<E: Element>(&self, x: &mut Array<E>, bias: &[E], d_y: &mut Array<E>) {
             let backward = if self.gated {
                 kernel::gated_backward_in_place
@@ -393,8 +393,8 @@ pub(crate) mod slices {
     }
 
     impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
-        /// Writes the result, and returns what comes into the nonlinearity, without its bias: what comes out of it is computed
-        /// again.
+        /// Computes the result. Returns the input of the hidden layer without its bias, for the backward pass, which recomputes the output
+        /// of the hidden layer.
         pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
             let mut hidden = Array::uninit(x.rows(), [self.middle.input()]);
             self.up.forward_without_bias(x, hidden.view_mut());
@@ -403,7 +403,7 @@ pub(crate) mod slices {
             hidden
         }
 
-        /// The derivative. The gradient of what came into the nonlinearity takes its place.
+        /// The derivative. It overwrites the input of the hidden layer with its gradient.
         pub fn backward(
             &self,
             x: Matrix<'_, E>,
@@ -424,7 +424,7 @@ pub(crate) mod slices {
     }
 }
 
-/// Out of dfdx's operations.
+/// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
         shapes::{Const, HasShape},

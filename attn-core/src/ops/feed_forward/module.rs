@@ -1,4 +1,4 @@
-//! Feed-forward layers with their parameters.
+//! Feed-forward layers with parameters.
 
 use dfdx::{
     dtypes::Dtype,
@@ -22,14 +22,14 @@ use crate::{
     },
 };
 
-/// `down_proj(act(up_proj(x)))`: a vector of `M` numbers is widened to `H`, activated and narrowed again. One operation of
-/// the tape, which keeps `H` numbers per vector and computes the activations again for the derivative.
+/// `down_proj(act(up_proj(x)))`: a map from `M` to `H` numbers, a nonlinearity, and a map back. One operation on the tape. It saves `H`
+/// numbers per vector, and recomputes the activations in the backward pass.
 ///
 /// Vaswani et al., "Attention is all you need" (2017), section 3.3. PyTorch:
-/// `Sequential(Linear(M, H), act(), Linear(H, M))`. The activation is [`Gelu`] unless it is named:
-/// [`GeluTanh`](crate::nn::GeluTanh) makes the layer of GPT-2, [`Relu`](crate::nn::Relu) that of the first transformers.
+/// `Sequential(Linear(M, H), act(), Linear(H, M))`. The default activation is [`Gelu`]. The layer of GPT-2 has
+/// [`GeluTanh`](crate::nn::GeluTanh), that of the first transformers [`Relu`](crate::nn::Relu).
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input, output | `[.., M]`, of one to four axes | |
 /// | `up_proj.weight`, `up_proj.bias` | `[H, M]`, `[H]` | as in [`Linear`] |
@@ -53,21 +53,21 @@ pub struct FeedForward<
     E: Dtype = f32,
     D: Storage<E> = AutoDevice,
 > {
-    /// To `H` numbers.
+    /// The map to `H` numbers.
     pub up_proj: Linear<M, H, E, D>,
     /// The nonlinearity.
     pub activation: A,
-    /// Back to `M` numbers.
+    /// The map back to `M` numbers.
     pub down_proj: Linear<H, M, E, D>,
 }
 
-/// `down_proj(act(gate_proj(x)) * up_proj(x))`: a feed-forward layer whose activations are gated, and which has no biases.
-/// One operation of the tape; the gate and what it gates are one product.
+/// `down_proj(act(gate_proj(x)) * up_proj(x))`: a gated feed-forward layer without biases. One operation on the tape; `gate_proj` and
+/// `up_proj` are one product.
 ///
-/// Shazeer, "GLU variants improve transformer" (2020). The activation is [`Silu`] unless it is named, which is the layer of
-/// LLaMA, under the same names: `LlamaMLP` of the library `transformers`.
+/// Shazeer, "GLU variants improve transformer" (2020). The default activation is [`Silu`]. This is the layer of LLaMA, with the same
+/// names: `LlamaMLP` of the library `transformers`.
 ///
-/// | | shape | at first |
+/// | | shape | initial value |
 /// | --- | --- | --- |
 /// | input, output | `[.., M]`, of one to four axes | |
 /// | `gate_proj.weight`, `up_proj.weight` | `[H, M]` | as in [`UnbiasedLinear`] |
@@ -93,21 +93,21 @@ pub struct GatedFeedForward<
 > {
     /// The projection of the gate.
     pub gate_proj: UnbiasedLinear<M, H, E, D>,
-    /// The projection that is gated.
+    /// The gated projection.
     pub up_proj: UnbiasedLinear<M, H, E, D>,
     /// The nonlinearity of the gate.
     pub activation: A,
-    /// Back to `M` numbers.
+    /// The map back to `M` numbers.
     pub down_proj: UnbiasedLinear<H, M, E, D>,
 }
 
 impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> FeedForward<M, H, A, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = 2 * M * H + H + M;
 }
 
 impl<const M: usize, const H: usize, A, E: Dtype, D: Storage<E>> GatedFeedForward<M, H, A, E, D> {
-    /// How many numbers it learns.
+    /// The number of parameters.
     pub const PARAMS: usize = 3 * M * H;
 }
 
@@ -207,7 +207,7 @@ impl<const M: usize, const H: usize, A: Default, E: Element, D: Device<E>> Tenso
     }
 }
 
-/// `E0` and `D0` are what the name stands for where it is only a name, as in a `type Model = (..)`.
+/// `E0` and `D0` are the defaults of the type's parameters, as in a `type Model = (..)`.
 impl<const M: usize, const H: usize, A: Default, E0: Dtype, D0: Storage<E0>, E, D>
     BuildOnDevice<D, E> for FeedForward<M, H, A, E0, D0>
 where
@@ -217,7 +217,7 @@ where
     type Built = FeedForward<M, H, A, E, D>;
 }
 
-/// As for [`FeedForward`].
+/// See [`FeedForward`].
 impl<const M: usize, const H: usize, A: Default, E0: Dtype, D0: Storage<E0>, E, D>
     BuildOnDevice<D, E> for GatedFeedForward<M, H, A, E0, D0>
 where

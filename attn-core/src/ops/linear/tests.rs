@@ -1,4 +1,4 @@
-//! The composed form.
+//! Tests of the composed form.
 
 use dfdx::prelude::*;
 
@@ -56,7 +56,7 @@ fn linear_multiplies_by_the_transposed_weight() {
 }
 
 #[test]
-fn linear_differentiates_into_all_three() {
+fn linear_has_gradients_of_input_weight_and_bias() {
     let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 4, Const), 1);
     let (weight, bias) = parameters::<f64>();
     check_gradient(&x, |x| {
@@ -96,7 +96,7 @@ fn permuted_and_broadcast_inputs_get_their_whole_gradient() {
     });
 }
 
-/// Large enough for dfdx's matrix product to share the rows between threads: without the copy, most runs fail.
+/// It is large enough for dfdx's matrix product to use several threads: without the copy, most runs fail.
 #[test]
 fn a_large_broadcast_input_gets_its_whole_gradient() {
     const N: usize = 512;
@@ -106,12 +106,12 @@ fn a_large_broadcast_input_gets_its_whole_gradient() {
     let x: Traced<Rank3<1, LEN, N>> = one.leaky_trace().broadcast();
     let loss = project(x, affine(&weight, None)).unwrap().sum();
     let expected = LEN as f64 * values(&weight).iter().sum::<f64>();
-    // 2 million partial sums in another order; a rounding of 1e-16 each, were all of one sign, makes 2e-10.
+    // 2 million partial sums in another order: if all roundings of 1e-16 had one sign, the error would be 2e-10.
     assert_close(&values(&loss.backward().get(&one)), &[expected], 1e-9);
 }
 
 #[test]
-fn an_empty_input_leaves_the_parameters_gradients() {
+fn parameters_get_gradients_from_an_empty_input() {
     let x: Tensor<(usize, usize, Const<3>), f64, Cpu> = tensor((2, 0, Const), 1);
     let (weight, bias) = parameters::<f64>();
     let y = project(x.leaky_trace(), affine(&weight, Some(&bias))).unwrap();

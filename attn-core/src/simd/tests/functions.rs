@@ -111,7 +111,7 @@ fn f32_is_within_the_promised_ulps_over_a_sample_of_all() {
 }
 
 #[test]
-fn f32_is_within_the_promised_ulps_where_it_matters() {
+fn f32_is_within_the_promised_ulps_at_critical_points() {
     // From 2^-16 to 2^7, where the functions are curved.
     let isas: Vec<Isa> = Isa::available().collect();
     for function in Function::ALL {
@@ -299,7 +299,7 @@ edges!(edges_are_exact_f32, f32, exp: [-87.337, 88.723], floor: 8_388_607.5);
 edges!(edges_are_exact_f64, f64, exp: [-708.4, 709.79], floor: 4_503_599_627_370_495.5);
 
 #[test]
-fn exp_reaches_the_last_numbers_on_either_side() {
+fn exp_reaches_the_smallest_and_largest_results() {
     for isa in Isa::available() {
         let of32 = |x: f32| Function::Exp.of(isa, x);
         let of64 = |x: f64| Function::Exp.of(isa, x);
@@ -339,7 +339,7 @@ macro_rules! exp_down_to {
 }
 
 #[test]
-fn exp_of_nonpositive_is_exp() {
+fn exp_of_nonpositive_agrees_with_exp() {
     for isa in Isa::available() {
         exp_down_to!(isa, f32, ExpOfNonpositive, 0.0, -87.336_54);
         exp_down_to!(isa, f64, ExpOfNonpositive, 0.0, -708.396_418_532_264_1);
@@ -347,7 +347,7 @@ fn exp_of_nonpositive_is_exp() {
 }
 
 #[test]
-fn exp_of_weight_is_exp_without_the_negligible_results() {
+fn exp_of_weight_agrees_with_exp_except_for_negligible_results() {
     for isa in Isa::available() {
         exp_down_to!(isa, f32, ExpOfWeight, 2.0_f32.powi(-80), -55.451_77);
         exp_down_to!(
@@ -361,7 +361,7 @@ fn exp_of_weight_is_exp_without_the_negligible_results() {
 }
 
 #[test]
-fn a_result_does_not_depend_on_its_place() {
+fn results_do_not_depend_on_the_lane() {
     let x64: Vec<f64> = noise(200).iter().map(|x| x * 8.0).collect();
     let x32: Vec<f32> = x64.iter().map(|&x| x as f32).collect();
     for isa in Isa::available() {

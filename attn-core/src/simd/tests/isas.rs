@@ -14,7 +14,7 @@ impl Kernel for Lanes {
 }
 
 #[test]
-fn each_runs_with_its_own_lanes() {
+fn each_instruction_set_has_its_own_lanes() {
     for isa in Isa::available() {
         let want = match isa {
             Isa::Scalar | Isa::Avx2 => 8,
@@ -27,7 +27,7 @@ fn each_runs_with_its_own_lanes() {
 }
 
 #[test]
-fn names_are_read_back() {
+fn names_of_instruction_sets_are_parsed() {
     for isa in Isa::ALL {
         assert_eq!(isa.to_string().parse(), Ok(isa));
     }
@@ -36,7 +36,7 @@ fn names_are_read_back() {
 
 #[test]
 #[should_panic(expected = "this machine lacks the instruction set")]
-fn an_absent_one_panics() {
+fn an_unavailable_instruction_set_panics() {
     let absent = Isa::ALL
         .into_iter()
         .find(|isa| !isa.is_available())

@@ -28,7 +28,7 @@ fn a_part_of_a_part_is_a_part() {
 }
 
 #[test]
-fn parts_to_write_cover_the_whole_and_do_not_overlap() {
+fn mutable_parts_cover_the_matrix_without_overlap() {
     for (rows, cols, stride) in [(7, 11, 11), (7, 11, 13), (1, 5, 5), (0, 3, 3), (3, 0, 0)] {
         for (row_chunk, col_chunk) in [(1, 1), (2, 3), (7, 11), (100, 100)] {
             let mut data = vec![0.0; rows * stride];
@@ -54,7 +54,7 @@ fn parts_to_write_cover_the_whole_and_do_not_overlap() {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_numbers_are_read_back() {
     let mut data = vec![0.0; 6];
     let mut matrix = MatrixMut::new(&mut data, 2, 3);
     matrix.row_mut(1).copy_from_slice(&[1.0, 2.0, 3.0]);
@@ -71,13 +71,13 @@ fn a_matrix_ends_with_its_data() {
 
 #[test]
 #[should_panic(expected = "a matrix beyond its data")]
-fn a_matrix_to_write_ends_with_its_data() {
+fn a_mutable_matrix_ends_with_its_data() {
     MatrixMut::strided(&mut numbers(10), 3, 3, 4);
 }
 
 /// 2^40 rows of 2^24 columns have 2^64 elements, which would wrap around to 0.
 #[test]
-fn sizes_do_not_wrap_around() {
+fn sizes_that_overflow_are_refused() {
     let [rows, cols] = [1 << 40, 1 << 24];
     let fails = |f: fn(usize, usize)| assert!(std::panic::catch_unwind(|| f(rows, cols)).is_err());
     fails(|rows, cols| _ = Matrix::<f64>::new(&[], rows, cols));
@@ -88,20 +88,20 @@ fn sizes_do_not_wrap_around() {
 
 #[test]
 #[should_panic(expected = "rows that overlap")]
-fn rows_to_write_do_not_overlap() {
+fn mutable_rows_do_not_overlap() {
     MatrixMut::strided(&mut numbers(10), 3, 3, 2);
 }
 
 #[test]
 #[should_panic(expected = "read it row by row")]
-fn what_others_write_between_the_rows_is_not_read() {
+fn numbers_between_the_rows_are_not_read() {
     let mut data = numbers(10);
     MatrixMut::strided(&mut data, 2, 3, 5).as_ref();
 }
 
 #[test]
 #[should_panic(expected = "3..5 of 4")]
-fn a_part_is_inside() {
+fn parts_beyond_the_matrix_are_refused() {
     let _ = Matrix::new(&numbers(16), 4, 4).some_rows(3..5);
 }
 
@@ -109,7 +109,7 @@ const SIZES: [usize; 6] = [0, 1, 2, 7, 33, 130];
 
 /// Every size, every layout of the operands, into rows with and without gaps.
 #[test]
-fn products_are_sums_of_products() {
+fn products_agree_with_a_naive_loop() {
     for m in SIZES {
         for n in SIZES {
             for k in SIZES {
@@ -165,7 +165,7 @@ fn check_product(m: usize, n: usize, k: usize, layout: usize, into: WriteMode, t
 
 #[test]
 #[should_panic(expected = "(2 x 3) times (4 x 5) into (2 x 5)")]
-fn factors_fit() {
+fn mismatched_factors_are_refused() {
     let a = numbers(6);
     let b = numbers(20);
     let mut to = numbers(10);

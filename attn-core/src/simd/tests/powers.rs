@@ -73,7 +73,7 @@ fn worst(
 }
 
 #[test]
-fn whole_powers_are_within_an_ulp_per_factor() {
+fn integer_powers_are_within_an_ulp_per_factor() {
     for isa in Isa::available() {
         for n in -64..=64 {
             let bound = f64::from(n).abs().max(1.0);
@@ -87,7 +87,7 @@ fn whole_powers_are_within_an_ulp_per_factor() {
 }
 
 #[test]
-fn powers_are_within_as_many_ulps_as_the_exponent_of_e() {
+fn powers_have_errors_of_as_many_ulps_as_the_exponent_of_e() {
     for isa in Isa::available() {
         for y in [
             -7.25, -2.5, -0.5, -0.1, 0.01, 0.5, 0.75, 1.5, 3.3, 64.5, 99.0,
@@ -104,7 +104,7 @@ fn powers_are_within_as_many_ulps_as_the_exponent_of_e() {
 }
 
 #[test]
-fn small_whole_exponents_are_products_and_others_are_not() {
+fn small_integer_exponents_are_computed_by_products() {
     const TWO: [f64; 1] = [-2.0];
     for isa in Isa::available() {
         for (y, wanted) in [(3.0, -8.0), (-2.0, 0.25), (64.0, 2f64.powi(64)), (0.0, 1.0)] {

@@ -21,7 +21,7 @@ macro_rules! against_loops {
             }
 
             #[test]
-            fn sum_dot_and_max() {
+            fn sum_dot_and_max_agree_with_naive_loops() {
                 for isa in Isa::available() {
                     for len in lengths() {
                         let (x, y) = data(len);
@@ -58,7 +58,7 @@ macro_rules! against_loops {
             }
 
             #[test]
-            fn the_largest_is_found_everywhere_and_nan_is_passed_over() {
+            fn max_is_found_at_any_index_and_ignores_nan() {
                 for isa in Isa::available() {
                     for len in 1..140 {
                         for at in 0..len {
@@ -73,7 +73,7 @@ macro_rules! against_loops {
             }
 
             #[test]
-            fn axpy_and_scale() {
+            fn axpy_and_scale_update_every_element() {
                 for isa in Isa::available() {
                     for len in lengths() {
                         let (x, y) = data(len);
@@ -99,7 +99,7 @@ macro_rules! against_loops {
             }
 
             #[test]
-            fn maps_touch_nothing_else() {
+            fn maps_write_only_their_slice() {
                 for isa in Isa::available() {
                     for len in lengths() {
                         let (x, y) = data(len + 2);
@@ -149,7 +149,7 @@ impl<E: Real> Zip<E> for Times {
 }
 
 #[test]
-fn a_sum_has_the_same_bits_wherever_the_slice_starts() {
+fn sums_have_the_same_bits_for_any_alignment() {
     let x: Vec<f32> = noise(300).into_iter().map(|x| x as f32).collect();
     for isa in Isa::available() {
         let want = isa.run(Sum(&x));
@@ -167,6 +167,6 @@ fn a_sum_has_the_same_bits_wherever_the_slice_starts() {
 
 #[test]
 #[should_panic(expected = "lengths differ")]
-fn dot_refuses_two_lengths() {
+fn dot_refuses_different_lengths() {
     crate::simd::call::dot(&[1.0_f32, 2.0], &[1.0]);
 }

@@ -1,4 +1,4 @@
-//! The documentation of what is emitted, and what layers and operations are called there.
+//! The documentation of the emitted items, and the names of layers and operations in it.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ fn listed(cx: &Emitter<'_>, values: &[ValueId]) -> String {
     tuple(&types.collect::<Vec<_>>())
 }
 
-/// The note under a wrong input.
+/// The note of an error about an input.
 pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
     let symbols = cx.model.symbols.iter().map(|name| format!("`{name}`"));
     let symbols = symbols.collect::<Vec<_>>().join(", ");
@@ -45,7 +45,7 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
     note
 }
 
-/// Of the struct.
+/// The documentation of the struct.
 pub(super) fn model(cx: &Emitter<'_>) -> String {
     let mut shapes = Table::new(["", ""]);
     for id in &cx.model.inputs {
@@ -67,7 +67,7 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     doc
 }
 
-/// Of the body of a `repeat`.
+/// The documentation of the body of a `repeat`.
 pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
     format!(
         "A round of `repeat` in [`{}`].\n\n# Layers\n\n{}",
@@ -76,7 +76,7 @@ pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
     )
 }
 
-/// The layers of a module, those of a loop behind it.
+/// The layers of a module. Those of a loop follow it.
 fn table(cx: &Emitter<'_>, id: ModuleId) -> String {
     let mut table = Table::new(["name", "layer", "output"]);
     push_rows(cx, id, "", &mut table);
@@ -98,7 +98,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
     }
 }
 
-/// Of a field of the struct.
+/// The documentation of a field of the struct.
 pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
     match &field.layer {
         Submodule::Attention(index) => {
@@ -109,7 +109,7 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
     }
 }
 
-/// A layer with its sizes, and how it begins if that is asked for.
+/// A layer with its sizes, and its initial distribution if one is declared.
 fn described(field: &Field) -> String {
     let layer = markdown(&field.layer);
     match &field.init {
@@ -120,7 +120,7 @@ fn described(field: &Field) -> String {
     }
 }
 
-/// The layer on a page, where a type would otherwise be read as a tag.
+/// The layer in Markdown, where a type in code is not parsed as an HTML tag.
 fn markdown(layer: &Submodule) -> String {
     match layer {
         Submodule::Opaque { ty, .. } => format!("module `{ty}`"),
@@ -128,7 +128,7 @@ fn markdown(layer: &Submodule) -> String {
     }
 }
 
-/// A layer in a word or two, with its sizes.
+/// The short name of a layer, with its sizes.
 pub(super) fn layer_name(layer: &Submodule) -> String {
     match layer {
         Submodule::Layer(layer) => layer.label(),
@@ -145,44 +145,45 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
     }
 }
 
-/// Of `composed`.
-pub(super) const COMPOSED: &str = "The model as a chain of dfdx's operations, which means the same: to compare, to read, to debug.";
+/// The documentation of `composed`.
+pub(super) const COMPOSED: &str =
+    "The equivalent chain of dfdx's operations, as a reference and for debugging.";
 
-/// Of `forward`, `try_forward`, and their `_mut` twins.
+/// The documentation of `forward`, `try_forward`, `forward_mut` and `try_forward_mut`.
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let input = accepted(cx);
     let output = listed(cx, &cx.model.results);
     [
         format!(
-            "Runs the model: takes `{input}`, returns `{output}`. Deterministic: without dropout.\n\n{PANICS}"
+            "Runs the model without dropout, so it is deterministic: takes `{input}`, returns `{output}`.\n\n{PANICS}"
         ),
-        format!("As [`forward`](Self::forward), with a typed error.\n\n{ERRORS}"),
-        format!("Runs the model while training: dropout acts if the input is traced.\n\n{PANICS}"),
-        format!("As [`forward_mut`](Self::forward_mut), with a typed error.\n\n{ERRORS}"),
+        format!("[`forward`](Self::forward) with a typed error.\n\n{ERRORS}"),
+        format!("Runs the model in training, with dropout if the input is traced.\n\n{PANICS}"),
+        format!("[`forward_mut`](Self::forward_mut) with a typed error.\n\n{ERRORS}"),
     ]
 }
 
-const PANICS: &str = "# Panics\nOn what the twin with `try_` returns as an error.";
-const ERRORS: &str = "# Errors\nWhen sizes that only the running program knows do not fit each other or the memory, when an id is out of range, or when the device fails.";
+const PANICS: &str = "# Panics\nIf the method with the prefix `try_` would return an error.";
+const ERRORS: &str = "# Errors\nIf sizes that are known only at run time do not match or do not fit the memory, if an id is out of range, or if the device fails.";
 
-/// Of `attention_maps` and its twin.
+/// The documentation of `attention_maps` and `try_attention_maps`.
 pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
     let input = accepted(cx);
     let modules = match cx.is_opaque() {
-        true => " What a `module` looks at is not among them.",
+        true => " Attentions of a `module` are not included.",
         false => "",
     };
     [
         format!(
-            "What every attention of the model looks at, in the order in which they run: takes `{input}`, as [`forward`](Self::forward). \
-             A round of a `repeat` has its number in the name, `blocks.3.attention`.{modules}\n\n\
-             The model runs in its composed form: memory and time grow with the square of the lengths.\n\n{PANICS}"
+            "The weights of all attentions of the model, in the order of execution: takes `{input}`, as [`forward`](Self::forward). \
+             The name of an attention in a `repeat` has the number of the round: `blocks.3.attention`.{modules}\n\n\
+             The model runs in its composed form, whose memory and time grow with the square of the lengths.\n\n{PANICS}"
         ),
-        format!("As [`attention_maps`](Self::attention_maps), with a typed error.\n\n{ERRORS}"),
+        format!("[`attention_maps`](Self::attention_maps) with a typed error.\n\n{ERRORS}"),
     ]
 }
 
-/// A layer with its name, unless that says no more.
+/// A layer with the name of its field, unless the layer's own name begins with it.
 pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
     let layer = model.layer(place).map_or_else(String::new, layer_name);
     match layer.starts_with(&place.field) {
@@ -191,7 +192,7 @@ pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
     }
 }
 
-/// An operation in a word or two, behind its user's name for it.
+/// The short name of an operation, after the name that the user gave its result.
 pub(in crate::model) fn operation_name(model: &Model, node: &Node) -> String {
     let operation = match node.op.properties().label {
         Label::Layer(place) => return place_name(model, place),

@@ -33,19 +33,19 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         impl #name {
             #flops
 
-            /// The layers, with their shapes and numbers of parameters, as a table.
+            /// The table of the layers, with their shapes and numbers of parameters.
             #vis fn summary() -> p::String {
                 p::summary(#label, &[#(#rows),*], #total)
             }
 
             #summary_of
 
-            /// The graph, in the language of Graphviz.
+            /// The graph in the format of Graphviz.
             #vis const fn graph_dot() -> &'static str {
                 #dot
             }
 
-            /// The graph, as a drawing in SVG.
+            /// The graph as a drawing in SVG.
             #vis const fn graph_svg() -> &'static str {
                 #svg
             }
@@ -93,7 +93,7 @@ fn emit_params(cx: &Emitter<'_>) -> TokenStream {
         quote! {
             #[allow(dead_code)]
             impl #name {
-                /// Number of learned numbers.
+                /// The number of parameters.
                 #vis const PARAMS: usize = #params;
             }
         }
@@ -111,9 +111,8 @@ fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
     let symbols = symbols.map(|name| length(cx.model, name));
     let flops = flops(cx, &cx.model.body);
     Some(quote_spanned! {cx.at=>
-        /// Floating-point operations of the matrix products of one forward pass, a multiplication and an addition
-        /// counted as two. Masked pairs are counted; a backward pass takes twice as many. What does not fit is
-        /// `u64::MAX`.
+        /// The floating-point operations of the matrix products of one forward pass: two for a multiplication and an
+        /// addition, including masked pairs. A backward pass takes twice as many. `u64::MAX` on overflow.
         #[allow(unused_variables)]
         #vis const fn flops(#(#symbols: usize),*) -> u64 {
             #flops
@@ -130,7 +129,7 @@ fn emit_summary_of(cx: &Emitter<'_>) -> Option<TokenStream> {
     let names = &cx.model.symbols;
     let axes: Vec<_> = names.iter().map(|name| length(cx.model, name)).collect();
     Some(quote_spanned! {cx.at=>
-        /// As [`summary`](Self::summary), and what a batch of these sizes takes, in `f32`: the multiplications that
+        /// [`summary`](Self::summary) with the cost of a batch of these sizes in `f32`: the multiply-adds that
         /// [`flops`](Self::flops) counts, and the bytes of parameters and of [activations](Self::activation_bytes).
         #vis fn summary_of(#(#axes: usize),*) -> p::String {
             p::summary_of(Self::summary(), p::Batch {

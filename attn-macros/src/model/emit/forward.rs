@@ -47,7 +47,7 @@ fn emit_function(cx: &Emitter<'_>, access: Access) -> TokenStream {
         ),
     };
     quote_spanned! {cx.at=>
-        /// The graph of the model, operation by operation.
+        /// The operations of the model.
         fn #run_graph<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D> #built>(
             model: & #mutability #name<E, D #built>,
             pass: &mut p::Pass<'_, T>,

@@ -29,9 +29,9 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let note = docs::axes_note(cx);
     let when = match access {
         Access::Shared => "",
-        Access::Exclusive => " while training",
+        Access::Exclusive => " in training",
     };
-    let doc = format!("What [`{label}`] accepts{when}: `{accepted}`, as dfdx tensors.");
+    let doc = format!("An input of [`{label}`]{when}: `{accepted}`, as dfdx tensors.");
     let label = format!("wrong input for `{label}`");
     quote_spanned! {cx.at=>
         #(#cfgs)*

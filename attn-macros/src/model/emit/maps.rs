@@ -34,7 +34,7 @@ pub(super) fn emit_attentions(cx: &Emitter<'_>) -> TokenStream {
         false => emit_region(cx, &cx.model.body),
     };
     quote_spanned! {cx.at=>
-        /// The attentions of the model, in the order in which they run.
+        /// The attentions of the model, in the order of execution.
         #[allow(dead_code, unused_variables)]
         fn attentions(found: &mut p::Attentions) {
             #body

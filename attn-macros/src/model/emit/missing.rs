@@ -64,7 +64,7 @@ fn emit_refusals(cx: &Emitter<'_>, opaque: &Opaque) -> TokenStream {
     let message = messages::no_facts(&cx.label());
     let label = messages::known_by_type(&opaque.text);
     quote_spanned! {cx.at=>
-        /// No layer of the model is called so.
+        /// No layer of the model can have this name.
         mod __facts {
             #[diagnostic::on_unimplemented(message = #message, label = #label, note = "`summary()` counts all parameters")]
             pub trait #reason {}

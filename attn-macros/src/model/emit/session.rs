@@ -17,7 +17,7 @@ fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     let (label, note) = reason.split_once('\n').unwrap_or((reason, ""));
     let note = (!note.is_empty()).then(|| quote!(, note = #note));
     quote_spanned! {cx.at=>
-        /// No layer of the model is called so.
+        /// No layer of the model can have this name.
         mod __session {
             #[diagnostic::on_unimplemented(message = #message, label = #label #note)]
             pub trait #name {}
@@ -67,21 +67,21 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
-            /// A sequence of up to `capacity` tokens that goes on token by token, with the weights as they are now.
+            /// A sequence of up to `capacity` tokens that the model continues token by token, with its current weights.
             ///
-            /// What follows from a token is what `forward` returns for the whole sequence up to it, but computed from
-            /// what is remembered of the tokens before. Without dropout.
+            /// The results of a token are those of `forward` for the whole sequence up to it, but computed with a cache of
+            /// the tokens before. Without dropout.
             ///
             /// # Errors
-            /// If a sequence of that length is longer than the model's positions, or too large.
+            /// If `capacity` exceeds the model's positions or the memory.
             #vis fn session(&self, capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> {
                 Ok(p::Session::from(self.sessions(1, capacity)?))
             }
 
-            /// Several sequences at once, each by itself: as [`session`](Self::session).
+            /// Several independent sequences: see [`session`](Self::session).
             ///
             /// # Errors
-            /// As those of [`session`](Self::session).
+            /// Those of [`session`](Self::session).
             #vis fn sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
                 #(p::check_length(capacity, #positions)?;)*
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;

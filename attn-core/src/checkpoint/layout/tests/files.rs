@@ -28,7 +28,7 @@ fn shown<T: Debug>(result: Result<T, CheckpointError>) -> String {
 }
 
 #[test]
-fn the_identity_is_what_save_and_load_do() {
+fn the_identity_map_equals_save_and_load() {
     let folder = tempfile::tempdir().expect("a place for files");
     let plain = folder.path().join("plain");
     let mapped = folder.path().join("mapped");
@@ -46,7 +46,7 @@ fn the_identity_is_what_save_and_load_do() {
 }
 
 #[test]
-fn other_maps_leave_the_numbers_beside_tensors_alone() {
+fn other_maps_ignore_the_numbers_beside_tensors() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     let map = WeightMap::new([Rule::new("*", "model.*")]);
@@ -70,11 +70,11 @@ fn other_maps_leave_the_numbers_beside_tensors_alone() {
 }
 
 #[test]
-fn what_is_outside_of_the_prefixes_stays_and_does_not_count() {
+fn tensors_outside_of_the_prefixes_are_ignored() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     save(&model(1), &path).expect("it is saved");
-    // The linear layer of the file, into that of the model; the norms are neither missing nor extra.
+    // The map applies to the linear layers only: the norms are neither missing nor extra.
     let map = WeightMap::new([Rule::new("*", "*")]).under("0.", "0.");
     let mut copy = model(2);
     let archive = Archive::open(&path).expect("it is a file");
@@ -90,7 +90,7 @@ fn what_is_outside_of_the_prefixes_stays_and_does_not_count() {
 }
 
 #[test]
-fn what_a_rule_is_for_is_not_ignored() {
+fn tensors_that_a_rule_matches_are_not_ignored() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     save(&model(1), &path).expect("it is saved");
@@ -104,7 +104,7 @@ fn what_a_rule_is_for_is_not_ignored() {
 }
 
 #[test]
-fn nan_counts_in_what_is_loaded_only() {
+fn nan_is_refused_in_loaded_tensors_only() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     let mut bad = model(1);
@@ -123,7 +123,7 @@ fn nan_counts_in_what_is_loaded_only() {
 }
 
 #[test]
-fn floats_of_another_type_are_converted_if_that_is_asked_for() {
+fn floats_of_another_type_are_converted_on_request() {
     let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(half::f16::from_f32);
     let stored = |name: &str, shape: &[usize], count: usize| Stored {
         name: name.into(),
@@ -172,13 +172,13 @@ fn metadata_of_a_map_are_written() {
     assert_eq!(archive.metadata()["format"], "pt");
 }
 
-/// The linear layer is in the file, the norm is new.
+/// The file has the linear layer, but not the norm.
 fn with_a_new_norm() -> WeightMap {
     WeightMap::new([Rule::new("0.*", "pretrained.*")]).fresh("1.*")
 }
 
 #[test]
-fn what_is_fresh_stays_as_it_was_built_and_is_listed() {
+fn fresh_tensors_keep_their_initial_values_and_are_listed() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     save_mapped(&model(1), &with_a_new_norm(), &path).expect("it is saved");
@@ -201,7 +201,7 @@ fn what_is_fresh_stays_as_it_was_built_and_is_listed() {
 }
 
 #[test]
-fn what_is_fresh_replaces_what_a_rule_would_give() {
+fn fresh_tensors_take_precedence_over_rules() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     // The head of the file has three classes, that of the model has two.
@@ -230,7 +230,7 @@ fn what_is_fresh_replaces_what_a_rule_would_give() {
 }
 
 #[test]
-fn what_is_fresh_has_the_prefix_of_the_model_and_is_there() {
+fn fresh_names_have_the_prefix_of_the_model_and_must_exist() {
     let folder = tempfile::tempdir().expect("a place for files");
     let path = folder.path().join("file");
     let map = WeightMap::new([Rule::new("bias", "b")]);

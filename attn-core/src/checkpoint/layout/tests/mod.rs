@@ -1,4 +1,4 @@
-//! Properties of maps, on tensors without a model around them.
+//! Properties of maps, on lists of tensors without a model.
 
 mod files;
 mod property;
@@ -39,7 +39,7 @@ fn problems(map: &WeightMap, model: &[(&str, &[usize])]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
 
-/// The numbers 0, 1, .. of their tensor, in the order of ours.
+/// The offsets in their tensor of the numbers of ours, in our order.
 fn taken(plan: &Plan, ours: &str) -> Vec<u8> {
     let place = &plan.ours[ours];
     let theirs = plan
@@ -59,7 +59,7 @@ fn taken(plan: &Plan, ours: &str) -> Vec<u8> {
     }
 }
 
-/// Those numbers where the rule is the only one.
+/// The shape of their tensor and these offsets, for a map with one rule.
 fn of_one(rule: Rule, shape: &[usize]) -> (Vec<usize>, Vec<u8>) {
     let plan = plan(&WeightMap::new([rule]), &[("ours", shape)]).expect("the map fits");
     (plan.theirs[0].described.shape.clone(), taken(&plan, "ours"))
@@ -70,7 +70,7 @@ fn rule() -> Rule {
 }
 
 #[test]
-fn patterns_take_indices_and_rests_of_names() {
+fn patterns_capture_indices_and_the_rest_of_a_name() {
     let cases: [(&str, &str, &str, Option<&str>); 11] = [
         ("a.weight", "b", "a.weight", Some("b")),
         ("a.weight", "b", "a.weight.c", None),
@@ -92,7 +92,7 @@ fn patterns_take_indices_and_rests_of_names() {
 }
 
 #[test]
-fn what_one_name_captures_must_fill_the_other() {
+fn the_two_names_of_a_rule_must_have_the_same_holes() {
     assert!(check_pair("a.{}.*", "b.{}.c.*").is_ok());
     for (ours, theirs) in [
         ("a.{}", "b"),
@@ -111,7 +111,7 @@ fn what_one_name_captures_must_fill_the_other() {
 }
 
 #[test]
-fn each_thing_that_a_rule_does_is_that_of_torch() {
+fn operations_of_a_rule_equal_those_of_torch() {
     // torch.arange(6).view(3, 2).T
     assert_eq!(
         of_one(rule().transposed(), &[2, 3]),
@@ -149,12 +149,12 @@ fn each_thing_that_a_rule_does_is_that_of_torch() {
 }
 
 #[test]
-fn parts_are_those_of_torch() {
+fn parts_equal_those_of_torch() {
     let model: &[(&str, &[usize])] = &[("k", &[1, 2]), ("q", &[2, 2])];
     let stacked = ["q", "k"].map(|name| Rule::new(name, "qk").stacked());
     let fits = plan(&WeightMap::new(stacked), model).expect("the map fits");
     assert_eq!(fits.theirs[0].described.shape, [3, 2]);
-    // The rules, not the model, say which is first.
+    // The order of the rules decides, not that of the model.
     assert_eq!(
         (taken(&fits, "q"), taken(&fits, "k")),
         (vec![0, 1, 2, 3], vec![4, 5])
@@ -186,7 +186,7 @@ fn parts_are_those_of_torch() {
 }
 
 #[test]
-fn the_rule_that_says_more_decides() {
+fn the_more_specific_rule_takes_precedence() {
     let rules = [
         ("*", "x.*"),
         ("a.*", "y.*"),
@@ -201,7 +201,7 @@ fn the_rule_that_says_more_decides() {
 }
 
 #[test]
-fn everything_in_which_a_map_does_not_fit_is_told() {
+fn all_problems_of_a_map_are_listed() {
     let model: &[(&str, &[usize])] = &[("a", &[2, 3]), ("b", &[2]), ("c", &[4])];
     let map = WeightMap::new([
         Rule::new("a", "x"),
@@ -227,7 +227,7 @@ fn everything_in_which_a_map_does_not_fit_is_told() {
 }
 
 #[test]
-fn parts_that_are_not_those_of_one_tensor_are_told() {
+fn parts_that_do_not_form_one_tensor_are_errors() {
     let whole = |theirs| ["a", "b"].map(|name| Rule::new(name, theirs));
     let model: &[(&str, &[usize])] = &[("a", &[2, 3]), ("b", &[2, 3])];
     assert_eq!(
@@ -272,14 +272,14 @@ fn parts_that_are_not_those_of_one_tensor_are_told() {
 }
 
 #[test]
-fn a_model_that_has_a_name_twice_is_refused() {
+fn a_model_with_a_duplicate_name_is_refused() {
     let model = [expected("a", &[1]), expected("a", &[1])];
     let problem = Plan::new(&WeightMap::identity(), &model).expect_err("it has");
     assert_eq!(problem.to_string(), "`a` is there twice");
 }
 
 #[test]
-fn shapes_that_a_rule_cannot_have_are_told() {
+fn shapes_that_do_not_fit_a_rule_are_errors() {
     let refused =
         |rule: Rule, shape: &[usize]| problems(&WeightMap::new([rule]), &[("ours", shape)]);
     let cases = [

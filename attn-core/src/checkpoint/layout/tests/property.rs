@@ -1,4 +1,4 @@
-//! Maps that nobody thought of.
+//! Random maps.
 
 use proptest::prelude::{
     ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq, proptest,
@@ -6,7 +6,7 @@ use proptest::prelude::{
 
 use super::{Plan, Rule, WeightMap, expected, of_one, rule};
 
-/// How one of our tensors comes from theirs.
+/// Random rules, and the shapes of our tensors.
 fn random_rules() -> impl Strategy<Value = (Vec<Rule>, Vec<Vec<usize>>)> {
     let parts = prop::collection::vec(1..4_usize, 1..4);
     let flags = any::<[bool; 3]>();
@@ -57,7 +57,7 @@ fn random_rules() -> impl Strategy<Value = (Vec<Rule>, Vec<Vec<usize>>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// An export can be imported again, no number of theirs is left over, and none is written twice.
+    /// An export can be imported again. It writes every number of their tensors exactly once.
     #[test]
     fn import_undoes_export((rules, shapes) in random_rules()) {
         let names: Vec<String> = (0..shapes.len()).map(|index| format!("part.{index}")).collect();
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// One order of the rows of heads undoes the other.
+    /// One reordering of the rows of heads is the inverse of the other.
     #[test]
     fn halves_undo_interleaving(heads in 1..5_usize, half in 1..6_usize) {
         let rows = heads * 2 * half;
@@ -95,7 +95,7 @@ proptest! {
         prop_assert_eq!(both, (0..rows as u8).collect::<Vec<_>>());
     }
 
-    /// Whatever a user writes into a map, there is a plan or an error.
+    /// Any map gives a plan or an error.
     #[test]
     fn no_map_is_a_panic(
         names in prop::collection::vec(("[ab.{}*1]{0,6}", "[ab.{}*1]{0,6}"), 0..4),

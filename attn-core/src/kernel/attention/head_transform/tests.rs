@@ -216,7 +216,7 @@ fn vectors_are_normalised_then_rotated() {
 }
 
 #[test]
-fn the_derivative_is_that_of_central_differences() {
+fn gradients_agree_with_central_differences() {
     on_every_isa(|isa| {
         for width in [0, 1, 2, 7, 8, 16, 17, 34] {
             for (len, first) in [(0, 0), (1, 4), (3, 1)] {
@@ -247,7 +247,7 @@ fn the_derivative_is_that_of_central_differences() {
 }
 
 #[test]
-fn products_of_rotated_vectors_depend_on_the_distance_alone() {
+fn products_of_rotated_vectors_depend_only_on_the_distance() {
     let width = 34;
     let vector = |seed| -> Vec<f64> { noise::<f64>(width, seed).repeat(12) };
     let q = vector(1);
@@ -289,7 +289,7 @@ fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
 }
 
 #[test]
-fn padding_may_be_anything_where_nothing_depends_on_it() {
+fn padding_may_have_any_value() {
     on_every_isa(|_| {
         let width = 18;
         let gain: Vec<f32> = noise(width, 1);
@@ -345,7 +345,7 @@ fn whole<E: Kernels>(
 }
 
 #[test]
-fn every_head_of_every_sequence_starts_at_position_0() {
+fn positions_of_each_head_and_sequence_start_at_0() {
     on_every_isa(|_| {
         for sizes @ [batch, len, heads] in [[0, 3, 2], [2, 0, 2], [2, 3, 0], [1, 1, 1], [3, 50, 2]]
         {
@@ -383,7 +383,7 @@ fn every_head_of_every_sequence_starts_at_position_0() {
 }
 
 #[test]
-fn threads_change_no_bit() {
+fn results_have_the_same_bits_for_any_number_of_threads() {
     let sizes = [3, 700, 2];
     let width = 34;
     let x: Vec<f32> = noise(3 * 700 * 68, 1);

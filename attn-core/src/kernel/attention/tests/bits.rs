@@ -66,7 +66,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn an_output_depends_on_no_bit_of_a_later_token() {
+fn outputs_do_not_depend_on_later_tokens() {
     const LEN: usize = 130;
     for case in [
         Case::plain(sizes(LEN), Pattern::Causal),
@@ -101,7 +101,7 @@ fn an_output_depends_on_no_bit_of_a_later_token() {
 }
 
 #[test]
-fn every_instruction_set_computes_the_same() {
+fn instruction_sets_agree() {
     for normalizer in Weighing::ALL {
         let case = Case {
             normalizer,

@@ -170,7 +170,7 @@ fn assert_all_same(found: &Results<f32>, expected: &Results<f32>, what: &str) {
 }
 
 #[test]
-fn padding_reaches_nothing() {
+fn padding_affects_no_result() {
     for_each_poison(Pattern::Padding, |case, inputs, number, expected| {
         let padding = |b: usize, i: usize| i >= LEN / (1 + b % 2);
         let mut poisoned = inputs.clone();
@@ -184,7 +184,7 @@ fn padding_reaches_nothing() {
 }
 
 #[test]
-fn queries_without_keys_reach_nothing() {
+fn queries_without_keys_affect_no_result() {
     for_each_poison(Pattern::SomeQueries, |case, inputs, number, expected| {
         let idle = |_: usize, i: usize| i % 3 != 1;
         let mut poisoned = inputs.clone();
@@ -198,7 +198,7 @@ fn queries_without_keys_reach_nothing() {
 }
 
 #[test]
-fn a_late_key_does_not_reach_early_queries() {
+fn late_keys_do_not_affect_early_queries() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
         let early = |_: usize, i: usize| i < AT;
@@ -222,7 +222,7 @@ fn a_late_key_does_not_reach_early_queries() {
 }
 
 #[test]
-fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
+fn gradients_of_early_outputs_do_not_affect_late_keys() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
         let late = |_: usize, i: usize| i > AT;
@@ -246,7 +246,7 @@ fn the_gradient_of_an_early_output_does_not_reach_late_keys() {
 }
 
 #[test]
-fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
+fn a_query_of_nan_affects_only_the_keys_that_it_attends_to() {
     const AT: usize = 40;
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
         let late = |_: usize, i: usize| i > AT;
@@ -271,7 +271,7 @@ fn a_query_that_is_not_a_number_reaches_the_keys_it_attends_to_alone() {
 }
 
 #[test]
-fn parameters_that_masked_places_read_reach_nothing() {
+fn parameters_of_masked_pairs_affect_no_result() {
     for_each_poison(Pattern::Causal, |case, inputs, number, expected| {
         let mut poisoned = inputs.clone();
         // A table is indexed by distance. The shifts are those of four distances, of later keys.

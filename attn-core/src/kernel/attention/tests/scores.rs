@@ -256,7 +256,7 @@ const AT: TileOrigin = TileOrigin {
 };
 
 #[test]
-fn every_place_has_its_bias_terms() {
+fn bias_terms_are_applied_to_their_pairs() {
     on_every_isa(|isa| {
         for (rows, cols) in tiles() {
             // Sums of these integers are exact.
@@ -275,7 +275,7 @@ fn every_place_has_its_bias_terms() {
 }
 
 #[test]
-fn every_place_has_its_gradients_and_what_is_masked_has_none() {
+fn gradients_of_bias_terms_exclude_masked_pairs() {
     on_every_isa(|isa| {
         for (rows, cols) in tiles() {
             let what = format!("{rows} x {cols} on {isa}");
@@ -330,7 +330,7 @@ fn case() -> Case {
 }
 
 #[test]
-fn gradients_that_are_not_asked_for_change_no_others() {
+fn omitted_gradients_do_not_change_others() {
     let case = case();
     let x = Tensors::<f64>::random(&case, 1);
     let d_out = noise(2 * 60 * 4 * 3, 2);

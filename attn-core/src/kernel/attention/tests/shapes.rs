@@ -119,7 +119,7 @@ fn large_scores_choose_one_key() {
 }
 
 #[test]
-fn a_long_row_is_summed_exactly_enough() {
+fn sums_of_long_rows_are_accurate() {
     let sizes = Sizes {
         batch: 1,
         heads: 1,

@@ -148,7 +148,7 @@ fn sinks_of_zero_are_softmax1() {
 }
 
 #[test]
-fn a_sink_of_minus_infinity_is_none() {
+fn a_sink_of_minus_infinity_equals_softmax() {
     let sink = wide_case(Weighing::Sink);
     let x = Tensors {
         sink: vec![f64::NEG_INFINITY; 2],

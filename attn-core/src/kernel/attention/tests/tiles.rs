@@ -27,7 +27,7 @@ fn tiles_of(mask: &Pairs) -> Vec<Tile> {
 }
 
 #[test]
-fn every_attended_pair_is_visited_once_and_the_others_are_known() {
+fn attended_pairs_are_visited_once_and_others_are_masked() {
     for pattern in [
         Pattern::Everything,
         Pattern::Nothing,
@@ -60,7 +60,7 @@ fn every_attended_pair_is_visited_once_and_the_others_are_known() {
 }
 
 #[test]
-fn what_a_mask_empties_is_not_visited() {
+fn empty_blocks_are_not_visited() {
     let len = 4096;
     let visited = |pattern| -> usize {
         let tiles = tiles_of(&mask(pattern, len, len));
@@ -77,7 +77,7 @@ fn what_a_mask_empties_is_not_visited() {
 }
 
 #[test]
-fn neighbouring_blocks_make_wide_tiles() {
+fn adjacent_blocks_are_merged_into_wide_tiles() {
     let widths: Vec<usize> = tiles_of(&mask(Pattern::Everything, QUERIES, 1200))
         .iter()
         .map(|tile| tile.keys.len())

@@ -224,7 +224,7 @@ fn three_keys(normalizer: Weighing, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<
 
 /// Weights are 0 if their products with small numbers would be subnormal. Larger weights are unchanged.
 #[test]
-fn negligible_weights_are_none() {
+fn negligible_weights_are_zero() {
     // 2^-80 is e^-55.45, and 2^-100 is 7.9e-31.
     let cases = [
         (Weighing::Softmax, [0.0, -55.0, -56.0]),
@@ -243,7 +243,7 @@ fn negligible_weights_are_none() {
 }
 
 #[test]
-fn negligible_gradients_behind_a_score_function_are_none() {
+fn negligible_gradients_of_a_score_function_are_zero() {
     let (mut case, x) = three_keys(Weighing::Identity, [1.0; 3], [1.0, 1e-30, -7e-31]);
     case.score = Some(SoftCap(1.5));
     on_every_isa(|isa| {
