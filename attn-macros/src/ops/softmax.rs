@@ -34,7 +34,7 @@ impl Op for Softmax {
             vertex: VertexKind::Other,
             saved: Saved::Result,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Rows,
             lookup: None,
             attention: None,
         }
@@ -63,8 +63,7 @@ impl Op for Softmax {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output<'_>) -> TokenStream {
-        let x = of.matrix(0);
-        let y = to.matrix();
+        let [x, y] = to.rows(of);
         quote!(p::layers::softmax(#x, #y))
     }
 

@@ -10,7 +10,7 @@ use crate::emit::tracked_code::TrackedCode;
 use crate::model::fusion::FuseWith;
 use crate::model::graph::{Carried, Module, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{Forward, Planned};
-use crate::ops::{Fusion, Kept, loop_value};
+use crate::ops::{Fusion, Kept};
 
 impl Fused<'_> {
     pub(super) fn emit_forward(&self) -> TrackedCode {
@@ -80,26 +80,65 @@ impl Fused<'_> {
         lines
     }
 
-    /// One pass over memory: an operation, perhaps with the dropout of its result, and then with the norm of that.
+    /// One pass over memory: operations, each perhaps with the dropout of its result.
     fn emit_pass(&self, lines: &mut TrackedCode, nodes: &[(&Node, &Planned)]) {
-        let [(node, planned), behind @ ..] = nodes else {
-            return;
-        };
-        for (node, _) in nodes {
+        let mut pass: Vec<Computed<'_>> = Vec::new();
+        for (node, planned) in nodes {
             self.emit_seed(lines, node);
+            let before = pass.last_mut();
+            match (before, node.fusion()) {
+                _ if planned.with == Some(FuseWith::Reader) => (),
+                (Some(before), Fusion::Dropout(_)) => before.dropout = Some(node),
+                (before, _) => {
+                    let rows = before.filter(|before| before.is_on_rows());
+                    let rows = rows.map(|rows| rows.node.result);
+                    pass.push(Computed {
+                        node,
+                        planned,
+                        dropout: None,
+                        rows,
+                    });
+                }
+            }
         }
-        if planned.with == Some(FuseWith::Reader) {
-            return;
+        match pass.iter().position(Computed::is_on_rows) {
+            Some(rows) => self.emit_rows(lines, &pass, rows),
+            None => pass.iter().for_each(|of| self.emit_node(lines, of)),
         }
-        let mut behind = behind.iter().map(|(node, _)| *node).peekable();
-        let computed = Computed {
-            node,
-            planned,
-            dropout: behind.next_if(|node| matches!(node.fusion(), Fusion::Dropout(_))),
-        };
-        match behind.next() {
-            Some(norm) => self.emit_norm_of(lines, &computed, norm),
-            None => self.emit_node(lines, &computed),
+    }
+
+    /// An operation on rows, with the loop before it and the one behind it.
+    ///
+    /// ```text
+    /// let mut prologue = p::prologue(p::loops::Add, [p::read(x.as_slice()), p::read(p::InPlace)], x_2.as_mut_slice());
+    /// let mut epilogue = p::epilogue(norm.view_mut(), p::loops::Mul, [p::read(p::Rows), p::read(scale.as_slice())], y.as_mut_slice());
+    /// let norm_kept = weights.norm.forward(&mut prologue, &mut epilogue);
+    /// ```
+    fn emit_rows(&self, lines: &mut TrackedCode, pass: &[Computed<'_>], rows: usize) {
+        for before in &pass[..rows] {
+            let to = self.output(lines, before);
+            let of_loop = self.loop_arguments(before, &to);
+            lines.line(quote!(let mut prologue = p::prologue(#of_loop);));
+        }
+        let mut to = self.output(lines, &pass[rows]);
+        for behind in &pass[rows + 1..] {
+            let result = self.output(lines, behind);
+            let of_loop = self.loop_arguments(behind, &result);
+            let matrix = match result.is_over_rows() {
+                true => result.matrix(),
+                false => to.matrix(),
+            };
+            lines.line(quote!(let mut epilogue = p::epilogue(#matrix, #of_loop);));
+            to.has_epilogue = true;
+        }
+        to.has_prologue = rows > 0;
+        self.emit_operation(lines, pass[rows].node, &to);
+    }
+
+    fn loop_arguments(&self, computed: &Computed<'_>, to: &Output<'_>) -> Option<TokenStream> {
+        match computed.node.fusion() {
+            Fusion::Elementwise(op) => Some(op.arguments(&self.loop_name(computed.node), to)),
+            _ => None,
         }
     }
 
@@ -158,25 +197,6 @@ impl Fused<'_> {
         }
     }
 
-    /// An elementwise operation and then the norm of its result, row by row.
-    fn emit_norm_of(&self, lines: &mut TrackedCode, computed: &Computed<'_>, norm: &Node) {
-        let (Fusion::Elementwise(op), Fusion::Norm(place)) =
-            (computed.node.fusion(), norm.fusion())
-        else {
-            return;
-        };
-        let from = self.output(lines, computed);
-        let to = self.result(lines, norm.result);
-        let keep = self.keep(norm);
-        let weights = self.weights(place);
-        let forward = op.forward();
-        let body = loop_value(forward.known.as_ref(), "", &self.loop_name(computed.node));
-        let x = forward.reads.iter().map(|index| from.read(*index));
-        let from = from.slice();
-        lines.line(quote!(#keep #weights.forward_of(&#body, [#(#x),*], #from, #to.view_mut());));
-        self.take_kept(lines, norm);
-    }
-
     /// Where an operation writes: a new array, or that of a term that is not needed any more.
     fn output<'a>(&'a self, lines: &mut TrackedCode, computed: &'a Computed<'a>) -> Output<'a> {
         let planned = computed.planned;
@@ -207,11 +227,14 @@ impl Fused<'_> {
     }
 
     fn emit_node(&self, lines: &mut TrackedCode, computed: &Computed<'_>) {
-        let node = computed.node;
         let to = self.output(lines, computed);
+        self.emit_operation(lines, computed.node, &to);
+    }
+
+    fn emit_operation(&self, lines: &mut TrackedCode, node: &Node, to: &Output<'_>) {
         let keep = self.keep(node);
         let of = FusedNode { fused: self, node };
-        let call = node.op.forward(&of, &to);
+        let call = node.op.forward(&of, to);
         if !call.is_empty() {
             lines.line(quote!(#keep #call;));
         }

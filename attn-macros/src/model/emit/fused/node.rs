@@ -8,16 +8,22 @@ use crate::emit::ExecMode;
 use crate::model::graph::{Node, ParamPath, ValueId};
 use crate::model::plan::Planned;
 use crate::model::types::Axis;
-use crate::ops::Attention;
+use crate::ops::{Attention, Fusion};
 
 /// An operation, perhaps with the dropout of its result.
 pub(super) struct Computed<'m> {
     pub(super) node: &'m Node,
     pub(super) planned: &'m Planned,
     pub(super) dropout: Option<&'m Node>,
+    /// The result of the operation on rows before it in its pass.
+    pub(super) rows: Option<ValueId>,
 }
 
 impl Computed<'_> {
+    pub(super) fn is_on_rows(&self) -> bool {
+        matches!(self.node.fusion(), Fusion::Rows)
+    }
+
     /// The value that is in memory.
     pub(super) fn result(&self) -> ValueId {
         self.dropout.unwrap_or(self.node).result
@@ -156,6 +162,9 @@ pub(crate) struct Output<'a> {
     name: Ident,
     /// The term that stands there.
     in_place: Option<usize>,
+    /// Of an operation on rows.
+    pub(super) has_prologue: bool,
+    pub(super) has_epilogue: bool,
 }
 
 impl<'a> Output<'a> {
@@ -170,19 +179,44 @@ impl<'a> Output<'a> {
             computed,
             name,
             in_place,
+            has_prologue: false,
+            has_epilogue: false,
         }
     }
 
     /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.
     pub(crate) fn slice(&self) -> TokenStream {
         let name = &self.name;
-        let numbers = quote!(#name.as_mut_slice());
+        let numbers = match self.is_over_rows() {
+            true => quote!(p::InPlace),
+            false => quote!(#name.as_mut_slice()),
+        };
         self.fused.written(self.computed, numbers)
     }
 
     pub(crate) fn matrix(&self) -> TokenStream {
         let name = &self.name;
         quote!(#name.view_mut())
+    }
+
+    /// What an operation on rows reads, and where it writes: its operand and its result as matrices, or with the loops of its pass.
+    pub(crate) fn rows(&self, of: &FusedNode<'_>) -> [TokenStream; 2] {
+        let x = match self.has_prologue {
+            true => quote!(&mut prologue),
+            false => of.matrix(0),
+        };
+        let y = match self.has_epilogue {
+            true => quote!(&mut epilogue),
+            false => self.matrix(),
+        };
+        [x, y]
+    }
+
+    /// Whether the result is written over the rows before it.
+    pub(super) fn is_over_rows(&self) -> bool {
+        let terms = &self.computed.planned.terms;
+        let in_place = self.in_place.map(|index| terms[index].value);
+        in_place.is_some() && in_place == self.computed.rows
     }
 
     /// Whether the operand stands where the result is written.
@@ -194,6 +228,7 @@ impl<'a> Output<'a> {
     pub(crate) fn read(&self, operand: usize) -> TokenStream {
         let term = &self.computed.planned.terms[operand];
         let numbers = match self.in_place {
+            _ if self.computed.rows == Some(term.value) => quote!(p::Rows),
             Some(index) if index == operand => quote!(p::InPlace),
             _ => self.fused.slice(term.value),
         };
