@@ -379,7 +379,7 @@ pub mod __private {
             axis::{Axis as AxisOf, Counted},
             loops::{InPlace, Loop, Rows, known as loops, read},
             parallel::inside,
-            rows::{epilogue, prologue},
+            rows::assign,
         },
         layers,
         maps::{AttentionMap, Attentions, attention_maps},

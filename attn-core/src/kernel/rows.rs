@@ -15,7 +15,7 @@ use super::loops::{Loop, Read, Write, assert_lens, some, some_behind};
 use super::parallel::{for_each, rows_per_task};
 use super::{Kernels, Matrix, MatrixMut, Real, assert_same_shape};
 
-/// The rows that an operation reads: a matrix, or what a [`prologue`] writes.
+/// The rows that an operation reads: a matrix, or what a loop [assigns](assign).
 pub struct Source<'a, E>(Rows<'a, E>);
 
 enum Rows<'a, E> {
@@ -23,59 +23,29 @@ enum Rows<'a, E> {
     Computed(Write<'a, E>, &'a dyn Body<E>),
 }
 
-/// Where an operation writes its rows: a matrix, perhaps with an [`epilogue`].
+/// Where an operation writes its rows: a matrix, perhaps with a loop behind it that may read [`Rows`](super::loops::Rows) and may be
+/// written [over them](super::loops::InPlace).
 pub struct Sink<'a, E> {
     rows: MatrixMut<'a, E>,
     epilogue: Option<(Write<'a, E>, &'a dyn Body<E>)>,
 }
 
-/// A loop that computes the rows of an operation.
-pub struct Prologue<'a, L, E, const N: usize> {
+/// A loop that an operation on rows runs.
+pub struct Assignment<'a, L, E, const N: usize> {
     body: Operands<'a, L, E, N>,
     to: Write<'a, E>,
 }
 
-/// The rows of an operation, and a loop behind it.
-pub struct Epilogue<'a, L, E, const N: usize> {
-    rows: MatrixMut<'a, E>,
-    body: Operands<'a, L, E, N>,
-    to: Write<'a, E>,
-}
-
-/// The rows that an operation reads are computed by a loop.
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn prologue<'a, L: Loop<N, 1>, E: Kernels, const N: usize>(
+/// `to = of(x)`, before an operation on rows that reads it, or behind one.
+pub fn assign<'a, L: Loop<N, 1>, E: Kernels, const N: usize>(
     of: L,
     x: [Read<'a, E>; N],
     to: impl Into<Write<'a, E>>,
-) -> Prologue<'a, L, E, N> {
-    let to = to.into();
-    assert_lens(&x, to.as_slice().len());
-    let body = Operands { of, x };
-    Prologue { body, to }
-}
-
-/// An operation writes `rows`. A loop that may read [`Rows`](super::loops::Rows) writes `to` behind it, perhaps
-/// [over them](super::loops::InPlace).
-///
-/// # Panics
-/// If the lengths differ.
-#[track_caller]
-pub fn epilogue<'a, L: Loop<N, 1>, E: Kernels, const N: usize>(
-    rows: MatrixMut<'a, E>,
-    of: L,
-    x: [Read<'a, E>; N],
-    to: impl Into<Write<'a, E>>,
-) -> Epilogue<'a, L, E, N> {
-    let to = to.into();
-    let len = rows.rows() * rows.cols();
-    assert_lens(&x, len);
-    to.assert_len(len);
-    let body = Operands { of, x };
-    Epilogue { rows, body, to }
+) -> Assignment<'a, L, E, N> {
+    Assignment {
+        body: Operands { of, x },
+        to: to.into(),
+    }
 }
 
 /// A loop with its operands.
@@ -86,6 +56,9 @@ struct Operands<'a, L, E, const N: usize> {
 
 /// It is no type parameter of operations: they are compiled once.
 trait Body<E>: Sync {
+    /// Fails unless all operands have so many elements.
+    fn assert_len(&self, len: usize);
+
     /// Computes the elements from `first` on.
     fn prologue(&self, first: usize, to: Write<'_, E>);
 
@@ -94,6 +67,11 @@ trait Body<E>: Sync {
 }
 
 impl<L: Loop<N, 1>, E: Kernels, const N: usize> Body<E> for Operands<'_, L, E, N> {
+    #[track_caller]
+    fn assert_len(&self, len: usize) {
+        assert_lens(&self.x, len);
+    }
+
     fn prologue(&self, first: usize, to: Write<'_, E>) {
         some(&self.of, first, self.x, [to]);
     }
@@ -109,10 +87,10 @@ impl<'a, E> From<Matrix<'a, E>> for Source<'a, E> {
     }
 }
 
-impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize> From<&'a mut Prologue<'_, L, E, N>>
+impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize> From<&'a mut Assignment<'_, L, E, N>>
     for Source<'a, E>
 {
-    fn from(prologue: &'a mut Prologue<'_, L, E, N>) -> Self {
+    fn from(prologue: &'a mut Assignment<'_, L, E, N>) -> Self {
         Self(Rows::Computed(prologue.to.reborrow(), &prologue.body))
     }
 }
@@ -124,14 +102,13 @@ impl<'a, E> From<MatrixMut<'a, E>> for Sink<'a, E> {
     }
 }
 
-impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize> From<&'a mut Epilogue<'_, L, E, N>>
-    for Sink<'a, E>
+impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize>
+    From<(MatrixMut<'a, E>, &'a mut Assignment<'_, L, E, N>)> for Sink<'a, E>
 {
-    fn from(epilogue: &'a mut Epilogue<'_, L, E, N>) -> Self {
-        Self {
-            rows: epilogue.rows.reborrow(),
-            epilogue: Some((epilogue.to.reborrow(), &epilogue.body)),
-        }
+    fn from((rows, epilogue): (MatrixMut<'a, E>, &'a mut Assignment<'_, L, E, N>)) -> Self {
+        let epilogue: (_, &dyn Body<E>) = (epilogue.to.reborrow(), &epilogue.body);
+        let epilogue = Some(epilogue);
+        Self { rows, epilogue }
     }
 }
 
@@ -152,7 +129,10 @@ impl<E> Rows<'_, E> {
     fn assert_shape(&self, rows: usize, cols: usize) {
         match self {
             Self::InMemory(x) => assert_same_shape(*x, rows, cols),
-            Self::Computed(x, _) => x.assert_len(rows * cols),
+            Self::Computed(x, body) => {
+                x.assert_len(rows * cols);
+                body.assert_len(rows * cols);
+            }
         }
     }
 
@@ -193,6 +173,10 @@ pub(super) fn for_chunks<E: Real, P: Send>(
     x.assert_shape(to.rows(), cols);
     let chunk = rows_per_task(cols);
     let mut epilogue = to.epilogue;
+    if let Some((z, body)) = &epilogue {
+        z.assert_len(to.rows.rows() * cols);
+        body.assert_len(to.rows.rows() * cols);
+    }
     let chunks = to.rows.row_chunks(chunk).zip(parts).enumerate();
     let tasks = chunks.map(|(index, (y, part))| {
         let first = index * chunk;

@@ -108,19 +108,19 @@ enum Place<'a, E> {
     Rows,
 }
 
-/// The operand of a loop that stands where the first result is written. As a result of an [epilogue](super::rows::epilogue), it is written
-/// over the rows before it.
+/// The operand of a loop that stands where the first result is written. As the result of a loop behind an [operation on rows](super::rows),
+/// it is written over these.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace;
 
-/// The operand of an [epilogue](super::rows::epilogue) that is the rows before it.
+/// The operand of a loop behind an [operation on rows](super::rows) that is these rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows;
 
 /// A result of a loop.
 #[derive(Debug)]
 pub struct Write<'a, E> {
-    /// `None` is in place of the rows before an epilogue.
+    /// `None` is over the rows before it.
     numbers: Option<&'a mut [E]>,
     mode: WriteMode,
     dropout: Dropout,
@@ -219,7 +219,7 @@ impl<'a, E> Read<'a, E> {
         match self.place {
             Place::Numbers(numbers) => Some(numbers),
             Place::InPlace => None,
-            Place::Rows => panic!("a loop that is no epilogue has no rows before it"),
+            Place::Rows => panic!("a loop that is not behind an operation on rows reads none"),
         }
     }
 }

@@ -274,7 +274,7 @@ fn results_of_fewer_elements_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "a loop that is no epilogue has no rows before it")]
-fn only_an_epilogue_has_rows_before_it() {
+#[should_panic(expected = "a loop that is not behind an operation on rows reads none")]
+fn only_a_loop_behind_an_operation_on_rows_reads_them() {
     compute(&Copy, [read(Rows)], [Write::from(&mut [0.0_f32; 3][..])]);
 }

@@ -5,7 +5,7 @@ use crate::kernel::Kernels;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Copy};
 use crate::kernel::loops::{self, InPlace, read};
-use crate::kernel::rows::prologue;
+use crate::kernel::rows::assign;
 use crate::kernel::testing::*;
 
 const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
@@ -333,7 +333,7 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                 let mut statistics = vec![f32::NAN; STATISTICS * rows];
                 let terms = [of_x.of(InPlace), of_y.of(&y[..])];
                 norm.forward(
-                    &mut prologue(Add, terms, of_sum.to(in_place.as_mut_slice())),
+                    &mut assign(Add, terms, of_sum.to(in_place.as_mut_slice())),
                     MatrixMut::new(&mut got, rows, width),
                     &mut statistics,
                 );
@@ -359,7 +359,7 @@ fn threads_change_no_bit_of_a_sum_and_its_norm() {
         let mut statistics = vec![0.0; STATISTICS * rows];
         let terms = [read(InPlace), Dropout::new(0.2, Some(2)).of(&y[..])];
         norm.forward(
-            &mut prologue(
+            &mut assign(
                 Add,
                 terms,
                 Dropout::new(0.1, Some(1)).to(sum.as_mut_slice()),

@@ -86,26 +86,24 @@ fn in_one_pass(
     let mut x = a;
     let [mut y, mut z] = [(); 2].map(|()| vec![f32::NAN; rows * width]);
     let terms = [read(InPlace), of_b.of(b.as_slice())];
-    let mut prologue = prologue(Add, terms, of_x.to(x.as_mut_slice()));
+    let mut prologue = assign(Add, terms, of_x.to(x.as_mut_slice()));
     let [of_y, c] = [of_y.of(Rows), read(c.as_slice())];
-    let result = MatrixMut::new(&mut y, rows, width);
-    let kept = match place {
+    let mut epilogue = match place {
         Place::Apart => {
             let terms = [of_y, c, read(d.as_slice())];
-            let mut epilogue = epilogue(result, Modulate, terms, of_z.to(z.as_mut_slice()));
-            of((&mut prologue).into(), (&mut epilogue).into())
+            assign(Modulate, terms, of_z.to(z.as_mut_slice()))
         }
         Place::OverTheRows => {
             let terms = [of_y, c, read(d.as_slice())];
-            let mut epilogue = epilogue(result, Modulate, terms, of_z.to(InPlace));
-            of((&mut prologue).into(), (&mut epilogue).into())
+            assign(Modulate, terms, of_z.to(InPlace))
         }
         Place::OverAnOperand => {
             let terms = [of_y, c, read(InPlace)];
-            let mut epilogue = epilogue(result, Modulate, terms, of_z.to(d.as_mut_slice()));
-            of((&mut prologue).into(), (&mut epilogue).into())
+            assign(Modulate, terms, of_z.to(d.as_mut_slice()))
         }
     };
+    let result = MatrixMut::new(&mut y, rows, width);
+    let kept = of((&mut prologue).into(), (result, &mut epilogue).into());
     let (y, z) = match place {
         Place::Apart => (Some(y), z),
         Place::OverTheRows => (None, y),
@@ -171,8 +169,11 @@ fn with_lens(operand: usize, to: usize) {
     let mut to = vec![0.0; to];
     let terms = [read(Rows), read(other.as_slice())];
     let rows = MatrixMut::new(&mut y, 2, 3);
-    let mut epilogue = epilogue(rows, Add, terms, to.as_mut_slice());
-    softmax::forward(Matrix::<f32>::new(&x, 2, 3).into(), (&mut epilogue).into());
+    let mut epilogue = assign(Add, terms, to.as_mut_slice());
+    softmax::forward(
+        Matrix::<f32>::new(&x, 2, 3).into(),
+        (rows, &mut epilogue).into(),
+    );
 }
 
 #[test]
@@ -189,6 +190,6 @@ fn operands_and_results_have_the_length_of_the_rows() {
 fn a_prologue_computes_all_rows() {
     let mut x = [0.0_f32; 5];
     let mut y = [0.0; 6];
-    let mut prologue = prologue(Add, [read(InPlace); 2], x.as_mut_slice());
+    let mut prologue = assign(Add, [read(InPlace); 2], x.as_mut_slice());
     softmax::forward((&mut prologue).into(), MatrixMut::new(&mut y, 2, 3).into());
 }

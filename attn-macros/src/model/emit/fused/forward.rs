@@ -110,28 +110,27 @@ impl Fused<'_> {
     /// An operation on rows, with the loop before it and the one behind it.
     ///
     /// ```text
-    /// let mut prologue = p::prologue(p::loops::Add, [p::read(x.as_slice()), p::read(p::InPlace)], x_2.as_mut_slice());
-    /// let mut epilogue = p::epilogue(norm.view_mut(), p::loops::Mul, [p::read(p::Rows), p::read(scale.as_slice())], y.as_mut_slice());
-    /// let norm_kept = weights.norm.forward(&mut prologue, &mut epilogue);
+    /// let mut prologue = p::assign(p::loops::Add, [p::read(x.as_slice()), p::read(p::InPlace)], x_2.as_mut_slice());
+    /// let mut epilogue = p::assign(p::loops::Mul, [p::read(p::Rows), p::read(scale.as_slice())], y.as_mut_slice());
+    /// let norm_kept = weights.norm.forward(&mut prologue, (norm.view_mut(), &mut epilogue));
     /// ```
     fn emit_rows(&self, lines: &mut TrackedCode, pass: &[Computed<'_>], rows: usize) {
         for before in &pass[..rows] {
             let to = self.output(lines, before);
             let of_loop = self.loop_arguments(before, &to);
-            lines.line(quote!(let mut prologue = p::prologue(#of_loop);));
+            lines.line(quote!(let mut prologue = p::assign(#of_loop);));
         }
         let mut to = self.output(lines, &pass[rows]);
+        to.has_prologue = rows > 0;
         for behind in &pass[rows + 1..] {
             let result = self.output(lines, behind);
             let of_loop = self.loop_arguments(behind, &result);
-            let matrix = match result.is_over_rows() {
-                true => result.matrix(),
-                false => to.matrix(),
-            };
-            lines.line(quote!(let mut epilogue = p::epilogue(#matrix, #of_loop);));
+            lines.line(quote!(let mut epilogue = p::assign(#of_loop);));
             to.has_epilogue = true;
+            if result.is_over_rows() {
+                to.name = result.name;
+            }
         }
-        to.has_prologue = rows > 0;
         self.emit_operation(lines, pass[rows].node, &to);
     }
 

@@ -159,7 +159,7 @@ fn length(axes: &[Axis]) -> TokenStream {
 pub(crate) struct Output<'a> {
     fused: &'a Fused<'a>,
     computed: &'a Computed<'a>,
-    name: Ident,
+    pub(super) name: Ident,
     /// The term that stands there.
     in_place: Option<usize>,
     /// Of an operation on rows.
@@ -205,9 +205,10 @@ impl<'a> Output<'a> {
             true => quote!(&mut prologue),
             false => of.matrix(0),
         };
+        let y = self.matrix();
         let y = match self.has_epilogue {
-            true => quote!(&mut epilogue),
-            false => self.matrix(),
+            true => quote!((#y, &mut epilogue)),
+            false => y,
         };
         [x, y]
     }
