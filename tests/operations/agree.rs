@@ -72,7 +72,8 @@ fn empty_batches_agree() {
         struct M<d = 6>;
         fn forward(x: [batch, seq, d]) -> [batch, d] {
             let x = x + attention::<2, d>(layer_norm(x));
-            mean_pool(x + feed_forward::<8>(rms_norm(x)))
+            let y = gelu(rms_norm(2 * x));
+            mean_pool(x + feed_forward::<8>(y))
         }
     }
     let model = Cpu::default().build_module::<M, f32>();

@@ -185,6 +185,21 @@ macro_rules! operations {
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] { layer_norm(x) * rms_norm(x) }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
+            operations_on_rows_between_loops {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d], c: [batch, seq, d]) -> [batch, seq, d] {
+                    let scale = linear::<d>(c);
+                    let shift = linear::<d>(c);
+                    // Of a sum, and over an operand; over the rows; in new memory, as others read the rows.
+                    let y = layer_norm(x + c) * (1 + scale) + shift;
+                    let z = c - rms_norm(y);
+                    let unit = l2_norm(z * scale);
+                    let mut w = gelu(unit) - c;
+                    repeat 2 { w = softmax(2 * w + unit) * z; }
+                    w + linear::<d>(unit)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>)), tensor::<_, E>("c", (batch, seq, Const::<6>))) reads x;
+
             activations {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
@@ -561,6 +576,18 @@ macro_rules! dropouts {
                     z + y
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<8>))) reads x;
+
+            dropout_behind_norms {
+                struct M<d = 6>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    // Over the rows, over an operand, and in new memory; of an operand, and of the result.
+                    let z = dropout::<0.1>(dropout::<0.2>(x) + layer_norm(y));
+                    let w = dropout::<0.3>(linear::<d>(z));
+                    let w = dropout::<0.4>(rms_norm(dropout::<0.5>(x + z)) * y + w);
+                    dropout::<0.1>(gelu(l2_norm(w)))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<6>))) reads x;
 
             dropout_of_activations {
                 struct M<d = 6>;

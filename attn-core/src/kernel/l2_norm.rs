@@ -7,9 +7,12 @@
 //!
 //! PyTorch: `torch.nn.functional.normalize(x, dim=-1, eps=epsilon)`.
 
+use std::iter::repeat;
+
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
+use super::rows::{Sink, Source, for_chunks};
 use super::{Matrix, MatrixMut, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
@@ -22,14 +25,8 @@ compiled! {
     /// # Panics
     /// If the shapes differ.
     #[track_caller]
-    pub fn forward<E>(x: Matrix<'_, E>, epsilon: E, y: MatrixMut<'_, E>) {
-        assert_same_shape(x, y.rows(), y.cols());
-        let chunk = rows_per_task(x.cols());
-        let parts = y.row_chunks(chunk).enumerate();
-        for_each(parts, |(index, y)| {
-            let x = x.some_rows(index * chunk..index * chunk + y.rows());
-            run(Forward { x, epsilon, y });
-        });
+    pub fn forward<E>(x: Source<'_, E>, epsilon: E, y: Sink<'_, E>) {
+        for_chunks(x, y, repeat(()), |x, y, ()| run(Forward { x, epsilon, y }));
     }
 
     /// The gradient of `x` from `d_y`, the gradient of the result.
@@ -150,9 +147,9 @@ mod tests {
         let cols = x.len() / rows;
         let mut y = vec![E::NAN; x.len()];
         forward(
-            Matrix::new(x, rows, cols),
+            Matrix::new(x, rows, cols).into(),
             epsilon,
-            MatrixMut::new(&mut y, rows, cols),
+            MatrixMut::new(&mut y, rows, cols).into(),
         );
         y
     }
@@ -214,10 +211,12 @@ mod tests {
     #[test]
     fn empty_matrices_are_supported() {
         let nothing = || Matrix::<f32>::new(&[], 0, 3);
-        forward(nothing(), 1.0, MatrixMut::new(&mut [], 0, 3));
+        let empty = MatrixMut::new(&mut [], 0, 3);
+        forward(nothing().into(), 1.0, empty.into());
         let d_x = MatrixMut::new(&mut [], 0, 3);
         backward(nothing(), 1.0, nothing(), d_x, WriteMode::Add);
-        forward::<f32>(Matrix::new(&[], 3, 0), 1.0, MatrixMut::new(&mut [], 3, 0));
+        let x = Matrix::<f32>::new(&[], 3, 0);
+        forward(x.into(), 1.0, MatrixMut::new(&mut [], 3, 0).into());
     }
 
     #[test]

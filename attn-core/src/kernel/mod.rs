@@ -29,6 +29,7 @@ mod outer_products;
 mod panel;
 pub mod parallel;
 pub mod pool;
+pub mod rows;
 pub mod sinusoid;
 pub mod softmax;
 #[cfg(test)]

@@ -22,9 +22,9 @@
 use super::column_sums::{add_column_sums, rows_per_sum};
 use super::compiled::compiled;
 use super::lanes::for_lanes;
-use super::loops::{self, Loop, Read, Write};
 use super::parallel::{for_each, rows_per_task};
-use super::{Buffer, Kernels, Matrix, MatrixMut, Pooled, Real};
+use super::rows::{Sink, Source, for_chunks};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
 
@@ -73,29 +73,15 @@ impl<E: Norms<E>> Norm<'_, E> {
     /// # Panics
     /// If the shapes do not fit.
     #[track_caller]
-    pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>, statistics: &mut [E]) {
-        forward(self, x, y, statistics);
-    }
-
-    /// Computes the rows of `x` by a loop of operands, and then does with them what [`forward`](Self::forward) does: a residual sum,
-    /// for example, and the norm behind it, in one pass over memory.
-    ///
-    /// # Panics
-    /// If the shapes do not fit.
-    #[track_caller]
-    pub fn forward_of<const N: usize>(
+    pub fn forward<'a>(
         &self,
-        body: &impl Loop<N, 1>,
-        operands: [Read<'_, E>; N],
-        x: Write<'_, E>,
-        to: MatrixMut<'_, E>,
+        x: impl Into<Source<'a, E>>,
+        y: impl Into<Sink<'a, E>>,
         statistics: &mut [E],
     ) where
-        E: Kernels,
+        E: 'a,
     {
-        loops::assert_lens(&operands, x.as_slice().len());
-        let part = |first, x: Write<'_, E>| loops::some(body, first, operands, [x]);
-        forward_of(self, &part, x, to, statistics);
+        forward(self, x.into(), y.into(), statistics);
     }
 
     /// From `d_y`, the gradient of the output, that of everything else.
@@ -114,19 +100,13 @@ impl<E: Norms<E>> Norm<'_, E> {
     }
 
     #[track_caller]
-    fn assert_shapes(&self, x: Matrix<'_, E>, other: (usize, usize), statistics: usize) {
-        let width = x.cols();
-        assert_eq!((x.rows(), width), other, "a norm keeps the shape");
-        let rows = [self.gain, self.bias].into_iter().flatten();
+    fn assert_lens(&self, (rows, width): (usize, usize), statistics: usize) {
+        let given = [self.gain, self.bias].into_iter().flatten();
         assert!(
-            rows.map(<[E]>::len).all(|len| len == width),
+            given.map(<[E]>::len).all(|len| len == width),
             "the gain and the bias have the width of a row"
         );
-        assert_eq!(
-            statistics,
-            STATISTICS * x.rows(),
-            "the statistics of every row"
-        );
+        assert_eq!(statistics, STATISTICS * rows, "the statistics of every row");
     }
 }
 
@@ -137,58 +117,23 @@ compiled! {
     #[track_caller]
     fn forward<E>(
         norm: &Norm<'_, E>,
-        x: Matrix<'_, E>,
-        y: MatrixMut<'_, E>,
+        x: Source<'_, E>,
+        y: Sink<'_, E>,
         statistics: &mut [E],
     ) {
-        norm.assert_shapes(x, (y.rows(), y.cols()), statistics.len());
-        let chunk = rows_per_task(x.cols());
-        let gain = Row::new(norm.gain, E::ONE, x.cols());
-        let bias = Row::new(norm.bias, E::ZERO, x.cols());
-        let statistics = statistics.chunks_mut(STATISTICS * chunk);
-        let tasks = y.row_chunks(chunk).zip(statistics).enumerate();
-        for_each(tasks, |(index, (y, statistics))| {
-            run(Forward {
-                kind: norm.kind,
-                epsilon: norm.epsilon,
-                gain: gain.as_slice(),
-                bias: bias.as_slice(),
-                x: x.some_rows(index * chunk..index * chunk + y.rows()),
-                y,
-                statistics,
-            });
-        });
-    }
-
-    /// [`Norm::forward_of`]
-    #[track_caller]
-    fn forward_of<E>(
-        norm: &Norm<'_, E>,
-        part: &(dyn Fn(usize, Write<'_, E>) + Sync + '_),
-        x: Write<'_, E>,
-        to: MatrixMut<'_, E>,
-        statistics: &mut [E],
-    ) {
-        let mut x = x;
-        let rows = to.rows();
-        let width = to.cols();
-        norm.assert_shapes(Matrix::new(x.as_slice(), rows, width), (rows, width), statistics.len());
-        let chunk = rows_per_task(width);
+        let width = y.cols();
+        norm.assert_lens((y.rows(), width), statistics.len());
         let gain = Row::new(norm.gain, E::ONE, width);
         let bias = Row::new(norm.bias, E::ZERO, width);
-        let parts = to.row_chunks(chunk).zip(statistics.chunks_mut(STATISTICS * chunk));
-        let tasks = parts.enumerate().map(|(index, (to, statistics))| {
-            (index * chunk * width, x.next(to.rows() * width), to, statistics)
-        });
-        for_each(tasks, |(first, mut x, to, statistics)| {
-            part(first, x.reborrow());
+        let statistics = statistics.chunks_mut(STATISTICS * rows_per_task(width));
+        for_chunks(x, y, statistics, |x, y, statistics| {
             run(Forward {
                 kind: norm.kind,
                 epsilon: norm.epsilon,
                 gain: gain.as_slice(),
                 bias: bias.as_slice(),
-                x: Matrix::new(x.as_slice(), to.rows(), width),
-                y: to,
+                x,
+                y,
                 statistics,
             });
         });
@@ -205,8 +150,9 @@ compiled! {
     ) {
         let rows = x.rows();
         let width = x.cols();
-        norm.assert_shapes(x, (to.x.rows(), to.x.cols()), statistics.len());
-        norm.assert_shapes(x, (d_y.rows(), d_y.cols()), statistics.len());
+        norm.assert_lens((rows, width), statistics.len());
+        assert_same_shape(x, to.x.rows(), to.x.cols());
+        assert_same_shape(x, d_y.rows(), d_y.cols());
         if rows == 0 || width == 0 {
             return;
         }

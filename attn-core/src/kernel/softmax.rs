@@ -8,9 +8,12 @@
 //! The maximum is subtracted first: it changes no quotient, and no power overflows. PyTorch: `torch.softmax(x, -1)`, also for
 //! rows with NaN or infinities: -∞ becomes 0. A row of -∞ only, or with +∞ or NaN, becomes NaN.
 
+use std::iter::repeat;
+
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
+use super::rows::{Sink, Source, for_chunks};
 use super::{Matrix, MatrixMut, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
@@ -23,14 +26,8 @@ compiled! {
     /// # Panics
     /// If the shapes differ.
     #[track_caller]
-    pub fn forward<E>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        assert_same_shape(x, y.rows(), y.cols());
-        let chunk = rows_per_task(x.cols());
-        let parts = y.row_chunks(chunk).enumerate();
-        for_each(parts, |(index, y)| {
-            let x = x.some_rows(index * chunk..index * chunk + y.rows());
-            run(Forward { x, y });
-        });
+    pub fn forward<E>(x: Source<'_, E>, y: Sink<'_, E>) {
+        for_chunks(x, y, repeat(()), |x, y, ()| run(Forward { x, y }));
     }
 
     /// Adds the derivative to `d_x`, from the result `y` and its gradient.
@@ -122,8 +119,8 @@ mod tests {
         let cols = x.len() / rows;
         let mut y = vec![E::NAN; x.len()];
         forward(
-            Matrix::new(x, rows, cols),
-            MatrixMut::new(&mut y, rows, cols),
+            Matrix::new(x, rows, cols).into(),
+            MatrixMut::new(&mut y, rows, cols).into(),
         );
         y
     }
@@ -190,8 +187,10 @@ mod tests {
 
     #[test]
     fn empty_matrices_are_supported() {
-        forward::<f32>(Matrix::new(&[], 0, 3), MatrixMut::new(&mut [], 0, 3));
-        forward::<f32>(Matrix::new(&[], 3, 0), MatrixMut::new(&mut [], 3, 0));
+        for (rows, cols) in [(0, 3), (3, 0)] {
+            let x = Matrix::<f32>::new(&[], rows, cols);
+            forward(x.into(), MatrixMut::new(&mut [], rows, cols).into());
+        }
     }
 
     #[test]

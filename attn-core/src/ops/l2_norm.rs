@@ -87,12 +87,19 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{GradTarget, Gradients},
-        kernel::{Matrix, MatrixMut, l2_norm as kernel},
+        kernel::{
+            Matrix, MatrixMut, l2_norm as kernel,
+            rows::{Sink, Source},
+        },
     };
 
     /// Divides every row by its length, or by `epsilon` if that is greater.
-    pub fn l2_norm<E: Element>(x: Matrix<'_, E>, epsilon: f64, y: MatrixMut<'_, E>) {
-        kernel::forward(x, E::of(epsilon), y);
+    pub fn l2_norm<'a, E: Element>(
+        x: impl Into<Source<'a, E>>,
+        epsilon: f64,
+        y: impl Into<Sink<'a, E>>,
+    ) {
+        kernel::forward(x.into(), E::of(epsilon), y.into());
     }
 
     /// The derivative of [`l2_norm`].

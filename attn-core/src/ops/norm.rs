@@ -437,8 +437,8 @@ pub(crate) mod slices {
         fused::{Array, Footprint, GradTarget, Gradients, Operand, accumulate},
         kernel::{
             Matrix, MatrixMut,
-            loops::{Loop, Read, Write},
             norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
+            rows::{Sink, Source},
         },
     };
 
@@ -474,23 +474,14 @@ pub(crate) mod slices {
         }
 
         /// Computes the result. Returns the statistics of the rows for the backward pass.
-        pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
-            let mut statistics = Array::uninit(x.rows(), [STATISTICS]);
-            self.kernel().forward(x, y, statistics.as_mut_slice());
-            statistics
-        }
-
-        /// [`forward`](Self::forward) of rows that an elementwise loop first computes and writes to `x`.
-        pub fn forward_of<'a, const N: usize>(
+        pub fn forward<'a>(
             &self,
-            body: &impl Loop<N, 1>,
-            operands: [Read<'_, E>; N],
-            x: impl Into<Write<'a, E>>,
-            to: MatrixMut<'_, E>,
+            x: impl Into<Source<'a, E>>,
+            y: impl Into<Sink<'a, E>>,
         ) -> Array<E> {
-            let mut statistics = Array::uninit(to.rows(), [STATISTICS]);
-            let kernel = self.kernel();
-            kernel.forward_of(body, operands, x.into(), to, statistics.as_mut_slice());
+            let y = y.into();
+            let mut statistics = Array::uninit(y.rows(), [STATISTICS]);
+            self.kernel().forward(x, y, statistics.as_mut_slice());
             statistics
         }
 

@@ -76,12 +76,16 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{GradTarget, Gradients},
-        kernel::{Matrix, MatrixMut, softmax as shares},
+        kernel::{
+            Matrix, MatrixMut,
+            rows::{Sink, Source},
+            softmax as shares,
+        },
     };
 
     /// The softmax of every row.
-    pub fn softmax<E: Element>(x: Matrix<'_, E>, y: MatrixMut<'_, E>) {
-        shares::forward(x, y);
+    pub fn softmax<'a, E: Element>(x: impl Into<Source<'a, E>>, y: impl Into<Sink<'a, E>>) {
+        shares::forward(x.into(), y.into());
     }
 
     /// The derivative of [`softmax`], given its result `y`.

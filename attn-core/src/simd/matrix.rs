@@ -272,20 +272,37 @@ impl<'a, E> MatrixMut<'a, E> {
     }
 
     /// The same matrix, read-only.
+    ///
+    /// # Panics
+    /// If there are gaps between the rows.
+    #[track_caller]
     pub fn as_ref(&self) -> Matrix<'_, E> {
-        let len = match (self.rows, self.cols) {
-            (0, _) | (_, 0) => 0,
-            (rows, cols) => (rows - 1) * self.row_stride + cols,
-        };
-        // Another view may write to the memory between the rows.
-        assert!(
-            self.rows <= 1 || self.row_stride == self.cols,
-            "only a matrix without gaps can be read as a whole; read it row by row"
-        );
+        let len = self.len_without_gaps();
         // SAFETY: without gaps, the range is the rows themselves, in bounds by the invariant. Nothing writes to them while `self`
         // is borrowed.
         let data = unsafe { std::slice::from_raw_parts(self.start, len) };
         Matrix::strided(data, self.rows, self.cols, self.row_stride, 1)
+    }
+
+    /// The elements, row by row.
+    ///
+    /// # Panics
+    /// If there are gaps between the rows.
+    #[track_caller]
+    pub fn as_mut_slice(&mut self) -> &mut [E] {
+        let len = self.len_without_gaps();
+        // SAFETY: without gaps, the range is the rows themselves, in bounds by the invariant; `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start, len) }
+    }
+
+    /// The number of elements. Another view may write to the memory between the rows, so there must be none.
+    #[track_caller]
+    fn len_without_gaps(&self) -> usize {
+        assert!(
+            self.rows <= 1 || self.row_stride == self.cols,
+            "only a matrix without gaps is one slice; take it row by row"
+        );
+        self.rows * self.cols
     }
 
     /// The rows before `at`, and the others.

@@ -1,9 +1,11 @@
 //! Operations that are computed in one pass over memory with an elementwise operation.
 //!
-//! It is computed with the norm of its result. A dropout needs no pass of its own beside it: its mask is a function of a seed and of the index
-//! of an element. So it is applied as an operand is read, `x + dropout(y)`, or as the result is written, `dropout(x + y)`. The value
-//! between the two is not in memory then. No other operation may read it, nor the derivative. The seed is drawn where the dropout stands
-//! in the graph.
+//! A dropout needs no pass of its own beside it: its mask is a function of a seed and of the index of an element. So it is applied as an
+//! operand is read, `x + dropout(y)`, or as the result is written, `dropout(x + y)`. The value between the two is not in memory then. No
+//! other operation may read it, nor the derivative. The seed is drawn where the dropout stands in the graph.
+//!
+//! An operation on rows, a norm for example, has one elementwise operation before it in its pass, and one behind it. The value between two of
+//! them is in memory: others may read it.
 
 use super::graph::{Derivative, Node, Region, Step, ValueId};
 use super::plan::uses;
@@ -12,7 +14,7 @@ use crate::ops::{Elementwise, Fusion};
 /// The operation that another one is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FuseWith {
-    /// The next one: the norm or the dropout of its result.
+    /// The next one, which reads its result.
     Next,
     /// Of a dropout: the elementwise operation that reads it.
     Reader,
@@ -58,11 +60,19 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
                     (Fusion::Elementwise(_), Fusion::Dropout(_)) => {
                         once(node.result) && !has_reader(next)
                     }
-                    (Fusion::Elementwise(_), Fusion::Norm(_)) => true,
-                    (Fusion::Dropout(_), Fusion::Norm(_)) => fusions.is_with_the_one_before(index),
+                    (Fusion::Elementwise(_), Fusion::Rows) => !fusions.is_behind_rows(index),
+                    (Fusion::Dropout(_), Fusion::Rows) => {
+                        fusions.is_with_the_one_before(index) && !fusions.is_behind_rows(index - 1)
+                    }
+                    // It may write over a term.
+                    (Fusion::Rows, Fusion::Elementwise(_)) => {
+                        let before = fusions.read_in_pass(index);
+                        let terms = fusions.terms(next);
+                        terms.iter().all(|term| !before.contains(&term.value))
+                    }
                     _ => false,
                 };
-                (together && next.operands == [node.result]).then_some(FuseWith::Next)
+                (together && next.operands.contains(&node.result)).then_some(FuseWith::Next)
             });
             fusions.with.push(with);
         }
@@ -77,6 +87,22 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
     fn is_with_the_one_before(&self, index: usize) -> bool {
         let before = index.checked_sub(1).and_then(|before| self.with[before]);
         before == Some(FuseWith::Next)
+    }
+
+    /// Whether a step is computed with an operation on rows before it.
+    fn is_behind_rows(&self, index: usize) -> bool {
+        let before = index.checked_sub(1).and_then(|before| self.node(before));
+        let is_rows = before.is_some_and(|before| matches!(before.fusion(), Fusion::Rows));
+        is_rows && self.is_with_the_one_before(index)
+    }
+
+    /// The values in memory that a step reads, and the steps before it in its pass.
+    fn read_in_pass(&self, index: usize) -> Vec<ValueId> {
+        let mut read = self.uses(index);
+        if self.is_with_the_one_before(index) {
+            read.extend(self.read_in_pass(index - 1));
+        }
+        read
     }
 
     /// The values in memory that a step reads. Where a dropout is read, that is what numbers fall of.

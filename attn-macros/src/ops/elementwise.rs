@@ -54,6 +54,15 @@ impl Elementwise {
         }
     }
 
+    /// `p::loops::Scale { by: (2.0) as f64 }, [p::read(x.as_slice())], y.as_mut_slice()`
+    pub(crate) fn arguments(&self, emitted: &Ident, to: &Output) -> TokenStream {
+        let compiled = self.forward();
+        let of = loop_value(compiled.known.as_ref(), "", emitted);
+        let x = compiled.reads.iter().map(|index| to.read(*index));
+        let to = to.slice();
+        quote!(#of, [#(#x),*], #to)
+    }
+
     /// The loop that computes the gradients of its operands.
     pub(crate) fn backward(&self) -> Compiled {
         let (known, expr, operands) = self.known();
@@ -90,7 +99,7 @@ pub(crate) struct Compiled {
 }
 
 /// `p::loops::Scale { by: (2.0) as f64 }`, or the loop that is emitted under another name.
-pub(crate) fn loop_value(known: Option<&Match>, suffix: &str, emitted: &Ident) -> TokenStream {
+fn loop_value(known: Option<&Match>, suffix: &str, emitted: &Ident) -> TokenStream {
     let Some(found) = known else {
         let name = format_ident!("{emitted}{suffix}");
         return quote!(#name);
@@ -216,11 +225,8 @@ impl Op for Elementwise {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
-        let compiled = self.forward();
-        let of = loop_value(compiled.known.as_ref(), "", &of.loop_name());
-        let x = compiled.reads.iter().map(|index| to.read(*index));
-        let to = to.slice();
-        quote!(p::layers::elementwise(&#of, [#(#x),*], #to))
+        let arguments = self.arguments(&of.loop_name(), to);
+        quote!(p::layers::elementwise(&#arguments))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {

@@ -44,7 +44,7 @@ impl Op for L2Norm {
             vertex: VertexKind::Norm,
             saved: Saved::Operands,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Rows,
             lookup: None,
             attention: None,
         }
@@ -74,9 +74,8 @@ impl Op for L2Norm {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
-        let x = of.matrix(0);
+        let [x, y] = to.rows(of);
         let epsilon = &self.epsilon;
-        let y = to.matrix();
         quote!(p::layers::l2_norm(#x, (#epsilon) as f64, #y))
     }
 

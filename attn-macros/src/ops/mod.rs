@@ -40,7 +40,7 @@ use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
 pub(crate) use attention::Attention;
-pub(crate) use elementwise::{Elementwise, emit_loops, loop_value};
+pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
 
@@ -251,11 +251,12 @@ pub(crate) enum Kept {
 pub(crate) enum Fusion<'o> {
     None,
     /// With elementwise operations of its operands and of its result; dropout of operands, as they are read, and of the result, as it is
-    /// written; the norm of that. The result may take the memory of an operand.
+    /// written. The result may take the memory of an operand.
     Elementwise(&'o Elementwise),
     Dropout(&'o Real),
-    /// A norm, of the layer at this place.
-    Norm(&'o ParamPath),
+    /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
+    /// behind it.
+    Rows,
 }
 
 /// How a session goes on.

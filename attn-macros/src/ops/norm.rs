@@ -141,7 +141,7 @@ impl Op for Normalize {
             vertex: VertexKind::Norm,
             saved: Saved::Operands,
             kept: Some(Kept::Array),
-            fusion: Fusion::Norm(&self.place),
+            fusion: Fusion::Rows,
             lookup: None,
             attention: None,
         }
@@ -177,8 +177,7 @@ impl Op for Normalize {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
-        let x = of.matrix(0);
-        let y = to.matrix();
+        let [x, y] = to.rows(of);
         quote!(#weights.forward(#x, #y))
     }
 

@@ -35,7 +35,7 @@ impl Op for Softmax {
             vertex: VertexKind::Other,
             saved: Saved::Result,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Rows,
             lookup: None,
             attention: None,
         }
@@ -64,8 +64,7 @@ impl Op for Softmax {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
-        let x = of.matrix(0);
-        let y = to.matrix();
+        let [x, y] = to.rows(of);
         quote!(p::layers::softmax(#x, #y))
     }
 

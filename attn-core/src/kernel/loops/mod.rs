@@ -96,41 +96,63 @@ pub trait Loop<const N: usize, const M: usize>: Sync {
 /// An operand of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a, E> {
-    /// `None` is the first result, in place.
-    numbers: Option<&'a [E]>,
+    location: Location<'a, E>,
     dropout: Dropout,
 }
 
-/// The operand of a loop that stands where the first result is written.
+/// Where an operand stands.
+#[derive(Clone, Copy, Debug)]
+enum Location<'a, E> {
+    Numbers(&'a [E]),
+    InPlace,
+    Rows,
+}
+
+/// The operand of a loop that stands where the first result is written. As the result of a loop behind an [operation on rows](super::rows),
+/// it is written over these.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlace;
+
+/// The operand of a loop behind an [operation on rows](super::rows) that is these rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows;
 
 /// A result of a loop.
 #[derive(Debug)]
 pub struct Write<'a, E> {
-    numbers: &'a mut [E],
+    /// `None` is over the rows before it.
+    numbers: Option<&'a mut [E]>,
     mode: WriteMode,
     dropout: Dropout,
 }
 
-/// An operand: a slice, or [`InPlace`], and which of its elements are dropped as they are read.
+/// An operand: a slice, [`InPlace`] or [`Rows`].
 pub fn read<'a, E>(operand: impl Into<Read<'a, E>>) -> Read<'a, E> {
     operand.into()
 }
 
 impl<'a, E> From<&'a [E]> for Read<'a, E> {
     fn from(numbers: &'a [E]) -> Self {
-        Self {
-            numbers: Some(numbers),
-            dropout: Dropout::NONE,
-        }
+        Location::Numbers(numbers).into()
     }
 }
 
 impl<E> From<InPlace> for Read<'_, E> {
     fn from(InPlace: InPlace) -> Self {
+        Location::InPlace.into()
+    }
+}
+
+impl<E> From<Rows> for Read<'_, E> {
+    fn from(Rows: Rows) -> Self {
+        Location::Rows.into()
+    }
+}
+
+impl<'a, E> From<Location<'a, E>> for Read<'a, E> {
+    fn from(location: Location<'a, E>) -> Self {
         Self {
-            numbers: None,
+            location,
             dropout: Dropout::NONE,
         }
     }
@@ -139,6 +161,16 @@ impl<E> From<InPlace> for Read<'_, E> {
 impl<'a, E> From<&'a mut [E]> for Write<'a, E> {
     fn from(numbers: &'a mut [E]) -> Self {
         Self::with_mode(numbers, WriteMode::Overwrite)
+    }
+}
+
+impl<E> From<InPlace> for Write<'_, E> {
+    fn from(InPlace: InPlace) -> Self {
+        Self {
+            numbers: None,
+            mode: WriteMode::Overwrite,
+            dropout: Dropout::NONE,
+        }
     }
 }
 
@@ -152,7 +184,7 @@ impl Dropout {
     }
 
     /// A result of which these elements are dropped as they are written.
-    pub fn to<E>(self, numbers: &mut [E]) -> Write<'_, E> {
+    pub fn to<'a, E>(self, numbers: impl Into<Write<'a, E>>) -> Write<'a, E> {
         Write {
             dropout: self,
             ..numbers.into()
@@ -160,12 +192,35 @@ impl Dropout {
     }
 }
 
-impl<E> Read<'_, E> {
+impl<'a, E> Read<'a, E> {
     /// So many elements from `first` on.
     #[inline(always)]
     fn some(self, first: usize, len: usize) -> Self {
-        let numbers = self.numbers.map(|numbers| &numbers[first..first + len]);
-        Self { numbers, ..self }
+        let place = match self.location {
+            Location::Numbers(numbers) => Location::Numbers(&numbers[first..first + len]),
+            other => other,
+        };
+        Self { location, ..self }
+    }
+
+    /// The same where [`Rows`] are at this place.
+    fn with_rows(self, rows: Location<'a, E>) -> Self {
+        let place = match self.location {
+            Location::Rows => rows,
+            other => other,
+        };
+        Self { location, ..self }
+    }
+
+    /// The numbers, or `None` in place of the first result.
+    #[inline(always)]
+    #[track_caller]
+    fn numbers(&self) -> Option<&'a [E]> {
+        match self.location {
+            Location::Numbers(numbers) => Some(numbers),
+            Location::InPlace => None,
+            Location::Rows => panic!("a loop that is not behind an operation on rows reads none"),
+        }
     }
 }
 
@@ -173,7 +228,7 @@ impl<'a, E> Write<'a, E> {
     /// Overwrites the numbers, or adds to them.
     pub fn with_mode(numbers: &'a mut [E], mode: WriteMode) -> Self {
         Self {
-            numbers,
+            numbers: Some(numbers),
             mode,
             dropout: Dropout::NONE,
         }
@@ -181,21 +236,37 @@ impl<'a, E> Write<'a, E> {
 
     /// The numbers so far.
     pub(super) fn as_slice(&self) -> &[E] {
-        self.numbers
+        self.numbers.as_deref().unwrap_or_default()
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [E] {
+        self.numbers.as_deref_mut().unwrap_or_default()
+    }
+
+    /// Fails if there are numbers, and not so many.
+    #[track_caller]
+    pub(super) fn assert_len(&self, len: usize) {
+        let numbers = self.numbers.as_deref();
+        assert!(
+            numbers.is_none_or(|numbers| numbers.len() == len),
+            "operands and results of one length"
+        );
     }
 
     /// The same, for as long as it is lent.
     pub(super) fn reborrow(&mut self) -> Write<'_, E> {
         Write {
-            numbers: self.numbers,
+            numbers: self.numbers.as_deref_mut(),
             ..*self
         }
     }
 
     /// The next elements, so many or those that are left.
     pub(super) fn next(&mut self, len: usize) -> Write<'a, E> {
-        let numbers = std::mem::take(&mut self.numbers);
-        let (numbers, rest) = numbers.split_at_mut(len.min(numbers.len()));
+        let numbers = self.numbers.take();
+        let (numbers, rest) = numbers
+            .map(|numbers| numbers.split_at_mut(len.min(numbers.len())))
+            .unzip();
         self.numbers = rest;
         Write { numbers, ..*self }
     }
@@ -211,7 +282,7 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
 ) {
-    assert_lens(&x, to.first().map_or(0, |to| to.numbers.len()));
+    assert_lens(&x, to.first().map_or(0, |to| to.as_slice().len()));
     in_parts(&mut to, &|first, to| {
         // A part has as many results as the whole.
         if let Ok(to) = <&mut [Write<'_, E>; M]>::try_from(to) {
@@ -223,11 +294,11 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
 /// Fails unless all operands have so many elements.
 #[track_caller]
 pub(super) fn assert_lens<E>(x: &[Read<'_, E>], len: usize) {
-    let mut lens = x.iter().filter_map(|x| x.numbers).map(<[E]>::len);
-    assert!(
-        lens.all(|other| other == len),
-        "operands and results of one length"
-    );
+    let has_len = |x: &Read<'_, E>| match x.location {
+        Location::Numbers(numbers) => numbers.len() == len,
+        Location::InPlace | Location::Rows => true,
+    };
+    assert!(x.iter().all(has_len), "operands and results of one length");
 }
 
 /// The values of a loop for the elements from `first` on.
@@ -241,8 +312,31 @@ pub(super) fn some<E: Kernels, const N: usize, const M: usize>(
     x: [Read<'_, E>; N],
     to: [Write<'_, E>; M],
 ) {
-    let len = to.first().map_or(0, |to| to.numbers.len());
+    let len = to.first().map_or(0, |to| to.as_slice().len());
     of.part(first, x.map(|x| x.some(first, len)), to);
+}
+
+/// The same of a loop that reads `rows`, and is perhaps written over them.
+///
+/// # Panics
+/// If there are fewer operands.
+#[track_caller]
+pub(super) fn some_behind<E: Kernels, const N: usize>(
+    of: &impl Loop<N, 1>,
+    first: usize,
+    x: [Read<'_, E>; N],
+    rows: &mut [E],
+    to: Write<'_, E>,
+) {
+    let x = x.map(|x| x.some(first, rows.len()));
+    if to.numbers.is_some() {
+        let rows = Location::Numbers(rows);
+        of.part(first, x.map(|x| x.with_rows(rows)), [to]);
+    } else {
+        let numbers = Some(rows);
+        let x = x.map(|x| x.with_rows(Location::InPlace));
+        of.part(first, x, [Write { numbers, ..to }]);
+    }
 }
 
 /// The elements from `first` on of a larger pass, which say which of them are dropped.
@@ -259,32 +353,33 @@ pub fn part<E: Real, const N: usize, const M: usize>(
 ) {
     let drops = x.iter().any(|x| !x.dropout.is_none());
     if !drops && to.iter().all(|to| to.dropout.is_none()) {
-        return values(of, x.map(|x| x.numbers), to);
+        return values(of, x.map(|x| x.numbers()), to);
     }
-    let len = to.first().map_or(0, |to| to.numbers.len());
+    let len = to.first().map_or(0, |to| to.as_slice().len());
     let mut near = [[E::ZERO; NEAR]; N];
     for start in (0..len).step_by(NEAR) {
         let mut to: [_; M] = from_fn(|i| to[i].next(NEAR));
         let len = NEAR.min(len - start);
         let mut near = near.each_mut().map(|near| &mut near[..len]);
         for (x, near) in x.iter().zip(&mut near) {
-            let near = match x.some(start, len).numbers {
+            let near = match x.some(start, len).numbers() {
                 Some(_) if x.dropout.is_none() => continue,
                 Some(numbers) => {
                     near.copy_from_slice(numbers);
                     &mut **near
                 }
-                None => &mut *to[0].numbers,
+                None => to[0].as_mut_slice(),
             };
             x.dropout.drop_from(first + start, near);
         }
-        let x = from_fn(|i| match x[i].some(start, len).numbers {
+        let x = from_fn(|i| match x[i].some(start, len).numbers() {
             Some(_) if !x[i].dropout.is_none() => Some(&*near[i]),
             numbers => numbers,
         });
         values(of, x, to.each_mut().map(Write::reborrow));
-        for to in to {
-            to.dropout.drop_from(first + start, to.numbers);
+        for mut to in to {
+            let dropout = to.dropout;
+            dropout.drop_from(first + start, to.as_mut_slice());
         }
     }
 }
@@ -295,7 +390,7 @@ fn values<E: Real, const N: usize, const M: usize>(
     x: [Option<&[E]>; N],
     to: [Write<'_, E>; M],
 ) {
-    let to = to.map(|to| (to.numbers, to.mode));
+    let to = to.map(|to| (to.numbers.unwrap_or_default(), to.mode));
     run(Values {
         of,
         zipped: Zipped::new(x, to),
@@ -333,7 +428,7 @@ compiled! {
 
     /// Calls `body` for parts of the results, with the number of the first element of each. The threads share the parts.
     fn in_parts<E>(to: &mut [Write<'_, E>], body: &PartBody<'_, E>) {
-        let len = to.first().map_or(0, |to| to.numbers.len());
+        let len = to.first().map_or(0, |to| to.as_slice().len());
         let parts = (0..len).step_by(SMALL).map(|first| {
             let part = to.iter_mut().map(|to| to.next(SMALL));
             (first, part.collect::<SmallVec<[_; 4]>>())

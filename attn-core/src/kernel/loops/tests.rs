@@ -163,13 +163,21 @@ fn naive_sum<E: Real>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> V
 
 fn sum_in_place<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
     let mut sum = x.to_vec();
-    compute(&Add, [of_x.of(InPlace), of_y.of(y)], [of_sum.to(&mut sum)]);
+    compute(
+        &Add,
+        [of_x.of(InPlace), of_y.of(y)],
+        [of_sum.to(sum.as_mut_slice())],
+    );
     sum
 }
 
 fn sum_apart<E: Kernels>([of_x, of_y, of_sum]: [Dropout; 3], x: &[E], y: &[E]) -> Vec<E> {
     let mut sum = vec![E::NAN; x.len()];
-    compute(&Add, [of_x.of(x), of_y.of(y)], [of_sum.to(&mut sum)]);
+    compute(
+        &Add,
+        [of_x.of(x), of_y.of(y)],
+        [of_sum.to(sum.as_mut_slice())],
+    );
     sum
 }
 
@@ -203,7 +211,7 @@ fn dropout_of_a_part_is_by_the_place_in_the_whole() {
             let [of_x, of_y, of_sum] = dropouts;
             for elements in [1, 3, 4, 63, 65, 130] {
                 let mut sum = x.clone();
-                let mut whole = of_sum.to(&mut sum);
+                let mut whole = of_sum.to(sum.as_mut_slice());
                 for first in (0..500).step_by(elements) {
                     let operands = [of_x.of(InPlace), of_y.of(&y[..])];
                     some(&Add, first, operands, [whole.next(elements)]);
@@ -263,4 +271,10 @@ fn results_of_fewer_elements_are_refused() {
     let mut other = [0.0; 2];
     let to = [one.as_mut_slice().into(), other.as_mut_slice().into()];
     compute(&MulBackward, operands, to);
+}
+
+#[test]
+#[should_panic(expected = "a loop that is not behind an operation on rows reads none")]
+fn only_a_loop_behind_an_operation_on_rows_reads_them() {
+    compute(&Copy, [read(Rows)], [Write::from(&mut [0.0_f32; 3][..])]);
 }

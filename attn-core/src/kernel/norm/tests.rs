@@ -4,7 +4,8 @@ use super::*;
 use crate::kernel::Kernels;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Copy};
-use crate::kernel::loops::{InPlace, read};
+use crate::kernel::loops::{self, InPlace, read};
+use crate::kernel::rows::assign;
 use crate::kernel::testing::*;
 
 const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
@@ -330,10 +331,9 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
                 let mut in_place = x.clone();
                 let mut got = vec![f32::NAN; x.len()];
                 let mut statistics = vec![f32::NAN; STATISTICS * rows];
-                norm.forward_of(
-                    &Add,
-                    [of_x.of(InPlace), of_y.of(&y[..])],
-                    of_sum.to(&mut in_place),
+                let terms = [of_x.of(InPlace), of_y.of(&y[..])];
+                norm.forward(
+                    &mut assign(Add, terms, of_sum.to(in_place.as_mut_slice())),
                     MatrixMut::new(&mut got, rows, width),
                     &mut statistics,
                 );
@@ -357,10 +357,13 @@ fn threads_change_no_bit_of_a_sum_and_its_norm() {
         let mut sum = x.clone();
         let mut to = vec![0.0; x.len()];
         let mut statistics = vec![0.0; STATISTICS * rows];
-        norm.forward_of(
-            &Add,
-            [read(InPlace), Dropout::new(0.2, Some(2)).of(&y[..])],
-            Dropout::new(0.1, Some(1)).to(&mut sum),
+        let terms = [read(InPlace), Dropout::new(0.2, Some(2)).of(&y[..])];
+        norm.forward(
+            &mut assign(
+                Add,
+                terms,
+                Dropout::new(0.1, Some(1)).to(sum.as_mut_slice()),
+            ),
             MatrixMut::new(&mut to, rows, width),
             &mut statistics,
         );

@@ -61,6 +61,21 @@ fn written_numbers_are_read_back() {
     matrix.reborrow().row_mut(0)[2] = 4.0;
     assert_eq!(matrix.row(1), [1.0, 2.0, 3.0]);
     assert_eq!(matrix.as_ref().transposed().get(2, 0), 4.0);
+    assert_eq!(matrix.as_mut_slice(), [0.0, 0.0, 4.0, 1.0, 2.0, 3.0]);
+    assert!(
+        MatrixMut::strided(&mut data, 0, 3, 4)
+            .as_mut_slice()
+            .is_empty()
+    );
+    assert!(
+        MatrixMut::strided(&mut data, 2, 0, 0)
+            .as_mut_slice()
+            .is_empty()
+    );
+    assert_eq!(
+        MatrixMut::strided(&mut data, 1, 3, 5).as_mut_slice().len(),
+        3
+    );
 }
 
 #[test]
@@ -93,7 +108,7 @@ fn mutable_rows_do_not_overlap() {
 }
 
 #[test]
-#[should_panic(expected = "read it row by row")]
+#[should_panic(expected = "take it row by row")]
 fn numbers_between_the_rows_are_not_read() {
     let mut data = numbers(10);
     MatrixMut::strided(&mut data, 2, 3, 5).as_ref();

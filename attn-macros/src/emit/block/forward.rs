@@ -1,15 +1,15 @@
 //! The forward pass: a line or two per operation.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, format_ident, quote};
 
 use super::{Access, BlockNode, Frame, FusedOp, Output, saved_fields};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::fusion::FuseWith;
-use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Carried, Derivative, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{self, Planned};
-use crate::ops::{Fusion, Kept, loop_value};
+use crate::ops::{Fusion, Kept};
 
 /// The lines of the whole forward pass.
 pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
@@ -25,12 +25,24 @@ struct Computed<'m, O: ?Sized> {
     node: &'m Node<O>,
     planned: &'m Planned,
     dropout: Option<&'m Node<O>>,
+    /// The result of the operation on rows before it in its pass.
+    rows: Option<ValueId>,
 }
 
-impl<O: ?Sized> Computed<'_, O> {
+impl<O: Derivative + ?Sized> Computed<'_, O> {
+    fn is_on_rows(&self) -> bool {
+        matches!(self.node.fusion(), Fusion::Rows)
+    }
+
     /// The value that is in memory.
     fn result(&self) -> ValueId {
         self.dropout.unwrap_or(self.node).result
+    }
+
+    /// The term whose memory the result takes, by its number.
+    fn reused(&self) -> Option<ValueId> {
+        let term = &self.planned.terms[self.planned.reuse?];
+        Some(term.value)
     }
 }
 
@@ -58,30 +70,72 @@ impl<F: Frame> Forward<'_, F> {
         lines
     }
 
-    /// One pass over memory: an operation, perhaps with the dropout of its result, and then with the norm of that.
+    /// One pass over memory: operations, each perhaps with the dropout of its result.
     fn emit_pass(&self, lines: &mut TrackedCode, nodes: &[(&Node<F::Op>, &Planned)]) {
-        let [(node, planned), behind @ ..] = nodes else {
-            return;
-        };
-        for (node, _) in nodes {
+        let mut pass: Vec<Computed<'_, F::Op>> = Vec::new();
+        for (node, planned) in nodes {
             self.emit_seed(lines, node);
-        }
-        if planned.with == Some(FuseWith::Reader) {
-            return;
-        }
-        let mut behind = behind.iter().map(|(node, _)| *node).peekable();
-        let computed = Computed {
-            node,
-            planned,
-            dropout: behind.next_if(|node| matches!(node.fusion(), Fusion::Dropout(_))),
-        };
-        match behind.next() {
-            Some(norm) => self.emit_norm_of(lines, &computed, norm),
-            None => {
-                let to = self.output(lines, &computed);
-                let call = node.op.forward(&BlockNode::new(self.frame, node), &to);
-                self.emit_call(lines, node, &call);
+            let before = pass.last_mut();
+            match (before, node.fusion()) {
+                _ if planned.with == Some(FuseWith::Reader) => (),
+                (Some(before), Fusion::Dropout(_)) => before.dropout = Some(node),
+                (before, _) => {
+                    let rows = before.filter(|before| before.is_on_rows());
+                    let rows = rows.map(|rows| rows.node.result);
+                    pass.push(Computed {
+                        node,
+                        planned,
+                        dropout: None,
+                        rows,
+                    });
+                }
             }
+        }
+        match pass.iter().position(Computed::is_on_rows) {
+            Some(rows) => self.emit_rows(lines, &pass, rows),
+            None => {
+                for computed in &pass {
+                    let to = self.output(lines, computed);
+                    self.emit_operation(lines, computed.node, &to);
+                }
+            }
+        }
+    }
+
+    /// An operation on rows, with the loop before it and the one behind it.
+    ///
+    /// ```text
+    /// let mut prologue = p::assign(p::loops::Add, [p::read(x.as_slice()), p::read(p::InPlace)], x_2.as_mut_slice());
+    /// let mut epilogue = p::assign(p::loops::Mul, [p::read(p::Rows), p::read(scale.as_slice())], y.as_mut_slice());
+    /// let norm_kept = weights.norm.forward(&mut prologue, (norm.view_mut(), &mut epilogue));
+    /// ```
+    fn emit_rows(&self, lines: &mut TrackedCode, pass: &[Computed<'_, F::Op>], rows: usize) {
+        for before in &pass[..rows] {
+            let to = self.output(lines, before);
+            let of_loop = self.loop_arguments(before, &to);
+            lines.line(quote!(let mut prologue = p::assign(#of_loop);));
+        }
+        let mut to = self.output(lines, &pass[rows]);
+        to.has_prologue = rows > 0;
+        for behind in &pass[rows + 1..] {
+            let result = self.output(lines, behind);
+            let of_loop = self.loop_arguments(behind, &result);
+            lines.line(quote!(let mut epilogue = p::assign(#of_loop);));
+            to.has_epilogue = true;
+            if result.is_over_rows {
+                to.to.matrix = result.to.matrix;
+            }
+        }
+        self.emit_operation(lines, pass[rows].node, &to);
+    }
+
+    fn loop_arguments(&self, computed: &Computed<'_, F::Op>, to: &Output) -> Option<TokenStream> {
+        match computed.node.fusion() {
+            Fusion::Elementwise(op) => {
+                let name = self.frame.loop_name(computed.node.result);
+                Some(op.arguments(&name, to))
+            }
+            _ => None,
         }
     }
 
@@ -93,33 +147,11 @@ impl<F: Frame> Forward<'_, F> {
         }
     }
 
-    /// An elementwise operation and then the norm of its result, row by row.
-    fn emit_norm_of(
-        &self,
-        lines: &mut TrackedCode,
-        computed: &Computed<'_, F::Op>,
-        norm: &Node<F::Op>,
-    ) {
-        let (Fusion::Elementwise(op), Fusion::Norm(path)) = (computed.node.fusion(), norm.fusion())
-        else {
-            return;
-        };
-        let from = self.output(lines, computed);
-        let to = self.result(lines, norm.result).matrix;
-        let weights = self.frame.weights(path);
-        let forward = op.forward();
-        let name = self.frame.loop_name(computed.node.result);
-        let body = loop_value(forward.known.as_ref(), "", &name);
-        let x = forward.reads.iter().map(|index| from.read(*index));
-        let from = from.slice();
-        let call = quote!(#weights.forward_of(&#body, [#(#x),*], #from, #to));
-        self.emit_call(lines, norm, &call);
-    }
-
     /// The call of an operation, with the variable for what it keeps, and the memory that it takes beside its result.
-    fn emit_call(&self, lines: &mut TrackedCode, node: &Node<F::Op>, call: &TokenStream) {
+    fn emit_operation(&self, lines: &mut TrackedCode, node: &Node<F::Op>, to: &Output) {
         let kept = self.frame.kept(node.result);
         let of = BlockNode::new(self.frame, node);
+        let call = node.op.forward(&of, to);
         let returned = match (node.op.kept(), self.frame.mode()) {
             (Some(Kept::Array | Kept::Attention), ExecMode::Forward) => Some(quote!(let #kept =)),
             (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session) => None,
@@ -136,45 +168,59 @@ impl<F: Frame> Forward<'_, F> {
 
     /// Where an operation writes: a new array, or that of a term that is not needed any more.
     fn output(&self, lines: &mut TrackedCode, computed: &Computed<'_, F::Op>) -> Output {
-        let planned = computed.planned;
         let result = computed.result();
         let is_direct = self.direct(result).is_some();
-        let in_place = planned.reuse.filter(|_| !is_direct);
-        let to = match in_place {
+        let reused = computed.reused().filter(|_| !is_direct);
+        let to = match reused {
             None => self.result(lines, result),
-            Some(index) => {
+            Some(term) => {
                 let name = self.frame.value(result);
-                let term = self.owned(lines, &name, planned.terms[index].value, true);
+                let term = self.owned(lines, &name, term, true);
                 lines.line(quote!(let mut #name = #term;));
                 array(&name)
             }
         };
-        let reads = planned.terms.iter().enumerate().map(|(index, term)| {
-            let numbers = match in_place {
-                Some(term) if term == index => quote!(p::InPlace),
+        let is_over_rows = reused.is_some() && reused == computed.rows;
+        let reads = computed.planned.terms.iter().map(|term| {
+            let numbers = match Some(term.value) {
+                value if value == computed.rows => quote!(p::Rows),
+                value if value == reused => quote!(p::InPlace),
                 _ => self.frame.read(term.value).slice,
             };
-            match (term.dropout, self.frame.mode()) {
-                (Some(dropout), ExecMode::Forward) => {
-                    let kept = self.frame.kept(dropout);
-                    quote!(#kept.of(#numbers))
-                }
-                _ => quote!(p::read(#numbers)),
-            }
+            self.dropped(term.dropout, "of", &numbers)
+                .unwrap_or_else(|| quote!(p::read(#numbers)))
         });
         let reads = reads.collect();
-        let slice = match (computed.dropout, self.frame.mode()) {
-            (Some(dropout), ExecMode::Forward) => {
-                let kept = self.frame.kept(dropout.result);
-                let slice = to.slice;
-                quote!(#kept.to(#slice))
-            }
-            _ => to.slice,
+        let slice = match is_over_rows {
+            true => quote!(p::InPlace),
+            false => to.slice,
         };
+        let dropout = computed.dropout.map(|dropout| dropout.result);
+        let slice = self.dropped(dropout, "to", &slice).unwrap_or(slice);
         Output {
             to: Access { slice, ..to },
             reads,
-            is_in_place: in_place.is_some(),
+            is_in_place: reused.is_some(),
+            is_over_rows,
+            has_prologue: false,
+            has_epilogue: false,
+        }
+    }
+
+    /// `dropout_kept.of(numbers)`, for numbers of which a dropout drops some in this pass.
+    fn dropped(
+        &self,
+        dropout: Option<ValueId>,
+        method: &str,
+        numbers: &TokenStream,
+    ) -> Option<TokenStream> {
+        match (dropout, self.frame.mode()) {
+            (Some(dropout), ExecMode::Forward) => {
+                let kept = self.frame.kept(dropout);
+                let method = format_ident!("{method}");
+                Some(quote!(#kept.#method(#numbers)))
+            }
+            (None, _) | (_, ExecMode::Session) => None,
         }
     }
 

@@ -176,6 +176,11 @@ pub(crate) struct Output {
     /// The operands of a loop.
     pub(super) reads: Vec<TokenStream>,
     pub(super) is_in_place: bool,
+    /// The result is written over the rows of the operation before it in its pass.
+    pub(super) is_over_rows: bool,
+    /// Of an operation on rows: the loops in its pass.
+    pub(super) has_prologue: bool,
+    pub(super) has_epilogue: bool,
 }
 
 impl Output {
@@ -186,6 +191,20 @@ impl Output {
 
     pub(crate) fn matrix(&self) -> &TokenStream {
         &self.to.matrix
+    }
+
+    /// What an operation on rows reads, and where it writes: its operand and its result as matrices, or with the loops of its pass.
+    pub(crate) fn rows<F: Frame>(&self, of: &BlockNode<'_, F>) -> [TokenStream; 2] {
+        let x = match self.has_prologue {
+            true => quote!(&mut prologue),
+            false => of.matrix(0),
+        };
+        let y = self.matrix();
+        let y = match self.has_epilogue {
+            true => quote!((#y, &mut epilogue)),
+            false => quote!(#y),
+        };
+        [x, y]
     }
 
     /// Whether the operand stands where the result is written.

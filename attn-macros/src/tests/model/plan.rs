@@ -312,7 +312,7 @@ fn dropouts(body: &str) -> Vec<String> {
     let model = lower(&format!(
         "struct M<d = 4>;
         fn forward(a: [n, d], b: [n, d]) -> [n, d] {{
-            let y = l2_norm(a * b);
+            let y = linear::<d>(a * b);
             {body}
         }}"
     ));
@@ -339,10 +339,10 @@ fn dropout_of_both_terms_of_a_sum_and_of_the_sum_before_its_norm() {
         ]
     );
     // What a term is dropped of is free behind the sum, not before.
-    let lines = dropouts("let z = dropout::<0.1>(y); z + l2_norm(a)");
+    let lines = dropouts("let z = dropout::<0.1>(y); z + linear::<d>(a)");
     assert_eq!(
         lines,
-        ["z nowhere; free ", "add in l2_norm, dropped y; free y"]
+        ["z nowhere; free ", "add in linear, dropped y; free y"]
     );
     // A derivative that is a number does not read an operand, whatever the expression is.
     let lines = dropouts("let z = dropout::<0.1>(y); z + z - b");
@@ -355,7 +355,7 @@ fn dropout_of_both_terms_of_a_sum_and_of_the_sum_before_its_norm() {
 fn dropout_that_others_read_is_a_pass_of_its_own() {
     for body in [
         // Read twice: by two operations, and by a loop.
-        "let z = dropout::<0.1>(y); softmax(a + z) + softmax(z + b)",
+        "let z = dropout::<0.1>(y); linear::<d>(a + z) + linear::<d>(z + b)",
         "let z = dropout::<0.1>(y); let mut x = a; repeat 2 { x = x + z; } x",
         // A loop variable.
         "let mut x = a; repeat 2 { x = dropout::<0.1>(linear::<d>(x)); } x * y",
@@ -368,7 +368,7 @@ fn dropout_that_others_read_is_a_pass_of_its_own() {
         "dropout::<0.1>(y)",
         // Of a sum that others read, and of one that is elsewhere.
         "let s = a + y; dropout::<0.1>(s) * s",
-        "let s = a + y; let z = softmax(b); dropout::<0.1>(s) * z",
+        "let s = a + y; let z = linear::<d>(b); dropout::<0.1>(s) * z",
     ] {
         assert_eq!(dropouts(body), [""; 0], "{body}");
     }
@@ -384,8 +384,8 @@ fn dropout_that_others_read_is_a_pass_of_its_own() {
     );
 }
 
-/// The elementwise operations of `body`, each with its expression and its operands.
-fn groups(body: &str) -> Vec<String> {
+/// A model of those of the inputs `a`, `b` and `c` that the body reads.
+fn model_of(body: &str) -> Model {
     let words: Vec<_> = body
         .split(|letter: char| !letter.is_alphanumeric())
         .collect();
@@ -394,9 +394,145 @@ fn groups(body: &str) -> Vec<String> {
         .filter(|name| words.contains(name));
     let inputs: Vec<_> = inputs.map(|name| format!("{name}: [n, d]")).collect();
     let inputs = inputs.join(", ");
-    let model = lower(&format!(
+    lower(&format!(
         "struct M<d = 4>; fn forward({inputs}) -> [n, d] {{ {body} }}"
-    ));
+    ))
+}
+
+/// The operations of each pass over memory, with the values whose memory their results take.
+fn passes(model: &Model) -> Vec<String> {
+    fn push(model: &Model, steps: &[Step], plan: &Forward, text: &mut Vec<String>) {
+        let name = |id: ValueId| model.value(id).name.as_str();
+        let mut pass = Vec::new();
+        for (step, planned) in steps.iter().zip(&plan.steps) {
+            match step {
+                Step::Node(node) => {
+                    let reuse = planned.reuse.map(|index| planned.terms[index].value);
+                    let reuse = reuse.map(|id| format!(" in {}", name(id)));
+                    pass.push(format!(
+                        "{}{}",
+                        name(node.result),
+                        reuse.unwrap_or_default()
+                    ));
+                    if planned.with != Some(FuseWith::Next) {
+                        text.push(pass.join(", "));
+                        pass.clear();
+                    }
+                }
+                Step::Repeat(repeat) => {
+                    text.push("repeat".to_owned());
+                    push(model, &repeat.body.steps, &planned.body, text);
+                }
+            }
+        }
+    }
+    let mut text = Vec::new();
+    let plan = plan::plan(model.block());
+    push(model, &model.grouped.steps, &plan, &mut text);
+    text
+}
+
+#[test]
+fn an_operation_on_rows_is_computed_with_the_loops_around_it() {
+    for rows in ["layer_norm", "rms_norm", "l2_norm", "softmax"] {
+        let found = passes(&model_of(&format!("{rows}(a + b) * (c + 1)")));
+        assert_eq!(found, [format!("add, {rows}, mul")]);
+    }
+    // The derivative reads the norm: the loop writes to memory of its own, or over another term.
+    assert_eq!(
+        passes(&model_of("layer_norm(a) * (b + 1) + c")),
+        ["layer_norm, add"]
+    );
+    assert_eq!(
+        passes(&model_of("let t = linear::<d>(c); layer_norm(a) * b + t")),
+        ["t", "layer_norm, add in t"]
+    );
+    // It does not, and nobody else does: the loop writes over it.
+    assert_eq!(
+        passes(&model_of("b - layer_norm(a)")),
+        ["layer_norm, sub in layer_norm"]
+    );
+    // Somebody else does.
+    assert_eq!(
+        passes(&model_of(
+            "let y = layer_norm(a); let z = y + b; linear::<d>(y) * z"
+        )),
+        ["y, z", "linear", "mul"]
+    );
+    // Elements of terms and of the result are dropped.
+    assert_eq!(
+        passes(&model_of(
+            "dropout::<0.1>(dropout::<0.2>(a) + layer_norm(b))"
+        )),
+        ["dropout", "layer_norm, add in layer_norm, dropout_2"]
+    );
+    // In a loop.
+    assert_eq!(
+        passes(&model_of(
+            "let mut x = a; repeat 2 { x = gelu(rms_norm(x)); } x * b"
+        )),
+        ["repeat", "rms_norm, x_2", "mul"]
+    );
+}
+
+#[test]
+fn the_memory_of_a_result_is_not_written_over() {
+    let model = lower(
+        "struct M<d = 4>;
+        fn forward(a: [n, d], b: [n, d]) -> ([n, d], [n, d]) { let y = layer_norm(a); (y, y + b) }",
+    );
+    assert_eq!(passes(&model), ["y, add"]);
+}
+
+#[test]
+fn loops_that_are_passes_of_their_own() {
+    for (body, expected) in [
+        // Something is computed in between.
+        (
+            "let y = layer_norm(a); let z = linear::<d>(b); y * z",
+            &["y", "z", "mul"][..],
+        ),
+        // It does not read the norm.
+        (
+            "let y = layer_norm(a); let z = b * c; linear::<d>(y) * linear::<d>(z)",
+            &["y", "z", "linear", "linear_2", "mul"],
+        ),
+        // It reads what the norm reads, or what the loop before the norm reads. In `softmax`, it may write over that.
+        ("layer_norm(a) * a", &["layer_norm", "mul"]),
+        (
+            "let x = linear::<d>(a); softmax(x) + x",
+            &["x", "softmax", "add in x"],
+        ),
+        (
+            "let x = a + b; layer_norm(x) + x",
+            &["x, layer_norm", "add in layer_norm"],
+        ),
+        (
+            "let x = linear::<d>(a); layer_norm(x + b) + x",
+            &["x", "add, layer_norm", "add_2 in x"],
+        ),
+        // It is in the pass of the norm before it already.
+        (
+            "rms_norm(layer_norm(a) * b) * c",
+            &["layer_norm, mul", "rms_norm, mul_2"],
+        ),
+        (
+            "rms_norm(dropout::<0.1>(layer_norm(a) * b))",
+            &["layer_norm, mul, dropout", "rms_norm"],
+        ),
+        // It is in another round.
+        (
+            "let y = layer_norm(a); let mut x = b; repeat 2 { x = x + y; } x",
+            &["y", "repeat", "x_2 in x"],
+        ),
+    ] {
+        assert_eq!(passes(&model_of(body)), expected, "{body}");
+    }
+}
+
+/// The elementwise operations of `body`, each with its expression and its operands.
+fn groups(body: &str) -> Vec<String> {
+    let model = model_of(body);
     let nodes = model.grouped.nodes().into_iter();
     let groups = nodes.filter_map(|node| match node.fusion() {
         Fusion::Elementwise(op) => {
