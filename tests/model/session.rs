@@ -145,6 +145,20 @@ attends! {
 }
 
 goes_on! {
+    [f32] operations_on_rows_between_loops {
+        struct M<vocab = 11, d = 12>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(tokens);
+            let gate = linear::<d>(x);
+            let scale = linear::<d>(x);
+            let shift = linear::<d>(x);
+            // A session keeps nothing: results are written over operands and over rows.
+            x = layer_norm(gate * x) * (1 + scale) + shift;
+            x = x + attention::<heads = 2, mask = causal>(softmax(x + 1) * scale);
+            linear::<vocab>(gelu(rms_norm(x)) - l2_norm(x))
+        }
+    } 20;
+
     [f32, f64] a_gpt {
         struct M<vocab = 11, d = 12, layers = 2>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

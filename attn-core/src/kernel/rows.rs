@@ -16,36 +16,35 @@ use super::parallel::{for_each, rows_per_task};
 use super::{Kernels, Matrix, MatrixMut, Real, assert_same_shape};
 
 /// The rows that an operation reads: a matrix, or what a loop [assigns](assign).
-pub struct Source<'a, E>(Rows<'a, E>);
+pub struct Source<'a, E>(Operand<'a, E>);
 
-enum Rows<'a, E> {
+enum Operand<'a, E> {
     InMemory(Matrix<'a, E>),
-    Computed(Write<'a, E>, &'a dyn Body<E>),
+    Computed(Part<'a, E>),
 }
 
 /// Where an operation writes its rows: a matrix, perhaps with a loop behind it that may read [`Rows`](super::loops::Rows) and may be
 /// written [over them](super::loops::InPlace).
 pub struct Sink<'a, E> {
     rows: MatrixMut<'a, E>,
-    epilogue: Option<(Write<'a, E>, &'a dyn Body<E>)>,
+    epilogue: Option<Part<'a, E>>,
 }
 
-/// A loop that an operation on rows runs.
+/// A loop in the pass of an operation on rows.
 pub struct Assignment<'a, L, E, const N: usize> {
     body: Operands<'a, L, E, N>,
     to: Write<'a, E>,
 }
 
-/// `to = of(x)`, before an operation on rows that reads it, or behind one.
+/// `to = of(x)`, before an operation on rows, which reads it, or behind one.
 pub fn assign<'a, L: Loop<N, 1>, E: Kernels, const N: usize>(
     of: L,
     x: [Read<'a, E>; N],
     to: impl Into<Write<'a, E>>,
 ) -> Assignment<'a, L, E, N> {
-    Assignment {
-        body: Operands { of, x },
-        to: to.into(),
-    }
+    let body = Operands { of, x };
+    let to = to.into();
+    Assignment { body, to }
 }
 
 /// A loop with its operands.
@@ -54,16 +53,16 @@ struct Operands<'a, L, E, const N: usize> {
     x: [Read<'a, E>; N],
 }
 
-/// It is no type parameter of operations: they are compiled once.
+/// The loop is no type parameter of an operation, which is compiled once.
 trait Body<E>: Sync {
     /// Fails unless all operands have so many elements.
     fn assert_len(&self, len: usize);
 
     /// Computes the elements from `first` on.
-    fn prologue(&self, first: usize, to: Write<'_, E>);
+    fn compute(&self, first: usize, to: Write<'_, E>);
 
-    /// The same behind the rows.
-    fn epilogue(&self, first: usize, rows: &mut [E], to: Write<'_, E>);
+    /// The same behind `rows`.
+    fn compute_behind(&self, first: usize, rows: &mut [E], to: Write<'_, E>);
 }
 
 impl<L: Loop<N, 1>, E: Kernels, const N: usize> Body<E> for Operands<'_, L, E, N> {
@@ -72,18 +71,49 @@ impl<L: Loop<N, 1>, E: Kernels, const N: usize> Body<E> for Operands<'_, L, E, N
         assert_lens(&self.x, len);
     }
 
-    fn prologue(&self, first: usize, to: Write<'_, E>) {
+    fn compute(&self, first: usize, to: Write<'_, E>) {
         some(&self.of, first, self.x, [to]);
     }
 
-    fn epilogue(&self, first: usize, rows: &mut [E], to: Write<'_, E>) {
+    fn compute_behind(&self, first: usize, rows: &mut [E], to: Write<'_, E>) {
         some_behind(&self.of, first, self.x, rows, to);
+    }
+}
+
+/// The next elements of an assignment.
+struct Part<'a, E> {
+    body: &'a dyn Body<E>,
+    to: Write<'a, E>,
+}
+
+impl<'a, E> Part<'a, E> {
+    fn of<L: Loop<N, 1>, const N: usize>(all: &'a mut Assignment<'_, L, E, N>) -> Self
+    where
+        E: Kernels,
+    {
+        Self {
+            body: &all.body,
+            to: all.to.reborrow(),
+        }
+    }
+
+    #[track_caller]
+    fn assert_len(&self, len: usize) {
+        self.body.assert_len(len);
+        self.to.assert_len(len);
+    }
+
+    fn next(&mut self, len: usize) -> Self {
+        Self {
+            body: self.body,
+            to: self.to.next(len),
+        }
     }
 }
 
 impl<'a, E> From<Matrix<'a, E>> for Source<'a, E> {
     fn from(x: Matrix<'a, E>) -> Self {
-        Self(Rows::InMemory(x))
+        Self(Operand::InMemory(x))
     }
 }
 
@@ -91,7 +121,7 @@ impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize> From<&'a mut Assignment<'_, 
     for Source<'a, E>
 {
     fn from(prologue: &'a mut Assignment<'_, L, E, N>) -> Self {
-        Self(Rows::Computed(prologue.to.reborrow(), &prologue.body))
+        Self(Operand::Computed(Part::of(prologue)))
     }
 }
 
@@ -106,8 +136,7 @@ impl<'a, L: Loop<N, 1>, E: Kernels, const N: usize>
     From<(MatrixMut<'a, E>, &'a mut Assignment<'_, L, E, N>)> for Sink<'a, E>
 {
     fn from((rows, epilogue): (MatrixMut<'a, E>, &'a mut Assignment<'_, L, E, N>)) -> Self {
-        let epilogue: (_, &dyn Body<E>) = (epilogue.to.reborrow(), &epilogue.body);
-        let epilogue = Some(epilogue);
+        let epilogue = Some(Part::of(epilogue));
         Self { rows, epilogue }
     }
 }
@@ -124,15 +153,12 @@ impl<E> Sink<'_, E> {
     }
 }
 
-impl<E> Rows<'_, E> {
+impl<E> Operand<'_, E> {
     #[track_caller]
     fn assert_shape(&self, rows: usize, cols: usize) {
         match self {
             Self::InMemory(x) => assert_same_shape(*x, rows, cols),
-            Self::Computed(x, body) => {
-                x.assert_len(rows * cols);
-                body.assert_len(rows * cols);
-            }
+            Self::Computed(x) => x.assert_len(rows * cols),
         }
     }
 
@@ -140,7 +166,7 @@ impl<E> Rows<'_, E> {
     fn next(&mut self, first: usize, rows: usize, cols: usize) -> Self {
         match self {
             Self::InMemory(x) => Self::InMemory(x.some_rows(first..first + rows)),
-            Self::Computed(x, body) => Self::Computed(x.next(rows * cols), *body),
+            Self::Computed(x) => Self::Computed(x.next(rows * cols)),
         }
     }
 
@@ -148,47 +174,44 @@ impl<E> Rows<'_, E> {
     fn compute(&mut self, first: usize, rows: usize, cols: usize) -> Matrix<'_, E> {
         match self {
             Self::InMemory(x) => *x,
-            Self::Computed(x, body) => {
-                body.prologue(first * cols, x.reborrow());
-                Matrix::new(x.as_slice(), rows, cols)
+            Self::Computed(Part { body, to }) => {
+                body.compute(first * cols, to.reborrow());
+                Matrix::new(to.as_slice(), rows, cols)
             }
         }
     }
 }
 
-/// Calls `body` for chunks of [`rows_per_task`] rows, with what it reads, where it writes, and a part of something else. The threads
-/// share the chunks.
+/// Calls `body` for chunks of [`rows_per_task`] rows, with what it reads, where it writes, and an item of `others`. The threads share
+/// the chunks.
 ///
 /// # Panics
 /// If the shapes differ.
 #[inline(always)]
 #[track_caller]
-pub(super) fn for_chunks<E: Real, P: Send>(
+pub(super) fn for_chunks<E: Real, T: Send>(
     Source(mut x): Source<'_, E>,
-    to: Sink<'_, E>,
-    parts: impl Iterator<Item = P>,
-    body: impl Fn(Matrix<'_, E>, MatrixMut<'_, E>, P) + Send + Sync,
+    Sink { rows, mut epilogue }: Sink<'_, E>,
+    others: impl Iterator<Item = T>,
+    body: impl Fn(Matrix<'_, E>, MatrixMut<'_, E>, T) + Send + Sync,
 ) {
-    let cols = to.cols();
-    x.assert_shape(to.rows(), cols);
-    let chunk = rows_per_task(cols);
-    let mut epilogue = to.epilogue;
-    if let Some((z, body)) = &epilogue {
-        z.assert_len(to.rows.rows() * cols);
-        body.assert_len(to.rows.rows() * cols);
+    let cols = rows.cols();
+    x.assert_shape(rows.rows(), cols);
+    if let Some(z) = &epilogue {
+        z.assert_len(rows.rows() * cols);
     }
-    let chunks = to.rows.row_chunks(chunk).zip(parts).enumerate();
-    let tasks = chunks.map(|(index, (y, part))| {
+    let chunk = rows_per_task(cols);
+    let chunks = rows.row_chunks(chunk).zip(others).enumerate();
+    let tasks = chunks.map(|(index, (y, other))| {
         let first = index * chunk;
         let x = x.next(first, y.rows(), cols);
-        let epilogue = epilogue.as_mut();
-        let epilogue = epilogue.map(|(z, body)| (z.next(y.rows() * cols), *body));
-        (first, x, y, epilogue, part)
+        let z = epilogue.as_mut().map(|z| z.next(y.rows() * cols));
+        (first, x, y, z, other)
     });
-    for_each(tasks, |(first, mut x, mut y, epilogue, part)| {
-        body(x.compute(first, y.rows(), cols), y.reborrow(), part);
-        if let Some((z, body)) = epilogue {
-            body.epilogue(first * cols, y.as_mut_slice(), z);
+    for_each(tasks, |(first, mut x, mut y, z, other)| {
+        body(x.compute(first, y.rows(), cols), y.reborrow(), other);
+        if let Some(Part { body, to }) = z {
+            body.compute_behind(first * cols, y.as_mut_slice(), to);
         }
     });
 }

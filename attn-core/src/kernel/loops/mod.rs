@@ -96,13 +96,13 @@ pub trait Loop<const N: usize, const M: usize>: Sync {
 /// An operand of a loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a, E> {
-    location: Location<'a, E>,
+    operand: Operand<'a, E>,
     dropout: Dropout,
 }
 
 /// Where an operand stands.
 #[derive(Clone, Copy, Debug)]
-enum Location<'a, E> {
+enum Operand<'a, E> {
     Numbers(&'a [E]),
     InPlace,
     Rows,
@@ -133,26 +133,26 @@ pub fn read<'a, E>(operand: impl Into<Read<'a, E>>) -> Read<'a, E> {
 
 impl<'a, E> From<&'a [E]> for Read<'a, E> {
     fn from(numbers: &'a [E]) -> Self {
-        Location::Numbers(numbers).into()
+        Operand::Numbers(numbers).into()
     }
 }
 
 impl<E> From<InPlace> for Read<'_, E> {
     fn from(InPlace: InPlace) -> Self {
-        Location::InPlace.into()
+        Operand::InPlace.into()
     }
 }
 
 impl<E> From<Rows> for Read<'_, E> {
     fn from(Rows: Rows) -> Self {
-        Location::Rows.into()
+        Operand::Rows.into()
     }
 }
 
-impl<'a, E> From<Location<'a, E>> for Read<'a, E> {
-    fn from(location: Location<'a, E>) -> Self {
+impl<'a, E> From<Operand<'a, E>> for Read<'a, E> {
+    fn from(operand: Operand<'a, E>) -> Self {
         Self {
-            location,
+            operand,
             dropout: Dropout::NONE,
         }
     }
@@ -196,30 +196,30 @@ impl<'a, E> Read<'a, E> {
     /// So many elements from `first` on.
     #[inline(always)]
     fn some(self, first: usize, len: usize) -> Self {
-        let place = match self.location {
-            Location::Numbers(numbers) => Location::Numbers(&numbers[first..first + len]),
+        let operand = match self.operand {
+            Operand::Numbers(numbers) => Operand::Numbers(&numbers[first..first + len]),
             other => other,
         };
-        Self { location, ..self }
+        Self { operand, ..self }
     }
 
-    /// The same where [`Rows`] are at this place.
-    fn with_rows(self, rows: Location<'a, E>) -> Self {
-        let place = match self.location {
-            Location::Rows => rows,
+    /// The same with these numbers for [`Rows`].
+    fn with_rows(self, rows: Operand<'a, E>) -> Self {
+        let operand = match self.operand {
+            Operand::Rows => rows,
             other => other,
         };
-        Self { location, ..self }
+        Self { operand, ..self }
     }
 
     /// The numbers, or `None` in place of the first result.
     #[inline(always)]
     #[track_caller]
     fn numbers(&self) -> Option<&'a [E]> {
-        match self.location {
-            Location::Numbers(numbers) => Some(numbers),
-            Location::InPlace => None,
-            Location::Rows => panic!("a loop that is not behind an operation on rows reads none"),
+        match self.operand {
+            Operand::Numbers(numbers) => Some(numbers),
+            Operand::InPlace => None,
+            Operand::Rows => panic!("a loop that is not behind an operation on rows reads none"),
         }
     }
 }
@@ -294,9 +294,9 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
 /// Fails unless all operands have so many elements.
 #[track_caller]
 pub(super) fn assert_lens<E>(x: &[Read<'_, E>], len: usize) {
-    let has_len = |x: &Read<'_, E>| match x.location {
-        Location::Numbers(numbers) => numbers.len() == len,
-        Location::InPlace | Location::Rows => true,
+    let has_len = |x: &Read<'_, E>| match x.operand {
+        Operand::Numbers(numbers) => numbers.len() == len,
+        Operand::InPlace | Operand::Rows => true,
     };
     assert!(x.iter().all(has_len), "operands and results of one length");
 }
@@ -330,11 +330,11 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
 ) {
     let x = x.map(|x| x.some(first, rows.len()));
     if to.numbers.is_some() {
-        let rows = Location::Numbers(rows);
+        let rows = Operand::Numbers(rows);
         of.part(first, x.map(|x| x.with_rows(rows)), [to]);
     } else {
         let numbers = Some(rows);
-        let x = x.map(|x| x.with_rows(Location::InPlace));
+        let x = x.map(|x| x.with_rows(Operand::InPlace));
         of.part(first, x, [Write { numbers, ..to }]);
     }
 }
