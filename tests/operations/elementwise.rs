@@ -38,6 +38,24 @@ agree! {
         }
     } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 
+    choices {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = linear::<d>(x);
+            let leaky = if x < 0 { 0.1 * x } else { x };
+            let chosen = if y <= x && !(x > 0.5) || y >= 0.9 { exp(y) } else if (x != y) && y < 0 { 0.25 } else { x * y };
+            leaky * chosen + if (1 + x) * 0.5 > y { y } else { -1 } + if x == x { x } else { y }
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+    choices_of_repeated_axes {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d], y: [batch, 1, d]) -> [batch, seq, d] {
+            let x = x + linear::<d>(x);
+            if x < y { x * y } else if y < { -1.0 / 2.0 } { sqrt(x - y) } else { max(x, y) }
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (batch, Const::<1>, Const::<5>))) reads x;
+
     functions_of_repeated_axes {
         struct M<d = 5>;
         fn forward(x: [batch, seq, d], y: [batch, 1, d]) -> [batch, seq, d] {
@@ -130,6 +148,38 @@ fn gradients_at_edges_are_those_of_dfdx() {
 }
 
 type Traced<const D: usize> = Tensor<(usize, Const<D>), f64, Cpu, OwnedTape<f64, Cpu>>;
+
+/// A branch that is not taken adds nothing to a gradient, though its derivative is infinite there.
+#[test]
+fn branches_that_are_not_taken_have_no_gradient() {
+    model! {
+        struct Guarded<d = 3>;
+        fn forward(x: [batch, d]) -> [batch, d] {
+            if x > 0 { sqrt(x) } else { 0 }
+        }
+    }
+    let dev = Cpu::default();
+    let model = dev.build_module::<Guarded, f64>();
+    let x: Tensor<(usize, Const<3>), f64, _> = dev.tensor_from_vec(vec![-1.0, 0.0, 4.0], (1, Const));
+    let y = model.forward(x.clone().leaky_traced());
+    assert_eq!(tensors::flat(&y), [0.0, 0.0, 2.0]);
+    let gradients = y.sum::<Rank0, _>().backward();
+    assert_eq!(tensors::flat(&gradients.get(&x)), [0.0, 0.0, 0.25]);
+}
+
+/// A choice between constants of the program is made while it is compiled.
+#[test]
+fn constants_are_chosen_by_rust() {
+    const LARGE: bool = 2 > 1;
+    model! {
+        struct Chosen<d = 3>;
+        fn forward(x: [batch, d]) -> [batch, d] { x * { if LARGE { 2.0 } else { 0.5 } } }
+    }
+    let dev = Cpu::default();
+    let model = dev.build_module::<Chosen, f32>();
+    let x: Tensor<(usize, Const<3>), f32, _> = dev.tensor_from_vec(vec![-1.0, 0.0, 4.0], (1, Const));
+    assert_eq!(tensors::flat(&model.forward(x)), [-2.0, 0.0, 8.0]);
+}
 
 /// Nothing is stored beside values: two arrays and their gradients.
 #[test]

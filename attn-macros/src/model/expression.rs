@@ -5,6 +5,7 @@ use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Lit, Token, braced, parenthesized, token};
 
+use super::condition::parse_if;
 use super::parse::{argument, parse_arguments, read, require};
 use super::syntax::{Argument, Call, Expr, Operator};
 use crate::diag::Diagnostics;
@@ -101,6 +102,9 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
             Ok(inner)
         });
     }
+    if input.peek(Token![if]) {
+        return parse_if(input, cx);
+    }
     require(input, !input.peek(token::Bracket), messages::LIST)?;
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
     if input.peek(Token![!]) && !input.peek(Token![!=]) {
@@ -109,7 +113,7 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     if input.peek(Token![::]) && !input.peek3(Token![<]) {
         return parse_path(name, input, cx);
     }
-    let is_call = input.peek(Token![::]) || input.peek(Token![<]) || input.peek(token::Paren);
+    let is_call = input.peek(Token![::]) || has_lost_colons(input) || input.peek(token::Paren);
     let value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
         Expr::Call(parse_call(name, input, cx)?)
     } else {
@@ -173,9 +177,30 @@ fn expect_comma(input: ParseStream<'_>) -> syn::Result<()> {
     Ok(())
 }
 
-/// `name<keys>(..)`: nothing is compared here, so that it is read as a call.
+/// Whether `<keys>(..)` follows: no comparison ends in that.
+fn has_lost_colons(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    let mut before = None;
+    while let Ok(token) = fork.parse::<TokenTree>() {
+        match &token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+                return input.peek(Token![<]) && before == Some('>');
+            }
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return false,
+            TokenTree::Punct(sign) if sign.as_char() == ';' => return false,
+            _ => {}
+        }
+        before = match token {
+            TokenTree::Punct(sign) => Some(sign.as_char()),
+            _ => None,
+        };
+    }
+    false
+}
+
+/// `name<keys>(..)`, which is read as a call.
 fn lost_colons(name: &Ident, input: ParseStream<'_>, cx: &Diagnostics) -> bool {
-    let is_lost = input.peek(Token![<]);
+    let is_lost = has_lost_colons(input);
     if is_lost {
         let fork = input.fork();
         let mut call = TokenStream::new();

@@ -4,6 +4,7 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+mod condition;
 mod constants;
 mod decode;
 pub(crate) mod diff;

@@ -268,7 +268,7 @@ fn unsupported(input: ParseStream<'_>) -> Option<String> {
     let word = fork.call(Ident::parse_any).ok()?.to_string();
     let is_rusts = matches!(
         word.as_str(),
-        "for" | "while" | "loop" | "if" | "match" | "return" | "fn"
+        "for" | "while" | "loop" | "match" | "return" | "fn"
     );
     is_rusts.then_some(word)
 }

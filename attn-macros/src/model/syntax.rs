@@ -84,8 +84,63 @@ pub(crate) enum Expr {
         sides: Box<[Expr; 2]>,
     },
     Call(Call),
+    /// `if condition { then } else { otherwise }`
+    If {
+        at: Span,
+        condition: Box<Condition>,
+        branches: Box<[Expr; 2]>,
+    },
     /// Not understood, and reported.
     Invalid(Span),
+}
+
+/// Element by element.
+pub(crate) enum Condition {
+    Compare {
+        comparison: Comparison,
+        at: Span,
+        sides: Box<[Expr; 2]>,
+    },
+    Not(Box<Condition>),
+    And(Box<[Condition; 2]>),
+    Or(Box<[Condition; 2]>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Comparison {
+    Less,
+    AtMost,
+    Greater,
+    AtLeast,
+    Equal,
+    NotEqual,
+}
+
+impl Comparison {
+    pub(crate) fn find(signs: &str) -> Option<Self> {
+        Some(match signs {
+            "<" => Self::Less,
+            "<=" => Self::AtMost,
+            ">" => Self::Greater,
+            ">=" => Self::AtLeast,
+            "==" => Self::Equal,
+            "!=" => Self::NotEqual,
+            _ => return None,
+        })
+    }
+}
+
+impl Condition {
+    /// Hands every name that is read to `f`.
+    fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
+        match self {
+            Condition::Compare { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
+            Condition::Not(inner) => inner.for_each_name(f),
+            Condition::And(sides) | Condition::Or(sides) => {
+                sides.iter().for_each(|side| side.for_each_name(f));
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +179,10 @@ impl Expr {
         match self {
             Expr::Name(name) => name.span(),
             Expr::Number(tokens) => first(tokens),
-            Expr::Negate(at, _) | Expr::Binary { at, .. } | Expr::Invalid(at) => *at,
+            Expr::Negate(at, _)
+            | Expr::Binary { at, .. }
+            | Expr::If { at, .. }
+            | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
         }
     }
@@ -142,6 +200,7 @@ impl Expr {
                 format!("{} {} {}", left.text(), operator.text(), right.text())
             }
             Expr::Call(call) => format!("{}(..)", call.name),
+            Expr::If { .. } => "if ..".to_owned(),
             Expr::Invalid(_) => "..".to_owned(),
         }
     }
@@ -153,6 +212,14 @@ impl Expr {
             Expr::Number(_) | Expr::Invalid(_) => {}
             Expr::Negate(_, inner) => inner.for_each_name(f),
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
+            Expr::If {
+                condition,
+                branches,
+                ..
+            } => {
+                condition.for_each_name(f);
+                branches.iter().for_each(|branch| branch.for_each_name(f));
+            }
             Expr::Call(call) => {
                 let named = call.named.iter().flat_map(|(_, operands)| operands);
                 let operands = call.operands.iter().chain(named);

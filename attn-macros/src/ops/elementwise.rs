@@ -278,6 +278,7 @@ fn label(expr: &Expr) -> String {
                 _ => sign.to_owned(),
             }
         }
+        Expr::Select(..) => "select".to_owned(),
         other => other.to_string(),
     }
 }

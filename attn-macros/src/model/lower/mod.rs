@@ -5,6 +5,7 @@
 mod arguments;
 mod attention;
 mod call;
+mod condition;
 mod operators;
 mod scope;
 mod statements;

@@ -18,7 +18,7 @@ use crate::spec::Real;
 use crate::spec::body::{self, Function};
 
 /// The operand of an operator.
-enum Operand {
+pub(super) enum Operand {
     Tensor(ValueId),
     Number(Real),
 }
@@ -74,7 +74,7 @@ impl Lowering<'_> {
                 let mut operands = call.operands.iter();
                 function_of(call).is_some() && operands.all(|operand| self.is_number(operand))
             }
-            syntax::Expr::Invalid(_) => false,
+            syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => false,
         }
     }
 
@@ -91,7 +91,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         expr: &syntax::Expr,
         name: Option<&Ident>,
@@ -121,6 +121,11 @@ impl Lowering<'_> {
                 }
                 None => self.call(call, name, frame).map(Operand::Tensor),
             },
+            syntax::Expr::If {
+                at,
+                condition,
+                branches,
+            } => self.choice(*at, condition, branches, name, frame),
             syntax::Expr::Invalid(_) => None,
         }
     }
@@ -366,7 +371,7 @@ impl Lowering<'_> {
     }
 
     /// The type of both with axes of size 1 repeated. If they differ, that is reported.
-    fn common(
+    pub(super) fn common(
         &mut self,
         [left, right]: [&Type; 2],
         at: Span,
@@ -405,7 +410,7 @@ impl Lowering<'_> {
     }
 
     /// An elementwise operation of values, which are repeated to its type. A value that stands there twice is one operand.
-    fn elementwise(
+    pub(super) fn elementwise(
         &mut self,
         expr: Expr,
         values: &[ValueId],

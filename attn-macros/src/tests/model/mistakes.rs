@@ -81,7 +81,15 @@ mistakes! {
     several_variables: "let (y, z) = gelu(x); y + z", "(y, z)", "an operation has one result, and a `let` one name";
     an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "operations do not fail, so nothing is handed on by `?`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
-    a_statement_behind_what_is_not_read: "if x { x } else { x } let y = gelu(x); y", "if", "`if` is not part of the language";
+    a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
+    a_choice_without_else: "if x < 0 { x }", "}", "an `if` is a value, and has an `else`";
+    a_condition_that_compares_nothing: "if x { x } else { x }", "{", "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
+    a_condition_of_numbers: "if 1 < 2 { x } else { x }", "<", "expected a value with axes at one side, found two numbers";
+    a_choice_of_other_axes: "if x < 0 { x } else { linear::<5>(x) }", "if", "`if`: left is [batch, seq, 8], right is [batch, seq, 5]";
+    two_values_of_a_branch: "if x < 0 { x, x } else { x }", ",", "a branch is one value: `if x < 0 { 0 } else { x }`";
+    a_branch_without_braces: "if x < 0 x else x", "x", "expected a branch: `if x < 0 { 0 } else { x }`";
+    two_comparisons: "if 0 < x < 1 { x } else { x }", "<", "expected a branch: `if x < 0 { 0 } else { x }`";
+    an_unknown_name_of_a_condition: "if y < 0 { x } else { x }", "y", "there is no variable `y`";
     a_loop_of_another_shape: "let mut y = x; repeat 2 { y = linear::<9>(y); } linear::<8>(y)", "repeat",
         "`repeat` changes the shape of `y`: a round begins with [batch, seq, 8] and ends with [batch, seq, 9]";
     a_loop_of_nothing: "repeat 2 { let _y = linear::<9>(x); } x", "repeat", "this `repeat` changes no variable";

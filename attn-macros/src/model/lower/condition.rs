@@ -1,0 +1,113 @@
+//! Choices between values by a condition, element by element.
+
+use proc_macro2::{Ident, Span};
+
+use super::operators::{Operand, named};
+use super::{Frame, Lowering};
+use crate::messages::model as messages;
+use crate::model::graph::ValueId;
+use crate::model::syntax::{self, Comparison, Condition};
+use crate::model::types::ValueKind;
+use crate::score::Expr;
+
+impl Lowering<'_> {
+    /// `if condition { then } else { otherwise }`, of values with axes and of numbers.
+    pub(super) fn choice(
+        &mut self,
+        at: Span,
+        condition: &Condition,
+        [then, otherwise]: &[syntax::Expr; 2],
+        name: Option<&Ident>,
+        frame: &mut Frame,
+    ) -> Option<Operand> {
+        let mut values = Vec::new();
+        let condition = self.condition(condition, &mut values, frame);
+        let then = self.part(then, &mut values, frame);
+        let otherwise = self.part(otherwise, &mut values, frame);
+        let expr = condition?.select(then?, otherwise?);
+        let Some((first, others)) = values.split_first() else {
+            self.error(at, messages::CHOICE_OF_NUMBERS);
+            return None;
+        };
+        let mut ty = self.ty(*first).clone();
+        if ty.kind != ValueKind::Floats {
+            self.error(at, messages::expected_floats("if", &ty));
+            return None;
+        }
+        for other in others {
+            let (left, right) = (ty, self.ty(*other).clone());
+            ty = self.common([&left, &right], at, || {
+                messages::operands_differ("if", &left, &right)
+            })?;
+        }
+        let result = (&*named(name, "select"), ty);
+        Some(Operand::Tensor(
+            self.elementwise(expr, &values, result, frame),
+        ))
+    }
+
+    /// The expression of a condition. The values that it reads are added to the operands.
+    fn condition(
+        &mut self,
+        condition: &Condition,
+        values: &mut Vec<ValueId>,
+        frame: &mut Frame,
+    ) -> Option<Expr> {
+        let mut both = |sides: &[Condition; 2]| {
+            let [left, right] = sides.each_ref();
+            let left = self.condition(left, values, frame);
+            let right = self.condition(right, values, frame);
+            Some((left?, right?))
+        };
+        Some(match condition {
+            Condition::And(sides) => {
+                let (left, right) = both(sides)?;
+                left & right
+            }
+            Condition::Or(sides) => {
+                let (left, right) = both(sides)?;
+                left | right
+            }
+            Condition::Not(inner) => !self.condition(inner, values, frame)?,
+            Condition::Compare {
+                comparison,
+                at,
+                sides,
+            } => {
+                let count = values.len();
+                let [left, right] = sides.as_ref();
+                let left = self.part(left, values, frame);
+                let right = self.part(right, values, frame);
+                let (left, right) = (left?, right?);
+                if values.len() == count {
+                    self.error(*at, messages::COMPARISON_OF_NUMBERS);
+                    return None;
+                }
+                match comparison {
+                    Comparison::Less => left.less(right),
+                    Comparison::AtMost => left.at_most(right),
+                    Comparison::Greater => right.less(left),
+                    Comparison::AtLeast => right.at_most(left),
+                    Comparison::Equal => left.equals(right),
+                    Comparison::NotEqual => !left.equals(right),
+                }
+            }
+        })
+    }
+
+    /// A value or a number as a part of an expression.
+    fn part(
+        &mut self,
+        expr: &syntax::Expr,
+        values: &mut Vec<ValueId>,
+        frame: &mut Frame,
+    ) -> Option<Expr> {
+        Some(match self.operand(expr, None, frame)? {
+            Operand::Number(number) => Expr::Float(number),
+            Operand::Tensor(value) => {
+                values.push(value);
+                Expr::Operand(values.len() - 1)
+            }
+        })
+    }
+}
