@@ -64,7 +64,7 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
                     (Fusion::Dropout(_), Fusion::Rows) => {
                         fusions.is_with_the_one_before(index) && !fusions.is_behind_rows(index - 1)
                     }
-                    // It may write over a term.
+                    // Its result may take the memory of a term, which nothing before it in the pass may read.
                     (Fusion::Rows, Fusion::Elementwise(_)) => {
                         let before = fusions.read_in_pass(index);
                         let terms = fusions.terms(next);
@@ -96,7 +96,7 @@ impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
         is_rows && self.is_with_the_one_before(index)
     }
 
-    /// The values in memory that a step reads, and the steps before it in its pass.
+    /// The values in memory that a step and those before it in its pass read.
     fn read_in_pass(&self, index: usize) -> Vec<ValueId> {
         let mut read = self.uses(index);
         if self.is_with_the_one_before(index) {
