@@ -31,7 +31,7 @@ pub struct Cache<E> {
     rows: usize,
 }
 
-/// The rows of a sequence, of which `len` are there.
+/// The cached rows of a sequence.
 #[derive(Clone, Debug, Default)]
 struct Sequence {
     len: usize,
