@@ -1,4 +1,4 @@
-//! The lowering that a layer runs in: fused or composed.
+//! The form in which a layer runs: fused or composed.
 
 use dfdx::tensor::{Cpu, Storage, Tensor};
 use dfdx::tensor_ops::Device;
@@ -10,8 +10,7 @@ const MANY: usize = 8 * parallel::SMALL;
 
 /// A device that layers run on.
 ///
-/// A layer on [`Cpu`], the only such device, is one operation of the tape, on slices: the fused form. On another device it would
-/// be a
+/// On [`Cpu`], the only such device, a layer is one operation on the tape, over slices: the fused form. On any other device, it is a
 /// chain of dfdx's operations: the composed form, which has the same results.
 ///
 /// ```
@@ -43,7 +42,7 @@ pub trait Backend<E: Element>: Device<E> + Host<E> {
 /// A [`Backend`] whose gradients can be accessed. Code with this bound alone compiles faster, as a [`Device`] has a hundred
 /// supertraits.
 pub trait Host<E: Element>: Storage<E> + Send + Sync {
-    /// The numbers in a storage. It is called only where layers run fused.
+    /// The numbers in a storage. Only called if layers run fused.
     #[doc(hidden)]
     fn host(storage: &mut <Self as Storage<E>>::Vec) -> &mut Vec<E>;
 }

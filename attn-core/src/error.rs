@@ -4,7 +4,7 @@ use std::fmt::{self, Debug, Display};
 
 /// A mistake in the inputs of a layer, or dfdx's own error.
 ///
-/// The compiler checks shapes that are types. These errors are about sizes that only the running program knows. `Dev` is the
+/// The compiler checks shapes that are types. These errors are about sizes that are known only at run time. `Dev` is the
 /// error of the device, [`CpuError`](dfdx::tensor::CpuError) for `Cpu`.
 ///
 /// ```
@@ -77,7 +77,7 @@ pub enum Error<Dev> {
         found: usize,
     },
 
-    /// An axis of a body's `data` has not the declared size.
+    /// An axis of a body's `data` does not have the declared size.
     #[error("{layer}: axis {axis} of `{data}` has size {found}, but `{name}` is {expected}")]
     DataMismatch {
         /// The layer's name.
@@ -158,12 +158,12 @@ pub enum Error<Dev> {
         max: usize,
     },
 
-    /// No memory can hold a tensor of these sizes, or the system has no memory for the activations of a pass: then the one size is their
-    /// bytes.
+    /// A tensor of these sizes exceeds any memory; or the activations of a pass exceed the available memory, then the only size is their
+    /// number of bytes.
     ///
-    /// A declared layer or model asks for activations before it computes anything, if they are 1 GiB or more beyond the free memory of the
-    /// pool: with a tape for the forward and the backward pass, without one for the forward pass. The composed form, single operations
-    /// and tensors of dfdx do not ask: the process ends where an allocation fails.
+    /// A declared layer or model checks the memory for its activations before it computes anything, if they exceed the free memory of the
+    /// pool by 1 GiB or more: those of both passes with a tape, those of the forward pass without. The composed form, single operations and
+    /// tensors of dfdx do not check: the process aborts if an allocation fails.
     #[error("{layer}: {} does not fit into memory", Product(sizes))]
     TooLarge {
         /// The layer's name.
@@ -184,11 +184,11 @@ impl<Dev> From<Dev> for Error<Dev> {
 }
 
 impl<Dev: Debug + Display> Error<Dev> {
-    /// dfdx's error, for functions that cannot return any other, such as dfdx's [`Module`](dfdx::nn::Module) in a tuple of
+    /// dfdx's error, for functions that cannot return another error, such as dfdx's [`Module`](dfdx::nn::Module) in a tuple of
     /// layers.
     ///
     /// # Panics
-    /// On one of our own errors, with its message.
+    /// On all other errors, with their message.
     #[track_caller]
     pub fn into_device(self) -> Dev {
         match self {

@@ -15,7 +15,7 @@ pub trait Facts {
     /// One size for each of [`AXES`](Self::AXES): `[usize; N]`.
     type Sizes;
 
-    /// Number of trainable parameters.
+    /// The number of parameters.
     const PARAMS: usize;
 
     /// The axes whose sizes the call determines: `batch`, `q_len` and `kv_len` of a layer, those of the inputs of a model.
@@ -25,6 +25,6 @@ pub trait Facts {
     /// masked pairs count. A backward pass takes twice as many. A number that does not fit is `u64::MAX`.
     fn flops(sizes: Self::Sizes) -> u64;
 
-    /// The layers, with their shapes and numbers of parameters, as a table.
+    /// The table of the layers, with their shapes and numbers of parameters.
     fn summary() -> String;
 }

@@ -1,4 +1,4 @@
-//! Traits for the members of a tuple of inputs: their messages say which member has a wrong type, and what the type should be.
+//! Traits for the members of a tuple of inputs: their messages name the member with a wrong type and the expected type.
 
 macro_rules! fits {
     ($(#[$doc:meta])* $Fits:ident, $message:literal, $label:literal $(, $note:literal)?) => {

@@ -6,11 +6,11 @@
 //! | Module | Contents |
 //! | --- | --- |
 //! | [`checkpoint`] | weights and the state of training on the disk |
-//! | [`composed`] | attention out of dfdx operations, one function for each of its operations |
+//! | [`composed`] | attention with dfdx operations, one function per operation |
 //! | [`data`] | arguments of a call: of `padding` and `document` masks, the `data` of a body, indices |
 //! | [`entry`] | the call of a layer: checks, options, batch axis |
 //! | [`fit`] | rustc's message about a wrong shape in a tuple of inputs |
-//! | [`fused`] | a layer as one operation of the tape, on slices |
+//! | [`fused`] | a layer as one operation on the tape, over slices |
 //! | [`init`] | initial values of parameters |
 //! | [`kernel`] | computations over slices: tiled, vectorised, parallel, with derivatives |
 //! | [`maps`] | the weights of the attentions of a model |
@@ -22,7 +22,7 @@
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
-//! | [`memory`] | the memory that activations take |
+//! | [`memory`] | the memory of activations |
 //! | [`sizes`] | arithmetic on sizes in constants |
 //! | [`viz`] | pages, drawings and records of training |
 //!

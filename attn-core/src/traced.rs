@@ -11,7 +11,7 @@ use dfdx::prelude::{Gradients, NoneTape, Rank0, Storage, Tensor};
 )]
 pub trait Records {}
 
-/// A message in place of a missing method: dfdx has `backward` for tensors with a tape only. No tensor has this method, as its
+/// A message in place of a missing method: dfdx has `backward` only for tensors with a tape. No tensor has this method, because its
 /// bound never holds.
 pub trait BackwardOfUntraced<E, D: Storage<E>>: Sized {
     /// The tensor's tape.

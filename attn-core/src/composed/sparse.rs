@@ -119,23 +119,23 @@ fn reduce_to_support<E: Element>(
     support: fn(&[f64]) -> usize,
 ) -> usize {
     let attended = scores.iter().filter(|score| **score != E::neg_infinity());
-    let mut falling: Vec<f64> = attended.map(|&score| score.into()).collect();
-    falling.sort_by(|a, b| b.total_cmp(a));
-    let Some(&max) = falling.first() else {
+    let mut descending: Vec<f64> = attended.map(|&score| score.into()).collect();
+    descending.sort_by(|a, b| b.total_cmp(a));
+    let Some(&max) = descending.first() else {
         scores.fill(E::zero());
         return 0;
     };
-    falling.iter_mut().for_each(|score| *score -= max);
-    let is_wild = falling.iter().any(|score| score.is_nan());
-    let count = if is_wild {
-        falling.len()
+    descending.iter_mut().for_each(|score| *score -= max);
+    let has_nan = descending.iter().any(|score| score.is_nan());
+    let count = if has_nan {
+        descending.len()
     } else {
-        support(&falling)
+        support(&descending)
     };
-    let least = falling[count - 1];
+    let least = descending[count - 1];
     for (score, key) in scores.iter_mut().zip(keys) {
         let above = (*score).into() - max;
-        let is_in = above >= least || (is_wild && *score != E::neg_infinity());
+        let is_in = above >= least || (has_nan && *score != E::neg_infinity());
         *key = if is_in { E::one() } else { E::zero() };
         *score = if is_in { E::of(above) } else { E::zero() };
     }
@@ -143,19 +143,19 @@ fn reduce_to_support<E: Element>(
 }
 
 /// The last index at which the score is above the `tau` of a support that ends there.
-fn sparsemax_support(falling: &[f64]) -> usize {
+fn sparsemax_support(descending: &[f64]) -> usize {
     let mut sum = 0.0;
-    last(falling, |count, score| {
+    last(descending, |count, score| {
         sum += score;
         score > (sum - 1.0) / count
     })
 }
 
 /// The same for [`entmax15`].
-fn entmax15_support(falling: &[f64]) -> usize {
+fn entmax15_support(descending: &[f64]) -> usize {
     let mut mean = 0.0;
     let mut squares = 0.0;
-    last(falling, |count, score| {
+    last(descending, |count, score| {
         // Welford's update of a variance.
         let score = score / 2.0;
         let before = mean;
@@ -166,8 +166,8 @@ fn entmax15_support(falling: &[f64]) -> usize {
 }
 
 /// The number of scores up to the last one for which `is_in` holds, but at least one.
-fn last(falling: &[f64], mut is_in: impl FnMut(f64, f64) -> bool) -> usize {
-    let inside = falling
+fn last(descending: &[f64], mut is_in: impl FnMut(f64, f64) -> bool) -> usize {
+    let inside = descending
         .iter()
         .enumerate()
         .filter(|(at, score)| is_in(*at as f64 + 1.0, **score));

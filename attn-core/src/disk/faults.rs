@@ -1,4 +1,4 @@
-//! Failures of the disk, and processes that are killed.
+//! Simulated failures of the disk, and kills of the process.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,32 +7,32 @@ use std::{
     process::{self, Command},
 };
 
-/// The failure in place of an operation.
+/// The effect that replaces an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     /// The disk is full.
     Full,
-    /// The process is killed: nothing that it would still do is done.
+    /// The process is killed: no later operation runs.
     Kill,
 }
 
 thread_local! {
-    /// How many operations there still are before the fault.
+    /// The number of operations before the fault.
     static NEXT: Cell<Option<(usize, Fault)>> = const { Cell::new(None) };
     static DONE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lets operation `count` of this thread fail, and all after it.
+/// Lets operation number `count` of this thread and all later ones fail.
 pub(crate) fn after(count: usize, fault: Fault) {
     NEXT.set(Some((count, fault)));
 }
 
-/// Ends [`after`].
+/// Removes the fault of [`after`].
 pub(crate) fn none() {
     NEXT.set(None);
 }
 
-/// The operations of this thread since it was last asked, as `sync model.safetensors`.
+/// The operations of this thread since the last call, such as `sync model.safetensors`.
 pub(crate) fn operations() -> Vec<String> {
     DONE.take()
 }

@@ -31,7 +31,7 @@ pub struct Cache<E> {
     rows: usize,
 }
 
-/// The rows of a sequence, of which `len` are there.
+/// The cached rows of a sequence.
 #[derive(Clone, Debug, Default)]
 struct Sequence {
     len: usize,
@@ -179,12 +179,12 @@ impl<E: Kernels> Cache<E> {
         let start = span.sequence * self.rows + sequence.len;
         let len = span.rows.len();
         let heads = attention.sizes.kv_heads;
-        for (how, x, rows) in [
+        for (transform, x, rows) in [
             (&attention.key, k, &mut self.keys),
             (&attention.value, v, &mut self.values),
         ] {
-            let how = how.from(span.first);
-            head_transform(&how, 1, len, heads, x, rows.rows_mut(start, len));
+            let transform = transform.from(span.first);
+            head_transform(&transform, 1, len, heads, x, rows.rows_mut(start, len));
         }
         sequence.len += len;
     }

@@ -67,13 +67,13 @@ impl KeyWindow {
         sequences: usize,
         capacity: usize,
     ) -> Self {
-        let question = MaskCoverage {
+        let coverage = MaskCoverage {
             mask,
             sequences,
             heads: sizes.heads,
         };
         let last = capacity.saturating_sub(1)..capacity;
-        let Some(kept) = question.first_ignored(&last, 0..capacity) else {
+        let Some(kept) = coverage.first_ignored(&last, 0..capacity) else {
             return Self::all(capacity);
         };
         let mut window = 0;
@@ -83,7 +83,7 @@ impl KeyWindow {
             // The keys before the window of the last query are before the windows of all queries.
             let is_enough = |window: usize| {
                 let keys = kept..(end.saturating_sub(window)).max(kept);
-                question.ignored(&(first..end), keys)
+                coverage.ignored(&(first..end), keys)
             };
             if !is_enough(window) {
                 let mut less = window;
@@ -114,12 +114,12 @@ mod tests {
     struct Window {
         kept: usize,
         window: usize,
-        questions: AtomicUsize,
+        evaluations: AtomicUsize,
     }
 
     impl TileMask<f32> for Window {
         fn coverage(&self, _: usize, _: usize, q: Range<usize>, k: Range<usize>) -> Coverage {
-            self.questions.fetch_add(1, Ordering::Relaxed);
+            self.evaluations.fetch_add(1, Ordering::Relaxed);
             let Self { kept, window, .. } = *self;
             let some = k.start < kept || k.end + window > q.start + 1;
             let every = k.end <= kept || k.start + window >= q.end;
@@ -139,7 +139,7 @@ mod tests {
         let mask = Window {
             kept,
             window,
-            questions: AtomicUsize::new(0),
+            evaluations: AtomicUsize::new(0),
         };
         let sizes = Sizes {
             batch: 1,
@@ -151,7 +151,7 @@ mod tests {
             value_width: 4,
         };
         let found = KeyWindow::of(&mask, sizes, 1, capacity);
-        (found, mask.questions.into_inner())
+        (found, mask.evaluations.into_inner())
     }
 
     #[test]
@@ -171,16 +171,16 @@ mod tests {
     #[test]
     fn the_number_of_mask_evaluations_is_bounded_for_long_sequences() {
         let capacity = 20_000_000;
-        let (causal, questions) = key_window(0, capacity, capacity);
+        let (causal, evaluations) = key_window(0, capacity, capacity);
         assert_eq!(causal, KeyWindow::all(capacity));
-        assert!(questions < 10, "{questions}");
-        let (window, questions) = key_window(4, 256, capacity);
+        assert!(evaluations < 10, "{evaluations}");
+        let (window, evaluations) = key_window(4, 256, capacity);
         assert_eq!(window.kept, 4);
         assert!(
             (256..256 + capacity / MAX_BLOCKS + 1).contains(&window.window),
             "{window:?}"
         );
         // Two heads for each block, and the bisections for the end of a window.
-        assert!(questions < 3 * MAX_BLOCKS, "{questions}");
+        assert!(evaluations < 3 * MAX_BLOCKS, "{evaluations}");
     }
 }

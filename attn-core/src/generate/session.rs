@@ -310,7 +310,7 @@ impl<E: Element> Sessions<E> {
 fn bytes_of<E: Element>(sequences: usize, width: usize) -> Option<usize> {
     let results = sequences
         .checked_mul(width)
-        .and_then(Buffer::<E>::taken)
+        .and_then(Buffer::<E>::allocation_len)
         .and_then(|taken| taken.checked_mul(size_of::<E>()));
     let lens = sequences.checked_mul(size_of::<usize>());
     results?.checked_add(lens?)

@@ -110,16 +110,16 @@ impl NewTokens {
     /// If the shapes do not fit.
     pub fn head_transform<E: Kernels>(
         &self,
-        how: &HeadTransform<'_, E>,
+        transform: &HeadTransform<'_, E>,
         heads: usize,
         x: Matrix<'_, E>,
         mut to: MatrixMut<'_, E>,
     ) {
         for span in &self.spans {
-            let how = how.from(span.first);
+            let transform = transform.from(span.first);
             let len = span.rows.len();
             let x = x.some_rows(span.rows.clone());
-            head_transform(&how, 1, len, heads, x, span.of(&mut to));
+            head_transform(&transform, 1, len, heads, x, span.of(&mut to));
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn biased_backward_in_place<E: Real>(
     let chunk = rows_per_task(x.cols());
     let parts = x.row_chunks(chunk).zip(d_y.row_chunks(chunk));
     for_each(parts, |(x, d_y)| {
-        run(Both {
+        run(BiasedBackwardInPlace {
             activation,
             x,
             bias,
@@ -138,7 +138,7 @@ pub fn gated_backward<E: Real>(
     let parts = d_x.row_chunks(chunk).enumerate();
     for_each(parts, |(index, d_x)| {
         let rows = index * chunk..index * chunk + d_x.rows();
-        run(GatedDerivative {
+        run(GatedBackward {
             activation,
             x: x.some_rows(rows.clone()),
             d_y: d_y.some_rows(rows),
@@ -163,7 +163,7 @@ pub fn gated_backward_in_place<E: Real>(
     let chunk = rows_per_task(x.cols());
     let parts = x.row_chunks(chunk).zip(d_y.row_chunks(chunk));
     for_each(parts, |(x, d_y)| {
-        run(GatedBoth {
+        run(GatedBackwardInPlace {
             activation,
             x,
             bias,
@@ -323,14 +323,14 @@ impl<E: Real, A: Activation> Kernel for Biased<'_, E, A> {
     }
 }
 
-struct Both<'a, E, A> {
+struct BiasedBackwardInPlace<'a, E, A> {
     activation: A,
     x: MatrixMut<'a, E>,
     bias: &'a [E],
     d_y: MatrixMut<'a, E>,
 }
 
-impl<E: Real, A: Activation> Kernel for Both<'_, E, A> {
+impl<E: Real, A: Activation> Kernel for BiasedBackwardInPlace<'_, E, A> {
     type Element = E;
     type Output = ();
 
@@ -406,14 +406,14 @@ impl<E: Real, A: Activation> Kernel for Gated<'_, E, A> {
     }
 }
 
-struct GatedDerivative<'a, E, A> {
+struct GatedBackward<'a, E, A> {
     activation: A,
     x: Matrix<'a, E>,
     d_y: Matrix<'a, E>,
     d_x: MatrixMut<'a, E>,
 }
 
-impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
+impl<E: Real, A: Activation> Kernel for GatedBackward<'_, E, A> {
     type Element = E;
     type Output = ();
 
@@ -433,14 +433,14 @@ impl<E: Real, A: Activation> Kernel for GatedDerivative<'_, E, A> {
     }
 }
 
-struct GatedBoth<'a, E, A> {
+struct GatedBackwardInPlace<'a, E, A> {
     activation: A,
     x: MatrixMut<'a, E>,
     bias: &'a [E],
     d_y: MatrixMut<'a, E>,
 }
 
-impl<E: Real, A: Activation> Kernel for GatedBoth<'_, E, A> {
+impl<E: Real, A: Activation> Kernel for GatedBackwardInPlace<'_, E, A> {
     type Element = E;
     type Output = ();
 

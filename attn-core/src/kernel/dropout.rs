@@ -67,7 +67,7 @@ impl<E: Real> Kernel for Part<'_, E> {
     /// A plain loop, which the compiler vectorises: there are no vectors of integers.
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let dropped = Dropped::new(self.dropout);
+        let dropped = ElementDropout::new(self.dropout);
         let mut start = 0;
         while start < self.x.len() {
             let first = self.first + start;
@@ -79,14 +79,14 @@ impl<E: Real> Kernel for Part<'_, E> {
 }
 
 /// A [`Dropout`], ready to use.
-struct Dropped<E> {
+struct ElementDropout<E> {
     random: Option<Philox4x32>,
     /// The largest word whose element is dropped.
     last: u32,
     factor: E,
 }
 
-impl<E: Real> Dropped<E> {
+impl<E: Real> ElementDropout<E> {
     #[inline(always)]
     fn new(Dropout { p, seed }: Dropout) -> Self {
         // An integer is below a number if it is below the next integer: so many words are.

@@ -17,7 +17,7 @@ pub struct Buffer<E: Pooled> {
     start: usize,
     len: usize,
     /// Counts the memory, if it is that of activations.
-    held: Option<AllocationGuard>,
+    guard: Option<AllocationGuard>,
 }
 
 impl<E: Pooled> Buffer<E> {
@@ -33,12 +33,12 @@ impl<E: Pooled> Buffer<E> {
             memory,
             start,
             len,
-            held: None,
+            guard: None,
         }
     }
 
-    /// How many numbers a buffer of `len` takes from the pool; `None` if no memory has so many.
-    pub fn taken(len: usize) -> Option<usize> {
+    /// The number of elements that a buffer of `len` takes from the pool; `None` if it exceeds any memory.
+    pub fn allocation_len(len: usize) -> Option<usize> {
         let countable = len <= isize::MAX as usize / size_of::<E>();
         countable.then(|| size_class(len) + ALIGNMENT / size_of::<E>())
     }
@@ -46,7 +46,7 @@ impl<E: Pooled> Buffer<E> {
     /// An uninitialised buffer that counts as [activations](crate::memory).
     pub fn counted(len: usize) -> Self {
         let mut buffer = Self::uninit(len);
-        buffer.held = Some(AllocationGuard::of::<E>(len));
+        buffer.guard = Some(AllocationGuard::of::<E>(len));
         buffer
     }
 

@@ -38,7 +38,7 @@ pub(crate) enum BiasTermKind {
 }
 
 /// The maximum number of bias terms of the kernels.
-const MOST_BIAS_TERMS: usize = 16;
+const MAX_BIAS_TERMS: usize = 16;
 
 /// The maximum number of parts of conditions that are rewritten as comparisons of floats: a comparison of conditions doubles it.
 const LONGEST_CONDITIONS: usize = 10_000;
@@ -51,12 +51,12 @@ pub(crate) fn bias_term_name(index: usize) -> Name {
 /// Splits `expr`. `with_scale` says whether a scale can be left to the product. `None` if there are too many bias terms, or a
 /// condition is too long.
 pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
-    let mut bias_terms = Planes {
+    let mut bias_terms = BiasTerms {
         bias_terms: Vec::new(),
         budget: Budget::new(LONGEST_CONDITIONS),
     };
     let value = bias_terms.take(expr);
-    if bias_terms.bias_terms.len() > MOST_BIAS_TERMS || bias_terms.budget.is_spent() {
+    if bias_terms.bias_terms.len() > MAX_BIAS_TERMS || bias_terms.budget.is_spent() {
         return None;
     }
     let (scale, value) = if with_scale {
@@ -71,13 +71,13 @@ pub(crate) fn split(expr: &Expr, with_scale: bool) -> Option<Parts> {
     })
 }
 
-struct Planes {
+struct BiasTerms {
     bias_terms: Vec<BiasTerm>,
     /// The number of parts that conditions may still add.
     budget: Budget,
 }
 
-impl Planes {
+impl BiasTerms {
     /// The float `expr`, with bias terms in place of parts that do not read the score.
     fn take(&mut self, expr: &Expr) -> Expr {
         if is_number(expr) {

@@ -3,13 +3,13 @@
 //! The blocks of keys of a head are distributed to tasks. A task owns the gradients of its keys and values. A query reads the
 //! keys of several tasks, so its gradient is a sum over tasks.
 
-use super::by_head::ByHead;
+use super::head_major::HeadMajor;
 use super::key_block::KeyBlock;
 use super::layout::parts;
 use super::load::BackwardHeads;
 use super::plan::{QUERIES_PER_TASK, chunks};
-use super::queries::{Queries, QueryPart, QuerySums};
-use super::sums::{OfSequence, Part, Sums};
+use super::queries::{Queries, QueryGradients, TaskQueryGradients};
+use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::{Attention, Gradients, Normalizer, Sizes};
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::run;
@@ -40,20 +40,20 @@ struct Gradient<'a, E> {
     q: MatrixMut<'a, E>,
     k: MatrixMut<'a, E>,
     v: MatrixMut<'a, E>,
-    sums: OfSequence<'a, E>,
+    sums: SequenceSums<'a, E>,
 }
 
 /// Some blocks of keys of a head, and their sums.
 struct Task<'a, E> {
     blocks: Vec<KeyBlock<'a, E>>,
-    d_q: QueryPart<'a, E>,
-    sums: Part<'a, E>,
+    d_q: TaskQueryGradients<'a, E>,
+    sums: TaskSums<'a, E>,
 }
 
 impl<E: Pooled> Attention<'_, E> {
     /// [`backward`](Self::backward), compiled at the call.
     #[allow(clippy::too_many_arguments, reason = "those of `backward`")]
-    pub(super) fn backward_here(
+    pub(super) fn backward_impl(
         &self,
         q: Matrix<'_, E>,
         k: Matrix<'_, E>,
@@ -72,7 +72,7 @@ impl<E: Pooled> Attention<'_, E> {
         let out = centres
             .as_ref()
             .map_or(out, |centres| Matrix::new(centres, out.rows(), out.cols()));
-        let mut sums = Sums::new(self, self.division().0, d.score.is_some());
+        let mut sums = GradientSums::new(self, self.division().0, d.score.is_some());
         let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1));
         let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
         let gradients = gradients.map(|((q, k), (v, sums))| Gradient { q, k, v, sums });
@@ -121,7 +121,7 @@ impl<E: Pooled> Attention<'_, E> {
         if let Normalizer::Sink(sink) = self.normalizer {
             queries.sink_gradients(sink, d.sums.sink);
         }
-        let mut d_q = QuerySums::new(self.sizes, self.division().0);
+        let mut d_q = QueryGradients::new(self.sizes, self.division().0);
         let tasks = d_q.parts().zip(d.sums.tasks).map(|(d_q, sums)| Task {
             blocks: Vec::new(),
             d_q,
@@ -172,7 +172,7 @@ impl<E: Pooled> Attention<'_, E> {
     fn finish_queries(
         &self,
         q: Matrix<'_, E>,
-        sums: &QuerySums<E>,
+        sums: &QueryGradients<E>,
         d_q: MatrixMut<'_, E>,
         d_gains: Vec<&mut [E]>,
     ) {
@@ -191,7 +191,7 @@ impl<E: Pooled> Attention<'_, E> {
                 first: range.start,
                 d: sums.rows(
                     range.clone(),
-                    &mut ByHead::uninit(heads, range.len(), width),
+                    &mut HeadMajor::uninit(heads, range.len(), width),
                 ),
                 to,
                 d_gain,

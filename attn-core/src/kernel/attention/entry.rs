@@ -74,7 +74,7 @@ compiled! {
         out: MatrixMut<'_, E>,
         lse: &mut [E],
     ) {
-        attention.forward_here(q, k, v, out, lse);
+        attention.forward_impl(q, k, v, out, lse);
     }
 
     /// [`Attention::backward`]
@@ -92,6 +92,6 @@ compiled! {
         d_out: Matrix<'_, E>,
         d: Gradients<'_, E>,
     ) {
-        attention.backward_here(q, k, v, out, lse, d_out, d);
+        attention.backward_impl(q, k, v, out, lse, d_out, d);
     }
 }

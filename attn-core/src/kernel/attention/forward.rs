@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
-use super::layout::{fill, parts, shares, some_cols};
+use super::layout::{equal_chunks, fill, parts, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
@@ -46,7 +46,7 @@ struct Block<'a, E> {
 
 impl<E: Pooled> Attention<'_, E> {
     /// [`forward`](Self::forward), compiled at the call.
-    pub(super) fn forward_here(
+    pub(super) fn forward_impl(
         &self,
         q: Matrix<'_, E>,
         k: Matrix<'_, E>,
@@ -99,7 +99,7 @@ impl<E: Pooled> Attention<'_, E> {
         let kv_heads = self.sizes.kv_heads;
         let key_heads = sizes.batch * kv_heads;
         let outs = parts(out, sizes.batch, kv_heads);
-        let results = outs.zip(shares(lse, key_heads)).enumerate();
+        let results = outs.zip(equal_chunks(lse, key_heads)).enumerate();
         self.for_each(key_heads, results, |(i, (out, lse))| {
             let b = i / kv_heads;
             let kv = i % kv_heads;
@@ -124,7 +124,7 @@ impl<E: Pooled> Attention<'_, E> {
     ) -> impl Iterator<Item = Block<'a, E>> {
         let group = self.sizes.group();
         let query = self.sizes.query;
-        let results = parts(out, 1, group).zip(shares(lse, group));
+        let results = parts(out, 1, group).zip(equal_chunks(lse, group));
         let heads = self.sizes.heads_of(b, kv).zip(results);
         heads.flat_map(move |(head, (out, lse))| {
             let results = out.row_chunks(QUERIES).zip(lse.chunks_mut(QUERIES));
@@ -249,7 +249,7 @@ impl<E: Pooled> Attention<'_, E> {
         to: &mut MatrixMut<'_, E>,
     ) {
         let kt = kt.some_cols(tile.keys.clone());
-        self.compare(tile.head, q, kt, to.reborrow());
+        self.similarities(tile.head, q, kt, to.reborrow());
         self.score(tile, to);
     }
 

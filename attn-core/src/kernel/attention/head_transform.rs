@@ -40,14 +40,14 @@ compiled! {
     /// # Panics
     /// If the shapes do not fit.
     pub fn head_transform<E>(
-        how: &HeadTransform<'_, E>,
+        transform: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
         heads: usize,
         x: Matrix<'_, E>,
         to: MatrixMut<'_, E>,
     ) {
-        let vectors = Vectors::new(how, [batch, len, heads], x);
+        let vectors = Vectors::new(transform, [batch, len, heads], x);
         assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
         if vectors.width == 0 {
             return;
@@ -72,7 +72,7 @@ compiled! {
         reason = "those of the forward function, and where its derivative comes from and goes"
     )]
     pub fn head_transform_backward<E>(
-        how: &HeadTransform<'_, E>,
+        transform: &HeadTransform<'_, E>,
         batch: usize,
         len: usize,
         heads: usize,
@@ -82,7 +82,7 @@ compiled! {
         d_gain: Option<&mut [E]>,
     ) {
         let mut d_gain = d_gain;
-        let vectors = Vectors::new(how, [batch, len, heads], x);
+        let vectors = Vectors::new(transform, [batch, len, heads], x);
         assert_eq!(shape(x), (to.rows(), to.cols()), "vectors of another shape");
         assert_eq!(shape(x), shape(d), "derivatives of another shape");
         if let Some(d_gain) = &mut d_gain {
@@ -116,7 +116,7 @@ compiled! {
 /// The vectors of a matrix, of all sequences and heads.
 #[derive(Clone, Copy)]
 struct Vectors<'a, E> {
-    how: &'a HeadTransform<'a, E>,
+    transform: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     len: usize,
     width: usize,
@@ -124,7 +124,7 @@ struct Vectors<'a, E> {
 
 impl<'a, E: Pooled> Vectors<'a, E> {
     fn new(
-        how: &'a HeadTransform<'a, E>,
+        transform: &'a HeadTransform<'a, E>,
         [batch, len, heads]: [usize; 3],
         x: Matrix<'a, E>,
     ) -> Self {
@@ -133,7 +133,12 @@ impl<'a, E: Pooled> Vectors<'a, E> {
             x.rows() == batch * len && x.cols() == heads * width,
             "{x:?} of {batch} sequences of {len} and {heads} heads"
         );
-        Self { how, x, len, width }
+        Self {
+            transform,
+            x,
+            len,
+            width,
+        }
     }
 }
 
@@ -154,13 +159,18 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let Vectors { how, x, len, width } = self.vectors;
+        let Vectors {
+            transform,
+            x,
+            len,
+            width,
+        } = self.vectors;
         for row in 0..self.to.rows() {
             let position = (self.first + row) % len;
             let x = x.row(self.first + row).chunks(width);
             let heads = x.zip(self.to.row_mut(row).chunks_mut(width));
             for (head, (x, to)) in heads.enumerate() {
-                load_row::<V>(&how.of_head(head, width), x, position, to);
+                load_row::<V>(&transform.of_head(head, width), x, position, to);
             }
         }
     }
@@ -181,7 +191,12 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let Vectors { how, x, len, width } = self.vectors;
+        let Vectors {
+            transform,
+            x,
+            len,
+            width,
+        } = self.vectors;
         let mut biased = Buffer::uninit(width);
         for row in 0..self.to.rows() {
             let position = (self.first + row) % len;
@@ -189,9 +204,9 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
             let d = self.d.row(self.first + row).chunks(width);
             let heads = x.zip(d).zip(self.to.row_mut(row).chunks_mut(width));
             for (head, ((x, d), to)) in heads.enumerate() {
-                let how = how.of_head(head, width);
+                let transform = transform.of_head(head, width);
                 let d_gain = Some(&mut *self.d_gain);
-                backward_row::<V>(&how, x, position, d, to, d_gain, &mut biased);
+                backward_row::<V>(&transform, x, position, d, to, d_gain, &mut biased);
             }
         }
     }

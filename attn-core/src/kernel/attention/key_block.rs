@@ -17,8 +17,8 @@ use super::layout::{fill, some_cols, some_rows};
 use super::load::{AdditiveGradients, BackwardRows, LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{QUERIES, Tile, chunks, tiles};
-use super::queries::{Block, Queries, QueryPart};
-use super::sums::Part;
+use super::queries::{Block, Queries, TaskQueryGradients};
+use super::sums::TaskSums;
 use super::weights::Differentiate;
 use super::{Attention, ScoreSums, Similarity};
 use crate::kernel::panel::Panel;
@@ -72,8 +72,8 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         queries: &Queries<'_, E>,
         block: KeyBlock<'_, E>,
-        d_q: &mut QueryPart<'_, E>,
-        sums: &mut Part<'_, E>,
+        d_q: &mut TaskQueryGradients<'_, E>,
+        sums: &mut TaskSums<'_, E>,
     ) {
         let b = block.b;
         let kv = block.kv;
@@ -109,7 +109,7 @@ impl<E: Pooled> Attention<'_, E> {
         keys: &mut Keys<'_, E>,
         pairs: &mut Pairs<E>,
         d_q: MatrixMut<'_, E>,
-        sums: &mut Part<'_, E>,
+        sums: &mut TaskSums<'_, E>,
     ) {
         let first = keys.given.range.start;
         let columns = tile.keys.start - first..tile.keys.end - first;
@@ -167,7 +167,7 @@ impl<E: Pooled> Attention<'_, E> {
         let mut scores = pairs.weights.reshape(rows, cols);
         let mut d = pairs.d.reshape(rows, cols);
         let kt = keys.columns.read().some_cols(columns.clone());
-        self.compare(tile.head, queries.rows, kt, scores.reborrow());
+        self.similarities(tile.head, queries.rows, kt, scores.reborrow());
         if self.score.is_some() {
             let mut similarities = pairs.similarities.reshape(rows, cols);
             for row in 0..rows {
@@ -195,7 +195,7 @@ impl<E: Pooled> Attention<'_, E> {
         });
         if let Some(score) = self.score {
             let similarities = pairs.similarities.read();
-            score.backward(tile.place(), similarities, &mut d, sums);
+            score.backward(tile.origin(), similarities, &mut d, sums);
         }
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn parts<E>(
 }
 
 /// A slice as `count` parts of the same length.
-pub(super) fn shares<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
+pub(super) fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
     let len = x.len();
     let mut rest = x;
     (0..count).map(move |_| {

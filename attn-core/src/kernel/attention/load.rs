@@ -43,8 +43,13 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
             for (head, to) in self.to.iter_mut().enumerate() {
                 let (of_head, others) = x.split_at(to.cols());
                 x = others;
-                let how = self.transform.of_head(head, to.cols());
-                head_transform::load_row::<V>(&how, of_head, self.first + row, to.row_mut(row));
+                let transform = self.transform.of_head(head, to.cols());
+                head_transform::load_row::<V>(
+                    &transform,
+                    of_head,
+                    self.first + row,
+                    to.row_mut(row),
+                );
             }
         }
     }

@@ -30,8 +30,8 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         to: MatrixMut<'_, E>,
         into: WriteMode,
     ) {
-        let suspects = self.tile.partial_columns().flatten();
-        self.product(|matrix| matrix, scale, rows, suspects, to, into);
+        let candidates = self.tile.partial_columns().flatten();
+        self.product(|matrix| matrix, scale, rows, candidates, to, into);
     }
 
     /// `to = scale * Cᵀ rows`, or `+=`: one row per key from one row per query.
@@ -42,7 +42,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         to: MatrixMut<'_, E>,
         into: WriteMode,
     ) {
-        let suspects = if self.tile.is_partial() {
+        let candidates = if self.tile.is_partial() {
             0..rows.rows()
         } else {
             0..0
@@ -51,7 +51,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
             |matrix| matrix.transposed(),
             scale,
             rows,
-            suspects,
+            candidates,
             to,
             into,
         );
@@ -62,28 +62,28 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         orient: for<'m> fn(Matrix<'m, E>) -> Matrix<'m, E>,
         scale: E,
         rows: Matrix<'_, E>,
-        suspects: impl Iterator<Item = usize>,
+        candidates: impl Iterator<Item = usize>,
         mut to: MatrixMut<'_, E>,
         into: WriteMode,
     ) {
         let factors = orient(self.matrix);
-        let wild = run(NonFinite { rows, suspects });
+        let non_finite = run(NonFinite { rows, candidates });
         // A product with a single contiguous column may add in another order: always multiply the copy.
-        if wild.is_empty() && rows.cols() > 1 {
+        if non_finite.is_empty() && rows.cols() > 1 {
             return product(to, into, scale, factors, rows, Threads::One);
         }
-        let tame = zeroed(rows, &wild);
+        let finite = zeroed(rows, &non_finite);
         product(
             to.reborrow(),
             into,
             scale,
             factors,
-            tame.read(),
+            finite.read(),
             Threads::One,
         );
         let hidden = self.hidden();
         let hidden = orient(hidden.read());
-        for row in wild {
+        for row in non_finite {
             for i in 0..to.rows() {
                 if hidden.get(i, row) == E::ZERO {
                     call::axpy(scale * factors.get(i, row), rows.row(row), to.row_mut(i));
@@ -98,7 +98,7 @@ impl<E: Pooled> MaskedWeights<'_, E> {
         let cols = self.matrix.cols();
         let mut hidden = Panel::new(rows, cols);
         fill(hidden.write(), E::ZERO);
-        self.mask.hide(self.tile.place(), &mut hidden.write());
+        self.mask.hide(self.tile.origin(), &mut hidden.write());
         hidden
     }
 }
@@ -115,10 +115,10 @@ fn zeroed<E: Pooled>(matrix: Matrix<'_, E>, rows: &[usize]) -> Panel<E> {
     copy
 }
 
-/// Finds the rows with NaN or an infinity among the suspected ones.
+/// Finds the rows with NaN or an infinity among the candidates.
 struct NonFinite<'a, E, I> {
     rows: Matrix<'a, E>,
-    suspects: I,
+    candidates: I,
 }
 
 impl<E: Real, I: Iterator<Item = usize>> Kernel for NonFinite<'_, E, I> {
@@ -128,7 +128,7 @@ impl<E: Real, I: Iterator<Item = usize>> Kernel for NonFinite<'_, E, I> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) -> Vec<usize> {
         let mut found = Vec::new();
-        for row in self.suspects {
+        for row in self.candidates {
             // 0 times x is 0, unless x is NaN or infinite.
             let mut sum = V::zero();
             for x in self.rows.row(row).chunks(V::LANES) {

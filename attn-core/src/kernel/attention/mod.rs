@@ -4,11 +4,11 @@
 
 mod additive;
 mod backward;
-mod by_head;
 mod decode;
 mod dropout_mask;
 mod entry;
 mod forward;
+mod head_major;
 mod head_transform;
 mod key_block;
 mod layout;

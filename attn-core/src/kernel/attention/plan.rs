@@ -42,7 +42,7 @@ pub(super) struct Tile {
 
 impl Tile {
     /// The position of its first element.
-    pub(super) fn place(&self) -> TileOrigin {
+    pub(super) fn origin(&self) -> TileOrigin {
         TileOrigin {
             b: self.head.b,
             h: self.head.h,

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::by_head::ByHead;
+use super::head_major::HeadMajor;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
-use super::sums::add_up;
+use super::sums::sum_into;
 use super::weights::{RowDots, SinkGradients};
 use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
@@ -15,9 +15,9 @@ use crate::simd::run;
 pub(super) struct Queries<'a, E: Pooled> {
     sizes: Sizes,
     /// The transformed queries.
-    rows: ByHead<E>,
+    rows: HeadMajor<E>,
     /// The gradient of the output.
-    d_out: ByHead<E>,
+    d_out: HeadMajor<E>,
     /// `[heads, query]`
     lse: &'a [E],
     /// `Σ dout * out`, `[query, heads]`
@@ -54,8 +54,8 @@ impl<'a, E: Pooled> Queries<'a, E> {
         let sizes = attention.sizes;
         let mut loaded = Self {
             sizes,
-            rows: ByHead::uninit(sizes.heads, sizes.query, sizes.width),
-            d_out: ByHead::uninit(sizes.heads, sizes.query, sizes.value_width),
+            rows: HeadMajor::uninit(sizes.heads, sizes.query, sizes.width),
+            d_out: HeadMajor::uninit(sizes.heads, sizes.query, sizes.value_width),
             lse,
             delta: Buffer::uninit(sizes.query * sizes.heads),
         };
@@ -123,24 +123,24 @@ impl<'a, E: Pooled> Queries<'a, E> {
 
 /// The gradients of the transformed queries of a sequence. Every key head has one part per task, with the query heads that read
 /// the key head.
-pub(super) struct QuerySums<E: Pooled> {
+pub(super) struct QueryGradients<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
-    parts: ByHead<E>,
+    parts: HeadMajor<E>,
 }
 
 /// The part of one task, `[group, query, width]`. A block is initialised on first use.
-pub(super) struct QueryPart<'a, E> {
+pub(super) struct TaskQueryGradients<'a, E> {
     sizes: Sizes,
     memory: &'a mut [E],
     /// The blocks of queries that have been written.
     written: Vec<bool>,
 }
 
-impl<E: Pooled> QuerySums<E> {
+impl<E: Pooled> QueryGradients<E> {
     /// Buffers for this many tasks per key head.
     pub(super) fn new(sizes: Sizes, tasks: usize) -> Self {
-        let parts = ByHead::uninit(sizes.heads * tasks, sizes.query, sizes.width);
+        let parts = HeadMajor::uninit(sizes.heads * tasks, sizes.query, sizes.width);
         Self {
             sizes,
             tasks,
@@ -149,12 +149,12 @@ impl<E: Pooled> QuerySums<E> {
     }
 
     /// The part of every task.
-    pub(super) fn parts(&mut self) -> impl Iterator<Item = QueryPart<'_, E>> {
+    pub(super) fn parts(&mut self) -> impl Iterator<Item = TaskQueryGradients<'_, E>> {
         let sizes = self.sizes;
         let blocks = sizes.group() * sizes.query.div_ceil(QUERIES);
         self.parts
             .head_chunks(sizes.group())
-            .map(move |memory| QueryPart {
+            .map(move |memory| TaskQueryGradients {
                 sizes,
                 memory,
                 written: vec![false; blocks],
@@ -166,7 +166,7 @@ impl<E: Pooled> QuerySums<E> {
     pub(super) fn rows<'a>(
         &'a self,
         range: Range<usize>,
-        memory: &'a mut ByHead<E>,
+        memory: &'a mut HeadMajor<E>,
     ) -> Vec<Matrix<'a, E>> {
         let group = self.sizes.group();
         let tasks = self.tasks;
@@ -182,7 +182,7 @@ impl<E: Pooled> QuerySums<E> {
         for (h, mut to) in memory.heads().enumerate() {
             for row in 0..to.rows() {
                 let parts: Vec<_> = (0..tasks).map(|task| part(h, task)).collect();
-                add_up(parts.iter().map(|part| part.row(row)), to.row_mut(row));
+                sum_into(parts.iter().map(|part| part.row(row)), to.row_mut(row));
             }
         }
         let memory = &*memory;
@@ -190,7 +190,7 @@ impl<E: Pooled> QuerySums<E> {
     }
 }
 
-impl<E: Pooled> QueryPart<'_, E> {
+impl<E: Pooled> TaskQueryGradients<'_, E> {
     /// The gradient of the queries of a tile, `[queries, width]`.
     pub(super) fn of_tile(&mut self, tile: &Tile) -> MatrixMut<'_, E> {
         let Sizes { query, width, .. } = self.sizes;

@@ -8,7 +8,7 @@ use crate::simd::{Threads, WriteMode, product, run};
 
 impl<E: Pooled> Attention<'_, E> {
     /// The similarities of queries and keys.
-    pub(super) fn compare(
+    pub(super) fn similarities(
         &self,
         head: Head,
         q: Matrix<'_, E>,
@@ -31,10 +31,10 @@ impl<E: Pooled> Attention<'_, E> {
     /// Modifies scores in place, and sets masked ones to -∞.
     pub(super) fn score(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
         if let Some(score) = self.score {
-            score.apply(tile.place(), scores);
+            score.apply(tile.origin(), scores);
         }
         for columns in tile.partial_columns() {
-            let mut place = tile.place();
+            let mut place = tile.origin();
             place.k += columns.start;
             let (_, part) = scores.reborrow().split_cols(columns.start);
             let (mut part, _) = part.split_cols(columns.len());

@@ -33,7 +33,7 @@ pub(super) enum Sparse {
 }
 
 /// The functions that differ between sparsemax and entmax.
-trait Family {
+trait Entmax {
     /// The factor of a score.
     const SCALE: f64;
 
@@ -49,7 +49,7 @@ trait Family {
 
 struct Sparsemax;
 
-impl Family for Sparsemax {
+impl Entmax for Sparsemax {
     const SCALE: f64 = 1.0;
 
     #[inline(always)]
@@ -71,7 +71,7 @@ impl Family for Sparsemax {
 
 struct Entmax15;
 
-impl Family for Entmax15 {
+impl Entmax for Entmax15 {
     const SCALE: f64 = 0.5;
 
     #[inline(always)]
@@ -104,7 +104,7 @@ impl Sparse {
 
 /// `p` and `g` of a score, where `τ` is above `pivot`.
 #[inline(always)]
-fn weight_and_slope<F: Family, V: Vector>(score: V, pivot: V, tau: V) -> (V, V) {
+fn weight_and_slope<F: Entmax, V: Vector>(score: V, pivot: V, tau: V) -> (V, V) {
     let z = (score - pivot) * V::splat(V::Element::of_f64(F::SCALE));
     // NaN is preserved, except where the score is masked.
     let none = z.le(tau) | is_hidden(score);
@@ -136,7 +136,7 @@ impl<E: Real> Kernel for Sparsify<'_, E> {
 
 impl<E: Real> Sparsify<'_, E> {
     #[inline(always)]
-    fn rows<F: Family, V: Vector<Element = E>>(mut self) {
+    fn rows<F: Entmax, V: Vector<Element = E>>(mut self) {
         for row in 0..self.scores.rows() {
             let scores = self.scores.row_mut(row);
             let max = slice::max::<V>(scores);
@@ -160,7 +160,7 @@ impl<E: Real> Sparsify<'_, E> {
 
 /// `τ` above the pivot, which is the largest score. There `d` is at most 1, so `τ` is at least -1.
 #[inline(always)]
-fn threshold<F: Family, V: Vector>(scores: &[V::Element], pivot: V::Element) -> V::Element {
+fn threshold<F: Entmax, V: Vector>(scores: &[V::Element], pivot: V::Element) -> V::Element {
     let mut tau = -V::Element::ONE;
     loop {
         let [sum, slope] = sums::<F, V>(scores, pivot, tau);
@@ -176,7 +176,7 @@ fn threshold<F: Family, V: Vector>(scores: &[V::Element], pivot: V::Element) -> 
 
 /// `Σ p` and `Σ g`
 #[inline(always)]
-fn sums<F: Family, V: Vector>(
+fn sums<F: Entmax, V: Vector>(
     scores: &[V::Element],
     pivot: V::Element,
     tau: V::Element,

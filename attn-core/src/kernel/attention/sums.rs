@@ -1,13 +1,13 @@
-//! Sums over all tasks, of a few numbers each. They are added in a fixed order: by sequence, by head, by task.
+//! The gradients of parameters, summed over all tasks in a fixed order: by sequence, by head, by task.
 
-use super::layout::shares;
+use super::layout::equal_chunks;
 use super::plan::{QUERIES_PER_TASK, Tile};
 use super::{Attention, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 
-/// The parts of all tasks. Every key head of every sequence has `tasks` of them.
-pub(super) struct Sums<E: Pooled> {
+/// The partial sums of all tasks. Every key head of every sequence has `tasks` of them.
+pub(super) struct GradientSums<E: Pooled> {
     sizes: Sizes,
     tasks: usize,
     score: SumLens,
@@ -19,18 +19,18 @@ pub(super) struct Sums<E: Pooled> {
     sink: Buffer<E>,
 }
 
-/// The parts of a sequence.
-pub(super) struct OfSequence<'a, E> {
-    /// The parts of the tasks of every key head.
-    pub tasks: Vec<Part<'a, E>>,
+/// The partial sums of a sequence.
+pub(super) struct SequenceSums<'a, E> {
+    /// The partial sums of the tasks of every key head.
+    pub tasks: Vec<TaskSums<'a, E>>,
     /// `[width]` for every chunk of [`QUERIES_PER_TASK`] queries.
     pub query_gains: Vec<&'a mut [E]>,
     /// `[heads]`
     pub sink: &'a mut [E],
 }
 
-/// The part of one task.
-pub(super) struct Part<'a, E> {
+/// The partial sums of one task.
+pub(super) struct TaskSums<'a, E> {
     group: usize,
     /// The gradients of bias terms, `[group, SumLens::per_head]`, or nothing if they are not requested.
     per_head: &'a mut [E],
@@ -42,7 +42,7 @@ pub(super) struct Part<'a, E> {
     pub key_gain: &'a mut [E],
 }
 
-impl<E> Part<'_, E> {
+impl<E> TaskSums<'_, E> {
     /// The accumulators for the bias terms of a tile, if one is learned and its gradient is requested.
     pub(super) fn score(&mut self, tile: &Tile) -> Option<ScoreSums<'_, E>> {
         let per_head = of_head(self.per_head, self.group, tile.head.h);
@@ -64,7 +64,7 @@ fn of_head<E>(group_sums: &mut [E], group: usize, h: usize) -> &mut [E] {
     &mut group_sums[h % group * len..][..len]
 }
 
-impl<E: Pooled> Sums<E> {
+impl<E: Pooled> GradientSums<E> {
     /// Accumulators of zeros.
     pub(super) fn new(attention: &Attention<'_, E>, tasks: usize, with_score: bool) -> Self {
         let sizes = attention.sizes;
@@ -88,28 +88,28 @@ impl<E: Pooled> Sums<E> {
         }
     }
 
-    /// The parts of every sequence.
-    pub(super) fn sequences(&mut self) -> Vec<OfSequence<'_, E>> {
+    /// The partial sums of every sequence.
+    pub(super) fn sequences(&mut self) -> Vec<SequenceSums<'_, E>> {
         let Sizes { batch, query, .. } = self.sizes;
         let group = self.sizes.group();
         let tasks = self.tasks * self.sizes.kv_heads;
-        let of_tasks = |sums| shares(sums, batch * tasks);
+        let of_tasks = |sums| equal_chunks(sums, batch * tasks);
         let scores = of_tasks(&mut self.per_head).zip(of_tasks(&mut self.shared));
         let others = of_tasks(&mut self.w).zip(of_tasks(&mut self.key_gain));
         let mut parts = scores
             .zip(others)
-            .map(|((per_head, shared), (w, key_gain))| Part {
+            .map(|((per_head, shared), (w, key_gain))| TaskSums {
                 group,
                 per_head,
                 shared,
                 w,
                 key_gain,
             });
-        let query_gains = shares(&mut self.query_gain, batch);
-        let sinks = shares(&mut self.sink, batch);
-        let sequences = query_gains.zip(sinks).map(|(gains, sink)| OfSequence {
+        let query_gains = equal_chunks(&mut self.query_gain, batch);
+        let sinks = equal_chunks(&mut self.sink, batch);
+        let sequences = query_gains.zip(sinks).map(|(gains, sink)| SequenceSums {
             tasks: parts.by_ref().take(tasks).collect(),
-            query_gains: shares(gains, query.div_ceil(QUERIES_PER_TASK)).collect(),
+            query_gains: equal_chunks(gains, query.div_ceil(QUERIES_PER_TASK)).collect(),
             sink,
         });
         sequences.collect()
@@ -121,7 +121,7 @@ impl<E: Pooled> Sums<E> {
         assert_eq!(to.per_head.cols(), per_head, "gradients of every head");
         assert_eq!(to.shared.len(), shared, "gradients of all heads");
         self.of_heads(&self.per_head, to.per_head);
-        add_up(self.shared.chunks(shared.max(1)), to.shared);
+        sum_into(self.shared.chunks(shared.max(1)), to.shared);
     }
 
     /// The gradient of the weights of the similarity, `[heads, width]`.
@@ -131,28 +131,28 @@ impl<E: Pooled> Sums<E> {
 
     /// The gradient of the gain of the keys' norm, `[width]`.
     pub(super) fn key_gain(&self, to: &mut [E]) {
-        add_up(self.key_gain.chunks(to.len().max(1)), to);
+        sum_into(self.key_gain.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the gain of the queries' norm, `[width]`.
     pub(super) fn query_gain(&self, to: &mut [E]) {
-        add_up(self.query_gain.chunks(to.len().max(1)), to);
+        sum_into(self.query_gain.chunks(to.len().max(1)), to);
     }
 
     /// The gradient of the sinks, `[heads]`.
     pub(super) fn sink(&self, to: &mut [E]) {
-        add_up(self.sink.chunks(to.len().max(1)), to);
+        sum_into(self.sink.chunks(to.len().max(1)), to);
     }
 
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {
         let group = self.sizes.group();
         let len = to.cols();
         for h in 0..to.rows() {
-            // The parts of all tasks of all sequences. Those of this head are selected.
+            // The partial sums of all tasks and sequences, filtered for this head.
             let parts = sums.chunks((group * len).max(1)).enumerate();
             let kv_heads = self.sizes.kv_heads;
             let parts = parts.filter(|(i, _)| i / self.tasks % kv_heads == h / group);
-            add_up(
+            sum_into(
                 parts.map(|(_, part)| &part[h % group * len..][..len]),
                 to.row_mut(h),
             );
@@ -161,7 +161,7 @@ impl<E: Pooled> Sums<E> {
 }
 
 /// `to = Σ parts`, in order.
-pub(super) fn add_up<'a, E: Pooled>(parts: impl Iterator<Item = &'a [E]>, to: &mut [E]) {
+pub(super) fn sum_into<'a, E: Pooled>(parts: impl Iterator<Item = &'a [E]>, to: &mut [E]) {
     to.fill(E::ZERO);
     for part in parts {
         call::axpy(E::ONE, part, to);

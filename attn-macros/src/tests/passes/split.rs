@@ -12,9 +12,9 @@ use crate::tests::support::{build, cases};
 
 /// Parameters are numbers that depend on their index. Bias terms have these values.
 #[derive(Debug)]
-struct WithPlanes<'a>(&'a [f64]);
+struct WithBiasTerms<'a>(&'a [f64]);
 
-impl Inputs for WithPlanes<'_> {
+impl Inputs for WithBiasTerms<'_> {
     fn param(&self, name: &str, index: &[i64]) -> f64 {
         if let Some(bias_term) = name.strip_prefix("bias_term_") {
             return self.0[bias_term.parse::<usize>().expect("a number")];
@@ -43,7 +43,7 @@ fn float(expr: &Expr, h: i64, (q_idx, kv_idx): (i64, i64), score: f64, bias_term
         q_len: 9,
         kv_len: 9,
         score,
-        inputs: &WithPlanes(bias_terms),
+        inputs: &WithBiasTerms(bias_terms),
     };
     match eval(expr, &point) {
         Some(Value::Float(value)) => value,

@@ -89,7 +89,7 @@ fn naive((has_bias, norm, rope): Way, gain: &[f64], position: usize, x: &[f64]) 
 }
 
 struct Load<'a, E> {
-    how: &'a HeadTransform<'a, E>,
+    transform: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     first: usize,
     columns: bool,
@@ -103,15 +103,15 @@ impl<E: Kernels> Kernel for Load<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         if self.columns {
-            load_columns::<V>(self.how, self.x, self.first, &mut self.to);
+            load_columns::<V>(self.transform, self.x, self.first, &mut self.to);
         } else {
-            load_rows::<V>(self.how, self.x, self.first, &mut self.to);
+            load_rows::<V>(self.transform, self.x, self.first, &mut self.to);
         }
     }
 }
 
 struct BackwardRows<'a, E> {
-    how: &'a HeadTransform<'a, E>,
+    transform: &'a HeadTransform<'a, E>,
     x: Matrix<'a, E>,
     first: usize,
     d: Matrix<'a, E>,
@@ -126,15 +126,19 @@ impl<E: Kernels> Kernel for BackwardRows<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
         let Self {
-            how, x, first, d, ..
+            transform,
+            x,
+            first,
+            d,
+            ..
         } = self;
-        backward_rows::<V>(how, x, first, d, &mut self.to, self.d_gain);
+        backward_rows::<V>(transform, x, first, d, &mut self.to, self.d_gain);
     }
 }
 
 /// The rows of one head among others, and their transpose; both between other columns that must stay as they are.
 fn load<E: Kernels>(
-    how: &HeadTransform<'_, E>,
+    transform: &HeadTransform<'_, E>,
     x: Matrix<'_, E>,
     first: usize,
 ) -> (Vec<E>, Vec<E>) {
@@ -147,7 +151,7 @@ fn load<E: Kernels>(
         let mut wide = vec![E::TWO; rows * (cols + 3)];
         let to = MatrixMut::strided(&mut wide, rows, cols, cols + 3);
         run(Load {
-            how,
+            transform,
             x,
             first,
             columns,
@@ -162,7 +166,7 @@ fn load<E: Kernels>(
 }
 
 fn backward<E: Kernels>(
-    how: &HeadTransform<'_, E>,
+    transform: &HeadTransform<'_, E>,
     x: Matrix<'_, E>,
     first: usize,
     d: &[E],
@@ -172,7 +176,7 @@ fn backward<E: Kernels>(
     let width = x.cols();
     let mut to = vec![E::NAN; len * width];
     run(BackwardRows {
-        how,
+        transform,
         x,
         first,
         d: Matrix::new(d, len, width),
@@ -188,7 +192,9 @@ fn check_load<E: Kernels + Into<f64>>(len: usize, width: usize, first: usize, to
     let x = Matrix::strided(&data, len, width, width + 5, 1);
     let gain: Vec<E> = noise(width, 2);
     for way in ways(width) {
-        let (rows, columns) = with(way, &gain, first + len, |how| load(how, x, first));
+        let (rows, columns) = with(way, &gain, first + len, |transform| {
+            load(transform, x, first)
+        });
         let want: Vec<f64> = (0..len)
             .flat_map(|i| naive(way, &wide(&gain), first + i, &wide(x.row(i))))
             .collect();
@@ -230,9 +236,9 @@ fn gradients_agree_with_central_differences() {
                         y.zip(&d).map(|(y, d)| y * d).sum()
                     };
                     let mut d_gain = vec![1.0; width];
-                    let d_x = with(way, &gain, first + len, |how| {
+                    let d_x = with(way, &gain, first + len, |transform| {
                         let x = Matrix::new(&x, len, width);
-                        backward(how, x, first, &d, Some(&mut d_gain))
+                        backward(transform, x, first, &d, Some(&mut d_gain))
                     });
                     let what = format!("{len} x {width} from {first}, {way:?} on {isa}");
                     // The third derivative of the norm of a small number is large: 1e-10 / 6 of about 1000.
@@ -253,8 +259,8 @@ fn products_of_rotated_vectors_depend_only_on_the_distance() {
     let q = vector(1);
     let k = vector(2);
     let rotated = |x: &[f64], first| {
-        with((false, None, true), &vec![0.0; width], 40, |how| {
-            load(how, Matrix::new(x, 12, width), first).0
+        with((false, None, true), &vec![0.0; width], 40, |transform| {
+            load(transform, Matrix::new(x, 12, width), first).0
         })
     };
     let later = rotated(&k, 20);
@@ -279,10 +285,10 @@ fn a_vector_of_zeros_stays_zero_with_a_finite_derivative() {
     for kind in [NormKind::L2, NormKind::Rms] {
         let gain = [2.0_f32; 6];
         let d = [1.0; 6];
-        with((false, Some(kind), true), &gain, 1, |how| {
+        with((false, Some(kind), true), &gain, 1, |transform| {
             let x = Matrix::new(&[0.0; 6], 1, 6);
-            assert_eq!(load(how, x, 0).0, [0.0; 6]);
-            let d_x = backward(how, x, 0, &d, None);
+            assert_eq!(load(transform, x, 0).0, [0.0; 6]);
+            let d_x = backward(transform, x, 0, &d, None);
             assert!(d_x.iter().all(|d| d.is_finite() && *d != 0.0));
         });
     }
@@ -302,8 +308,14 @@ fn padding_may_have_any_value() {
             for way in ways(width) {
                 let backward = |x: &[f32]| {
                     let mut d_gain = vec![0.0; width];
-                    let d_x = with(way, &gain, 3, |how| {
-                        backward(how, Matrix::new(x, 3, width), 0, &d, Some(&mut d_gain))
+                    let d_x = with(way, &gain, 3, |transform| {
+                        backward(
+                            transform,
+                            Matrix::new(x, 3, width),
+                            0,
+                            &d,
+                            Some(&mut d_gain),
+                        )
                     });
                     (d_x, d_gain)
                 };
@@ -329,9 +341,9 @@ fn whole<E: Kernels>(
     let mut d_gain = vec![E::NAN; gain.len()];
     let x = Matrix::new(x, rows, cols);
     let d = Matrix::new(d, rows, cols);
-    with(way, gain, len, |how| {
+    with(way, gain, len, |transform| {
         head_transform(
-            how,
+            transform,
             batch,
             len,
             heads,
@@ -339,7 +351,7 @@ fn whole<E: Kernels>(
             MatrixMut::new(&mut y, rows, cols),
         );
         let to = MatrixMut::new(&mut d_x, rows, cols);
-        head_transform_backward(how, batch, len, heads, x, d, to, Some(&mut d_gain));
+        head_transform_backward(transform, batch, len, heads, x, d, to, Some(&mut d_gain));
     });
     [y, d_x, d_gain]
 }
@@ -361,11 +373,11 @@ fn positions_of_each_head_and_sequence_start_at_0() {
                     for (row, h) in (0..rows).flat_map(|row| (0..heads).map(move |h| (row, h))) {
                         let at = (row * heads + h) * width..(row * heads + h + 1) * width;
                         let vector = Matrix::new(&x[at.clone()], 1, width);
-                        with(way, &gain, len, |how| {
-                            let how = &how.of_head(h, width);
-                            assert_eq!(y[at.clone()], load(how, vector, row % len).0);
+                        with(way, &gain, len, |transform| {
+                            let transform = &transform.of_head(h, width);
+                            assert_eq!(y[at.clone()], load(transform, vector, row % len).0);
                             let d = &d[at.clone()];
-                            let want = backward(how, vector, row % len, d, Some(&mut sum));
+                            let want = backward(transform, vector, row % len, d, Some(&mut sum));
                             assert_eq!(d_x[at], want);
                         });
                     }
@@ -396,9 +408,9 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
 #[should_panic(expected = "angles of another width")]
 fn angles_of_another_width_are_refused() {
     let angles = angles::<f64>(4, THETA, 1);
-    let how = HeadTransform {
+    let transform = HeadTransform {
         rope: Some(angles.rope()),
         ..HeadTransform::default()
     };
-    load(&how, Matrix::new(&[0.0; 6], 1, 6), 0);
+    load(&transform, Matrix::new(&[0.0; 6], 1, 6), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::case::{Case, Pattern, Tensors, Weighing, attend};
+use super::case::{Case, NormalizerKind, Pattern, Tensors, attend};
 use super::naive;
 use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Sizes};
@@ -57,7 +57,12 @@ fn results_do_not_depend_on_the_number_of_threads() {
         normalizer,
         ..everything
     };
-    let others = [Weighing::Sink, Weighing::Sparsemax, Weighing::Entmax15].map(of);
+    let others = [
+        NormalizerKind::Sink,
+        NormalizerKind::Sparsemax,
+        NormalizerKind::Entmax15,
+    ]
+    .map(of);
     for case in [plain, everything, additive].into_iter().chain(others) {
         let x = Tensors::random(&case, 1);
         let d_out = d_out(&case);
@@ -102,7 +107,7 @@ fn outputs_do_not_depend_on_later_tokens() {
 
 #[test]
 fn instruction_sets_agree() {
-    for normalizer in Weighing::ALL {
+    for normalizer in NormalizerKind::ALL {
         let case = Case {
             normalizer,
             score: Some(Modification::Placed(2.0)),

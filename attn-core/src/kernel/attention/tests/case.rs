@@ -76,7 +76,7 @@ impl Mask for Pairs {
 
 /// A [`Normalizer`] without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Weighing {
+pub(super) enum NormalizerKind {
     Identity,
     Softmax,
     Softmax1,
@@ -85,7 +85,7 @@ pub(super) enum Weighing {
     Entmax15,
 }
 
-impl Weighing {
+impl NormalizerKind {
     pub(super) const ALL: [Self; 6] = [
         Self::Identity,
         Self::Softmax,
@@ -122,7 +122,7 @@ pub(super) struct Case {
     pub rms: bool,
     pub l2: bool,
     pub rope: bool,
-    pub normalizer: Weighing,
+    pub normalizer: NormalizerKind,
     pub dropout: Option<Dropout>,
 }
 
@@ -143,7 +143,7 @@ impl Case {
             rms: false,
             l2: false,
             rope: false,
-            normalizer: Weighing::Softmax,
+            normalizer: NormalizerKind::Softmax,
             dropout: None,
         }
     }
@@ -219,7 +219,7 @@ impl<E: Kernels> Tensors<E> {
             query_gain: zeros(if case.rms { width } else { 0 }),
             key_gain: zeros(if case.rms { width } else { 0 }),
             w: zeros(if case.additive { heads * width } else { 0 }),
-            sink: zeros(if case.normalizer == Weighing::Sink {
+            sink: zeros(if case.normalizer == NormalizerKind::Sink {
                 heads
             } else {
                 0

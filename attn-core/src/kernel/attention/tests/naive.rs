@@ -1,6 +1,6 @@
 //! Attention by its definition, pair by pair.
 
-use super::case::{Case, Tensors, Weighing, angles};
+use super::case::{Case, NormalizerKind, Tensors, angles};
 use super::scores::Modification;
 use crate::kernel::attention::{Mask, Sizes};
 use crate::kernel::testing::slope;
@@ -121,14 +121,14 @@ fn score(
 }
 
 /// The weights of attended keys, and `lse`.
-fn weights(normalizer: Weighing, sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
+fn weights(normalizer: NormalizerKind, sink: Option<f64>, scores: &[f64]) -> (Vec<f64>, f64) {
     match normalizer {
-        Weighing::Identity => (scores.to_vec(), 0.0),
-        Weighing::Softmax => softmax(None, scores),
-        Weighing::Softmax1 => softmax(Some(0.0), scores),
-        Weighing::Sink => softmax(sink, scores),
-        Weighing::Sparsemax => entmax(scores, |s, tau| (s - tau).max(0.0), 1.0),
-        Weighing::Entmax15 => entmax(scores, |s, tau| (s / 2.0 - tau).max(0.0).powi(2), 0.5),
+        NormalizerKind::Identity => (scores.to_vec(), 0.0),
+        NormalizerKind::Softmax => softmax(None, scores),
+        NormalizerKind::Softmax1 => softmax(Some(0.0), scores),
+        NormalizerKind::Sink => softmax(sink, scores),
+        NormalizerKind::Sparsemax => entmax(scores, |s, tau| (s - tau).max(0.0), 1.0),
+        NormalizerKind::Entmax15 => entmax(scores, |s, tau| (s / 2.0 - tau).max(0.0).powi(2), 0.5),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Masked tokens have no effect, even if they are NaN or infinite; attended ones have.
 
-use super::case::{Case, Pairs, Pattern, Results, Tensors, Weighing, attend};
+use super::case::{Case, NormalizerKind, Pairs, Pattern, Results, Tensors, attend};
 use super::scores::Modification;
 use crate::kernel::attention::{Dropout, Sizes};
 use crate::kernel::testing::{noise, on_every_isa};
@@ -59,24 +59,24 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         },
         Case {
             l2: true,
-            normalizer: Weighing::Softmax1,
+            normalizer: NormalizerKind::Softmax1,
             ..plain
         },
         Case {
-            normalizer: Weighing::Identity,
+            normalizer: NormalizerKind::Identity,
             score: Some(Modification::SoftCap(2.0)),
             ..plain
         },
         Case {
-            normalizer: Weighing::Sink,
+            normalizer: NormalizerKind::Sink,
             ..plain
         },
         Case {
-            normalizer: Weighing::Sparsemax,
+            normalizer: NormalizerKind::Sparsemax,
             ..plain
         },
         Case {
-            normalizer: Weighing::Entmax15,
+            normalizer: NormalizerKind::Entmax15,
             dropout,
             ..plain
         },

@@ -1,12 +1,12 @@
 //! Sparse normalizers and sinks for known weights.
 
-use super::case::{Case, Pattern, Tensors, Weighing, attend};
+use super::case::{Case, NormalizerKind, Pattern, Tensors, attend};
 use crate::kernel::attention::Sizes;
 use crate::kernel::testing::{Absolute, assert_close, noise, on_every_isa};
 
 /// The scores of four keys for every query are products with the columns of twice the identity matrix. The values are the
 /// identity matrix, so that the output is the weights.
-fn weights(normalizer: Weighing, scores: &[[f64; 4]]) -> (Vec<f64>, Vec<f64>) {
+fn weights(normalizer: NormalizerKind, scores: &[[f64; 4]]) -> (Vec<f64>, Vec<f64>) {
     let sizes = Sizes {
         batch: 1,
         heads: 1,
@@ -52,7 +52,7 @@ fn sparsemax_of_known_rows() {
             [0.25, -0.25, -3.0, -4.0],
             [1e4, -1e4, 1e4, -1e4],
         ];
-        let (found, tau) = weights(Weighing::Sparsemax, &rows);
+        let (found, tau) = weights(NormalizerKind::Sparsemax, &rows);
         let expected = [
             [0.95, 0.0, 0.05, 0.0],
             [1.0, 0.0, 0.0, 0.0],
@@ -84,7 +84,7 @@ fn entmax15_of_known_rows() {
             [7.0, 7.0, 7.0, 7.0],
             [1e4, -1e4, 1e4, -1e4],
         ];
-        let (found, _) = weights(Weighing::Entmax15, &rows);
+        let (found, _) = weights(NormalizerKind::Entmax15, &rows);
         let [near, far] = [x(0.5).powi(2), x(1.5).powi(2)];
         let expected = [
             [near, 1.0 - near, 0.0, 0.0],
@@ -98,7 +98,7 @@ fn entmax15_of_known_rows() {
     });
 }
 
-fn wide_case(normalizer: Weighing) -> Case {
+fn wide_case(normalizer: NormalizerKind) -> Case {
     let sizes = Sizes {
         batch: 1,
         heads: 2,
@@ -116,7 +116,7 @@ fn wide_case(normalizer: Weighing) -> Case {
 
 #[test]
 fn the_weights_of_a_long_row_sum_to_one() {
-    for normalizer in [Weighing::Sparsemax, Weighing::Entmax15] {
+    for normalizer in [NormalizerKind::Sparsemax, NormalizerKind::Entmax15] {
         let case = wide_case(normalizer);
         let mut x = Tensors::<f32>::random(&case, 1);
         x.v.fill(1.0);
@@ -131,7 +131,7 @@ fn the_weights_of_a_long_row_sum_to_one() {
 
 #[test]
 fn sinks_of_zero_are_softmax1() {
-    let sink = wide_case(Weighing::Sink);
+    let sink = wide_case(NormalizerKind::Sink);
     let x = Tensors {
         sink: vec![0.0; 2],
         ..Tensors::<f32>::random(&sink, 1)
@@ -140,7 +140,7 @@ fn sinks_of_zero_are_softmax1() {
     // The order of summation depends on the instruction set, so both results must come from the same one.
     on_every_isa(|_| {
         let found = attend(&sink, &x, &d_out);
-        let softmax1 = attend(&wide_case(Weighing::Softmax1), &x, &d_out);
+        let softmax1 = attend(&wide_case(NormalizerKind::Softmax1), &x, &d_out);
         assert!(found.out == softmax1.out && found.lse == softmax1.lse);
         assert!(found.d.q == softmax1.d.q && found.d.k == softmax1.d.k);
         assert!(found.d.v == softmax1.d.v);
@@ -149,7 +149,7 @@ fn sinks_of_zero_are_softmax1() {
 
 #[test]
 fn a_sink_of_minus_infinity_equals_softmax() {
-    let sink = wide_case(Weighing::Sink);
+    let sink = wide_case(NormalizerKind::Sink);
     let x = Tensors {
         sink: vec![f64::NEG_INFINITY; 2],
         ..Tensors::random(&sink, 1)
@@ -157,7 +157,7 @@ fn a_sink_of_minus_infinity_equals_softmax() {
     let d_out = noise(6, 2);
     on_every_isa(|_| {
         let found = attend(&sink, &x, &d_out);
-        let softmax = attend(&wide_case(Weighing::Softmax), &x, &d_out);
+        let softmax = attend(&wide_case(NormalizerKind::Softmax), &x, &d_out);
         assert!(found.out == softmax.out && found.d.k == softmax.d.k);
         assert_eq!(found.d.sink, [0.0; 2]);
     });

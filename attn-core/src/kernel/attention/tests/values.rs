@@ -1,6 +1,6 @@
 //! Values and gradients.
 
-use super::case::{Case, Pattern, Tensors, Weighing, attend};
+use super::case::{Case, NormalizerKind, Pattern, Tensors, attend};
 use super::naive;
 use super::scores::Modification::{Placed, SoftCap};
 use crate::kernel::attention::{Dropout, Sizes};
@@ -51,7 +51,7 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     case.rms = below(3) == 0 && sizes.width >= 4;
     case.l2 = below(3) == 0 && sizes.width >= 4;
     case.rope = below(2) == 0 && sizes.width.is_multiple_of(2);
-    case.normalizer = Weighing::ALL[below(Weighing::ALL.len())];
+    case.normalizer = NormalizerKind::ALL[below(NormalizerKind::ALL.len())];
     case.dropout = (below(3) == 0).then_some(Dropout {
         p: 0.3,
         seed: 1 << 40 | number,
@@ -204,7 +204,7 @@ fn single_precision_agrees_with_double() {
 }
 
 /// A query and three keys, with these products and these values.
-fn three_keys(normalizer: Weighing, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<f32>) {
+fn three_keys(normalizer: NormalizerKind, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<f32>) {
     let sizes = Sizes {
         batch: 1,
         heads: 1,
@@ -227,8 +227,8 @@ fn three_keys(normalizer: Weighing, k: [f32; 3], v: [f32; 3]) -> (Case, Tensors<
 fn negligible_weights_are_zero() {
     // 2^-80 is e^-55.45, and 2^-100 is 7.9e-31.
     let cases = [
-        (Weighing::Softmax, [0.0, -55.0, -56.0]),
-        (Weighing::Identity, [1.0, 8e-31, 7e-31]),
+        (NormalizerKind::Softmax, [0.0, -55.0, -56.0]),
+        (NormalizerKind::Identity, [1.0, 8e-31, 7e-31]),
     ];
     for (normalizer, k) in cases {
         let (case, x) = three_keys(normalizer, k, [1.0, 2.0, 1e30]);
@@ -244,7 +244,7 @@ fn negligible_weights_are_zero() {
 
 #[test]
 fn negligible_gradients_of_a_score_function_are_zero() {
-    let (mut case, x) = three_keys(Weighing::Identity, [1.0; 3], [1.0, 1e-30, -7e-31]);
+    let (mut case, x) = three_keys(NormalizerKind::Identity, [1.0; 3], [1.0, 1e-30, -7e-31]);
     case.score = Some(SoftCap(1.5));
     on_every_isa(|isa| {
         // The gradient of a weight is its value times this. The slope of the soft cap is 0.66 there.

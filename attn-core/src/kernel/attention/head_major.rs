@@ -3,18 +3,18 @@
 //! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are read more than
 //! once are copied first.
 
-use super::layout::shares;
+use super::layout::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// `[heads, rows, width]`
-pub(super) struct ByHead<E: Pooled> {
+pub(super) struct HeadMajor<E: Pooled> {
     memory: Buffer<E>,
     heads: usize,
     rows: usize,
     width: usize,
 }
 
-impl<E: Pooled> ByHead<E> {
+impl<E: Pooled> HeadMajor<E> {
     /// Undefined numbers.
     pub(super) fn uninit(heads: usize, rows: usize, width: usize) -> Self {
         Self {
@@ -35,7 +35,8 @@ impl<E: Pooled> ByHead<E> {
     pub(super) fn heads(&mut self) -> impl Iterator<Item = MatrixMut<'_, E>> {
         let rows = self.rows;
         let width = self.width;
-        shares(&mut self.memory, self.heads).map(move |head| MatrixMut::new(head, rows, width))
+        equal_chunks(&mut self.memory, self.heads)
+            .map(move |head| MatrixMut::new(head, rows, width))
     }
 
     /// Chunks of this many rows, of every head.
@@ -51,6 +52,6 @@ impl<E: Pooled> ByHead<E> {
 
     /// The numbers of this many heads at a time.
     pub(super) fn head_chunks(&mut self, heads: usize) -> impl Iterator<Item = &mut [E]> {
-        shares(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
+        equal_chunks(&mut self.memory, self.heads.checked_div(heads).unwrap_or(0))
     }
 }
