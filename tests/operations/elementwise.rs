@@ -44,7 +44,7 @@ agree! {
             let y = linear::<d>(x);
             let leaky = if x < 0 { 0.1 * x } else { x };
             let chosen = if y <= x && !(x > 0.5) || y >= 0.9 { exp(y) } else if (x != y) && y < 0 { 0.25 } else { x * y };
-            leaky * chosen + if (1 + x) * 0.5 > y { y } else { -1 } + if x == x { x } else { y }
+            leaky * chosen + if (1 + x) * 0.5 > y { gelu(y) } else { -1 } + if x == x { x } else { y }
         }
     } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 
@@ -155,16 +155,20 @@ fn branches_that_are_not_taken_have_no_gradient() {
     model! {
         struct Guarded<d = 3>;
         fn forward(x: [batch, d]) -> [batch, d] {
-            if x > 0 { sqrt(x) } else { 0 }
+            if x > 0 { sqrt(2 * x) / 2 } else { 0 }
         }
     }
     let dev = Cpu::default();
     let model = dev.build_module::<Guarded, f64>();
-    let x: Tensor<(usize, Const<3>), f64, _> = dev.tensor_from_vec(vec![-1.0, 0.0, 4.0], (1, Const));
-    let y = model.forward(x.clone().leaky_traced());
-    assert_eq!(tensors::flat(&y), [0.0, 0.0, 2.0]);
-    let gradients = y.sum::<Rank0, _>().backward();
-    assert_eq!(tensors::flat(&gradients.get(&x)), [0.0, 0.0, 0.25]);
+    let x: Tensor<(usize, Const<3>), f64, _> =
+        dev.tensor_from_vec(vec![-1.0, 0.0, 2.0], (1, Const));
+    let check = |y: Traced<3>| {
+        assert_eq!(tensors::flat(&y), [0.0, 0.0, 1.0]);
+        let gradients = y.sum::<Rank0, _>().backward();
+        assert_eq!(tensors::flat(&gradients.get(&x)), [0.0, 0.0, 0.25]);
+    };
+    check(model.forward(x.clone().leaky_traced()));
+    check(model.composed().forward(x.clone().leaky_traced()));
 }
 
 /// A choice between constants of the program is made while it is compiled.
@@ -177,7 +181,8 @@ fn constants_are_chosen_by_rust() {
     }
     let dev = Cpu::default();
     let model = dev.build_module::<Chosen, f32>();
-    let x: Tensor<(usize, Const<3>), f32, _> = dev.tensor_from_vec(vec![-1.0, 0.0, 4.0], (1, Const));
+    let x: Tensor<(usize, Const<3>), f32, _> =
+        dev.tensor_from_vec(vec![-1.0, 0.0, 4.0], (1, Const));
     assert_eq!(tensors::flat(&model.forward(x)), [-2.0, 0.0, 8.0]);
 }
 

@@ -37,6 +37,16 @@ pub(crate) fn group(region: &Region, ends: &[ValueId]) -> Region {
     Region { steps }
 }
 
+/// Joins the last operation with those before it from this step on: values that stand in a declaration have no other reader.
+pub(super) fn join_last(region: &mut Region, start: usize) {
+    let mut inside = region.steps.split_off(start);
+    if let Some(Step::Node(node)) = inside.pop() {
+        let node = joined(&node, &mut inside, &|_| true);
+        inside.push(Step::Node(node));
+    }
+    region.steps.append(&mut inside);
+}
+
 /// A node with the operations that it can be joined with, which are taken out of the steps before it.
 fn joined(node: &Node, before: &mut Vec<Step>, is_read_once: &dyn Fn(ValueId) -> bool) -> Node {
     let mut node = node.clone();

@@ -12,7 +12,7 @@ pub(crate) mod emit;
 mod expression;
 pub(crate) mod fusion;
 pub(crate) mod graph;
-mod group;
+pub(crate) mod group;
 mod header;
 pub(crate) mod lower;
 mod parse;

@@ -196,7 +196,7 @@ impl Op for Elementwise {
         };
         let of_operands = || {
             let operands = (0..self.operands).map(|index| of.operand_as(index, of.result_type()));
-            let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>());
+            let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>(), &of.nn());
             quote!(with_tape(|tape| #value))
         };
         match &self.expr {

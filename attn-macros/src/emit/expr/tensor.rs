@@ -32,9 +32,11 @@ pub(in crate::emit) fn emit_map(cx: &Layer<'_>, expr: &Expr, ty: &TokenStream) -
     lower.lines
 }
 
-/// The result of `expr` as a block: of tensors without a tape, by their variables, of which the first one gets `tape`.
-pub(crate) fn emit_elementwise(expr: &Expr, of: &[TokenStream]) -> TokenStream {
-    let mut lower = Lower::new(Source::Operands { like: &of[0] }, expr);
+/// The result of `expr` as a block: of tensors without a tape, by their variables, of which the first one gets `tape`. `nn` is the
+/// path of the activations.
+pub(crate) fn emit_elementwise(expr: &Expr, of: &[TokenStream], nn: &TokenStream) -> TokenStream {
+    let like = &of[0];
+    let mut lower = Lower::new(Source::Operands { like, nn }, expr);
     let value = lower.value(expr);
     let lines = lower.lines;
     let names = (0..of.len()).map(operand_name);
@@ -71,7 +73,10 @@ enum Source<'a> {
         ty: &'a TokenStream,
     },
     /// `x0`, `x1`, .., of the shape of this tensor. The expression reads no place and no parameter.
-    Operands { like: &'a TokenStream },
+    Operands {
+        like: &'a TokenStream,
+        nn: &'a TokenStream,
+    },
 }
 
 struct Lower<'a> {
@@ -112,8 +117,17 @@ impl<'a> Lower<'a> {
             constant if constant.is_constant() => self.place(constant),
             Expr::Unary(op, a) => {
                 let a = self.value(a);
-                let function = unary_function(*op);
-                self.line(&a, expr.ty(), quote!(p::#function(#a)?))
+                let value = match (*op, self.source) {
+                    (Unary::Activation(activation), Source::Operands { nn, .. }) => {
+                        let ty = format_ident!("{}", activation.ty());
+                        quote!(<#nn::#ty as p::Activation>::compose(#a)?)
+                    }
+                    (op, _) => {
+                        let function = unary_function(op);
+                        quote!(p::#function(#a)?)
+                    }
+                };
+                self.line(&a, expr.ty(), value)
             }
             Expr::Binary(op, a, b) => match self.with_number(*op, a, b) {
                 Some(name) => name,
@@ -188,7 +202,7 @@ impl<'a> Lower<'a> {
 
     /// A function of the place alone.
     fn place(&mut self, expr: &Expr) -> Ident {
-        if let Source::Operands { like } = self.source {
+        if let Source::Operands { like, .. } = self.source {
             let name = self.name("number");
             let number = host(expr, 0);
             return self.line(&name, Type::Float, quote!(p::filled(&#like, #number)?));

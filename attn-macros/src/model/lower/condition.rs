@@ -6,12 +6,16 @@ use super::operators::{Operand, named};
 use super::{Frame, Lowering};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
+use crate::model::group::join_last;
 use crate::model::syntax::{self, Comparison, Condition};
 use crate::model::types::ValueKind;
 use crate::score::Expr;
 
 impl Lowering<'_> {
     /// `if condition { then } else { otherwise }`, of values with axes and of numbers.
+    ///
+    /// What a branch computes becomes a part of it: where it is not taken, it adds nothing to a gradient, even if its derivative is
+    /// infinite there.
     pub(super) fn choice(
         &mut self,
         at: Span,
@@ -20,6 +24,7 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         frame: &mut Frame,
     ) -> Option<Operand> {
+        let start = frame.region.steps.len();
         let mut values = Vec::new();
         let condition = self.condition(condition, &mut values, frame);
         let then = self.part(then, &mut values, frame);
@@ -41,9 +46,9 @@ impl Lowering<'_> {
             })?;
         }
         let result = (&*named(name, "select"), ty);
-        Some(Operand::Tensor(
-            self.elementwise(expr, &values, result, frame),
-        ))
+        let result = self.elementwise(expr, &values, result, frame);
+        join_last(&mut frame.region, start);
+        Some(Operand::Tensor(result))
     }
 
     /// The expression of a condition. The values that it reads are added to the operands.
