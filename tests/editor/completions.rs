@@ -33,21 +33,29 @@ const KEYS_OF_LAYERS: [&str; 18] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 23] = [
+const OPERATIONS: [&str; 32] = [
+    "abs",
     "attention",
+    "clamp",
     "concat",
     "dropout",
     "embedding",
+    "exp",
     "feed_forward",
+    "floor",
     "gelu",
     "gelu_tanh",
     "l2_norm",
     "layer_norm",
     "learned_position",
     "linear",
+    "ln",
+    "max",
     "max_pool",
     "mean_pool",
+    "min",
     "module",
+    "pow",
     "relu",
     "relu_squared",
     "repeat",
@@ -56,6 +64,7 @@ const OPERATIONS: [&str; 23] = [
     "silu",
     "sinusoidal_position",
     "softmax",
+    "sqrt",
     "tanh",
 ];
 const FUNCTIONS: [&str; 11] = [
@@ -183,6 +192,9 @@ fn a_statement_offers_operations_and_the_variables_before_it() {
         "let h = $0; x",
         "let h = la$0\nlet y = x; y",
         "repeat 2 { $0 } x",
+        "max(la$0, 0)",
+        "if x < $0 { x } else { x }",
+        "if x < 0 { la$0 } else { x }",
     ] {
         check(&model(typed), &[&OPERATIONS, &["x", "lens"]]);
     }

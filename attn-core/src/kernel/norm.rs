@@ -1,13 +1,13 @@
 //! Layer normalisation and root mean square normalisation of the rows of a matrix, and their derivatives.
 //!
-//! With the mean `m` and the variance `v` of a row `x` of width `n`, and for [`Kind::Rms`] with `m = 0` and `v = mean(x²)`:
+//! With the mean `m` and the variance `v` of a row `x` of width `n`, and for [`NormKind::Rms`] with `m = 0` and `v = mean(x²)`:
 //!
 //! ```text
 //! h = (x - m) / sqrt(v + epsilon)
 //! y = h * gain + bias
 //! ```
 //!
-//! From the gradient `dy` follow, with `dh = dy * gain` and without the first mean for [`Kind::Rms`],
+//! From the gradient `dy` follow, with `dh = dy * gain` and without the first mean for [`NormKind::Rms`],
 //!
 //! ```text
 //! dx = (dh - mean(dh) - h * mean(dh * h)) / sqrt(v + epsilon)
@@ -33,7 +33,7 @@ pub const STATISTICS: usize = 2;
 
 /// The statistic that a norm removes from a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NormKind {
     /// Its mean, and then its standard deviation.
     Layer,
     /// Its root mean square.
@@ -44,8 +44,8 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a, E> {
     /// The statistic that it removes.
-    pub kind: Kind,
-    /// What a normalised row is multiplied with.
+    pub kind: NormKind,
+    /// The factor of a normalised row.
     pub gain: Option<&'a [E]>,
     /// The bias.
     pub bias: Option<&'a [E]>,
@@ -214,7 +214,7 @@ impl<'a, E: Pooled> Row<'a, E> {
 }
 
 struct Forward<'a, E> {
-    kind: Kind,
+    kind: NormKind,
     epsilon: E,
     gain: &'a [E],
     bias: &'a [E],
@@ -233,8 +233,8 @@ impl<E: Real> Kernel for Forward<'_, E> {
         for (i, statistics) in self.statistics.chunks_mut(STATISTICS).enumerate() {
             let x = self.x.row(i);
             let mean = match self.kind {
-                Kind::Layer => slice::sum::<V>(x) / width,
-                Kind::Rms => E::ZERO,
+                NormKind::Layer => slice::sum::<V>(x) / width,
+                NormKind::Rms => E::ZERO,
             };
             let variance = squares::<V>(x, mean) / width;
             let inverse = inverse_sqrt::<V>(variance + self.epsilon);
@@ -251,7 +251,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
 }
 
 struct Backward<'a, E> {
-    kind: Kind,
+    kind: NormKind,
     gain: &'a [E],
     x: Matrix<'a, E>,
     statistics: &'a [E],
@@ -300,8 +300,8 @@ impl<E: Real> Backward<'_, E> {
         });
         let width = E::of_f64(self.x.cols() as f64);
         let mean_d_h = match self.kind {
-            Kind::Layer => sum_d_h.reduce_sum() / width,
-            Kind::Rms => E::ZERO,
+            NormKind::Layer => sum_d_h.reduce_sum() / width,
+            NormKind::Rms => E::ZERO,
         };
         (mean_d_h, sum_d_h_h.reduce_sum() / width)
     }

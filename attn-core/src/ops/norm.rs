@@ -12,7 +12,7 @@ use crate::{
     Backend, Element, Error,
     fused::{Operation, Output},
     init,
-    kernel::norm::Kind,
+    kernel::norm::NormKind,
     model::{Pass, weighted},
     ops::{EndsIn, check_shape},
     unwrap,
@@ -81,7 +81,7 @@ pub(crate) fn layer_norm_with_form<
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check::<E, _>("layer_norm", x.shape(), epsilon)?;
     if fused {
-        Ok(norm(Kind::Layer, x, gain, Some(bias), epsilon)?)
+        Ok(norm(NormKind::Layer, x, gain, Some(bias), epsilon)?)
     } else {
         Ok(composed::layer_norm(x, gain, bias, epsilon)?)
     }
@@ -144,7 +144,7 @@ pub(crate) fn rms_norm_with_form<
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
     check::<E, _>("rms_norm", x.shape(), epsilon)?;
     if fused {
-        Ok(norm(Kind::Rms, x, gain, None, epsilon)?)
+        Ok(norm(NormKind::Rms, x, gain, None, epsilon)?)
     } else {
         Ok(composed::rms_norm(x, gain, epsilon)?)
     }
@@ -162,7 +162,7 @@ fn check<E: Element, Dev>(
 }
 
 fn norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    kind: Kind,
+    kind: NormKind,
     x: Tensor<S, E, D, T>,
     gain: &Tensor<Rank1<M>, E, D>,
     bias: Option<&Tensor<Rank1<M>, E, D>>,
@@ -371,7 +371,7 @@ impl<const M: usize, E0: Dtype, D0: Storage<E0>, E: Element, D: Device<E>> Build
 weighted! {
     [const M: usize] LayerNorm<M, E, D>:
         Norm<E>, |layer, operation| Norm {
-            kind: Kind::Layer,
+            kind: NormKind::Layer,
             epsilon: layer.epsilon,
             gain: operation.parameter(&layer.weight)?,
             bias: Some(operation.parameter(&layer.bias)?),
@@ -379,7 +379,7 @@ weighted! {
 
     [const M: usize] RmsNorm<M, E, D>:
         Norm<E>, |layer, operation| Norm {
-            kind: Kind::Rms,
+            kind: NormKind::Rms,
             epsilon: layer.epsilon,
             gain: operation.parameter(&layer.weight)?,
             bias: None,
@@ -437,7 +437,7 @@ pub(crate) mod slices {
         fused::{Array, Footprint, GradTarget, Gradients, Operand, accumulate},
         kernel::{
             Matrix, MatrixMut,
-            norm::{Gradients as NormGradients, Kind, Norm as Kernel, STATISTICS},
+            norm::{Gradients as NormGradients, Norm as Kernel, NormKind, STATISTICS},
             rows::{Sink, Source},
         },
     };
@@ -445,7 +445,7 @@ pub(crate) mod slices {
     /// A layer norm or RMS norm, with its gain and an optional bias.
     pub struct Norm<E: Element> {
         /// The kind of norm.
-        pub kind: Kind,
+        pub kind: NormKind,
         /// Added to the variance or the mean square.
         pub epsilon: f64,
         /// The gain.

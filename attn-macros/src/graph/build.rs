@@ -235,7 +235,7 @@ impl Builder<'_> {
         of_keys.into_iter().chain(spec.body.score.clone()).collect()
     }
 
-    /// What the normalizer learns.
+    /// The parameters of the normalizer.
     fn normalizer(&mut self) {
         if let Some(field) = self.spec.normalizer.field() {
             self.params.push(Param {

@@ -90,7 +90,7 @@ pub(crate) fn pack_projections(layer: &mut LayerBlock) {
     }
 }
 
-/// What projections read, each once.
+/// The operands of projections, each once.
 fn operands_of_projections(layer: &LayerBlock) -> Vec<ValueId> {
     let projections = layer.nodes().filter(|node| is_projection(node));
     let mut operands: Vec<_> = projections.map(|node| node.operands[0]).collect();
@@ -153,7 +153,7 @@ pub(crate) fn load_transforms(layer: &mut LayerBlock) {
     remove_unread(layer);
 }
 
-/// What a value is the transform of.
+/// The operand and the transform that a value is the result of.
 fn transform_of(layer: &LayerBlock, id: ValueId) -> Option<(ValueId, &TransformHeads)> {
     let node = layer.nodes().find(|node| node.result == id)?;
     Some((node.operands[0], node.op.properties().transform?))

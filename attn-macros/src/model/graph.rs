@@ -47,7 +47,7 @@ pub(crate) struct Value {
     /// Unique in the model.
     pub(crate) name: String,
     pub(crate) ty: Type,
-    /// What it is a part of. Then it has no memory of its own.
+    /// The value that it is a part of. Then it has no memory of its own.
     pub(crate) view: Option<View>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) trait Derivative {
     /// The values of floats that it reads.
     fn saved(&self) -> Saved;
 
-    /// What runs in the same pass over memory as the operation.
+    /// The operations that run in the same pass over memory.
     fn fusion(&self) -> Fusion<'_>;
 }
 

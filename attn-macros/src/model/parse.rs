@@ -109,7 +109,7 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     })
 }
 
-/// What was parsed; nothing, if it could not be, but what follows can.
+/// The parsed value, or nothing after a mistake. The tokens behind it can be read in both cases.
 fn recover<T>(parsed: syn::Result<T>, goes_on: bool, cx: &Diagnostics) -> syn::Result<Option<T>> {
     match parsed {
         Err(error) if goes_on => {
@@ -128,7 +128,7 @@ pub(super) fn require(input: ParseStream<'_>, holds: bool, message: &str) -> syn
     }
 }
 
-/// What stands in a group. After a mistake the rest of it is passed over: syn would report it as well.
+/// Reads the content of a group. After a mistake the rest of it is skipped: syn would report it as well.
 pub(super) fn read<T>(
     content: ParseStream<'_>,
     parse: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,

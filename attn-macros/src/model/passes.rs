@@ -1,4 +1,4 @@
-//! What the fused form of a block needs to know: its derivative, and the memory plan of each pass.
+//! The passes over a block for its fused form: its derivative, and a memory plan for each direction.
 
 use super::diff::{Backward, diff};
 use super::graph::{Block, Derivative};

@@ -217,7 +217,7 @@ impl Known {
     }
 }
 
-/// What stands in an expression where a known one has operands and numbers.
+/// The parts of an expression at the places of a known one's operands and numbers.
 #[derive(Clone, Default)]
 struct Found {
     operands: Vec<Option<usize>>,

@@ -14,7 +14,7 @@ enum ExprKey<'e> {
     Unary(Unary),
     Binary(Binary),
     Select,
-    /// What is no operation. An index stays with its tensor.
+    /// A leaf, which is no operation. An index stays with its tensor.
     Leaf(&'e Expr),
 }
 

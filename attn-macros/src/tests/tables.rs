@@ -136,7 +136,7 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
     }
 }
 
-/// What is said of `found` in each place where a name stands.
+/// The messages about `found` in each place where a name stands.
 fn messages_about(found: &str) -> impl Iterator<Item = String> {
     let layer = |rest: String| expand(&format!("struct L<heads = 2, d_model = 4{rest}"));
     let model = |call: String| {

@@ -8,10 +8,10 @@ use crate::kernel::loops::{self, InPlace, read};
 use crate::kernel::rows::assign;
 use crate::kernel::testing::*;
 
-const KINDS: [Kind; 2] = [Kind::Layer, Kind::Rms];
+const KINDS: [NormKind; 2] = [NormKind::Layer, NormKind::Rms];
 
 /// A norm without gain and bias.
-fn bare<E>(kind: Kind, epsilon: E) -> Norm<'static, E> {
+fn bare<E>(kind: NormKind, epsilon: E) -> Norm<'static, E> {
     Norm {
         kind,
         gain: None,
@@ -23,8 +23,8 @@ fn bare<E>(kind: Kind, epsilon: E) -> Norm<'static, E> {
 fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
     let width = x.len() as f64;
     let mean = match norm.kind {
-        Kind::Layer => x.iter().sum::<f64>() / width,
-        Kind::Rms => 0.0,
+        NormKind::Layer => x.iter().sum::<f64>() / width,
+        NormKind::Rms => 0.0,
     };
     let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width;
     let deviation = (variance + norm.epsilon).sqrt();
@@ -169,7 +169,7 @@ fn every_row_is_on_its_own() {
     let width = 65;
     let x = noise::<f64>(rows * width, 1);
     let d_y = noise::<f64>(rows * width, 2);
-    let norm = bare(Kind::Layer, 0.1);
+    let norm = bare(NormKind::Layer, 0.1);
     on_every_isa(|isa| {
         let (y, statistics) = forward(&norm, &x, width);
         let [d_x, d_gain, d_bias] = backward(&norm, &x, &d_y, width);
@@ -200,7 +200,7 @@ fn every_row_is_on_its_own() {
 fn what_is_overwritten_is_not_read() {
     let x = noise::<f64>(40, 1);
     let d_y = noise::<f64>(40, 2);
-    let norm = bare(Kind::Layer, 0.1);
+    let norm = bare(NormKind::Layer, 0.1);
     let (_, statistics) = forward(&norm, &x, 20);
     let mut d_x = vec![f64::NAN; 40];
     norm.backward(
@@ -222,8 +222,8 @@ fn what_is_overwritten_is_not_read() {
 #[test]
 fn a_large_mean_cancels_nothing() {
     let x: Vec<f32> = noise::<f32>(512, 1).iter().map(|x| 1000.0 + x).collect();
-    let norm = bare(Kind::Layer, 1e-5);
-    let norm64 = bare(Kind::Layer, 1e-5);
+    let norm = bare(NormKind::Layer, 1e-5);
+    let norm64 = bare(NormKind::Layer, 1e-5);
     let (y, _) = forward(&norm, &x, 512);
     // The mean is rounded to 3e-5, a fraction of the deviation of 0.58. The mean of the squares would be rounded to 0.03.
     assert_close("mean 1000", &y, &naive(&norm64, &wide(&x)), Absolute(2e-4));
@@ -238,14 +238,14 @@ fn rows_without_length_stay_finite() {
         let [d_x, ..] = backward(&norm, &[0.0; 40], &[1.0; 40], 20);
         assert!(d_x.iter().all(|x| x.is_finite()));
     }
-    let norm = bare(Kind::Layer, 1e-5);
+    let norm = bare(NormKind::Layer, 1e-5);
     assert_eq!(forward(&norm, &[3.0; 40], 20).0, [0.0; 40]);
 }
 
 #[test]
 fn rows_may_lie_apart_and_there_may_be_none() {
     let x = noise::<f64>(5 * 12, 1);
-    let norm = bare(Kind::Layer, 0.1);
+    let norm = bare(NormKind::Layer, 0.1);
     let mut y = vec![7.0; 5 * 12];
     let mut statistics = vec![0.0; 10];
     let view = Matrix::new(&x, 5, 12).some_cols(2..11);
@@ -352,7 +352,7 @@ fn threads_change_no_bit_of_a_sum_and_its_norm() {
     let width = 65;
     let x = noise::<f32>(rows * width, 1);
     let y = noise::<f32>(rows * width, 2);
-    let norm = bare(Kind::Layer, 1e-5);
+    let norm = bare(NormKind::Layer, 1e-5);
     same_for_all_threads(|| {
         let mut sum = x.clone();
         let mut to = vec![0.0; x.len()];

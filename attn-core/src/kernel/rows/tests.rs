@@ -4,7 +4,7 @@ use super::*;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Modulate};
 use crate::kernel::loops::{InPlace, Rows, compute, read};
-use crate::kernel::norm::{Kind, Norm, STATISTICS};
+use crate::kernel::norm::{Norm, NormKind, STATISTICS};
 use crate::kernel::testing::*;
 use crate::kernel::{l2_norm, softmax};
 
@@ -12,8 +12,8 @@ type Operation = fn(Source<'_, f32>, Sink<'_, f32>) -> Vec<f32>;
 
 /// Each returns what it keeps.
 const OPERATIONS: [(&str, Operation); 4] = [
-    ("layer norm", |x, y| norm(Kind::Layer, x, y)),
-    ("rms norm", |x, y| norm(Kind::Rms, x, y)),
+    ("layer norm", |x, y| norm(NormKind::Layer, x, y)),
+    ("rms norm", |x, y| norm(NormKind::Rms, x, y)),
     ("l2 norm", |x, y| {
         l2_norm::forward(x, 1e-12, y);
         Vec::new()
@@ -24,7 +24,7 @@ const OPERATIONS: [(&str, Operation); 4] = [
     }),
 ];
 
-fn norm(kind: Kind, x: Source<'_, f32>, y: Sink<'_, f32>) -> Vec<f32> {
+fn norm(kind: NormKind, x: Source<'_, f32>, y: Sink<'_, f32>) -> Vec<f32> {
     let mut statistics = vec![f32::NAN; STATISTICS * y.rows()];
     let gain = noise::<f32>(y.cols(), 9);
     let norm = Norm {
@@ -74,7 +74,7 @@ fn one_after_the_other(of: Operation, width: usize, rows: usize, drops: Dropouts
     [x, y, z, kept]
 }
 
-/// What is written over is `None`.
+/// `None` for rows that are written over.
 fn in_one_pass(
     of: Operation,
     width: usize,

@@ -39,7 +39,7 @@ impl<O: Derivative + ?Sized> Computed<'_, O> {
         self.dropout.unwrap_or(self.node).result
     }
 
-    /// The term whose memory the result takes, by its number.
+    /// The operand whose memory the result takes.
     fn reused(&self) -> Option<ValueId> {
         let term = &self.planned.terms[self.planned.reuse?];
         Some(term.value)

@@ -12,7 +12,7 @@ use quote::{format_ident, quote};
 use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
 use crate::model::diff::{Backward, BufferId};
-use crate::model::graph::{Block, Derivative, ParamPath, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Block, Derivative, Region, Repeat, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Type};
@@ -29,7 +29,7 @@ pub(crate) trait FusedOp<F: Frame>: Derivative {
     /// Memory that is kept for the derivative besides values.
     fn kept(&self) -> Option<Kept>;
 
-    /// What both passes take beside values and gradients.
+    /// The memory of both passes beside values and gradients.
     fn footprints(&self, of: &BlockNode<'_, F>) -> Footprints;
 
     /// The call that computes the result, and returns what is kept.
@@ -66,9 +66,6 @@ pub(crate) trait Frame: Sized {
 
     /// The gradient of a result, to read as that of this value.
     fn d_result(&self, index: usize, of: ValueId) -> Access;
-
-    /// The parameters at a path.
-    fn weights(&self, path: &ParamPath) -> TokenStream;
 
     /// The number of rows with these axes.
     fn rows(&self, axes: &[Axis]) -> TokenStream;

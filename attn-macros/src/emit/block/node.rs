@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use super::{Access, Frame, product, size};
 use crate::emit::{ExecMode, var};
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Node, ParamPath, ValueId};
+use crate::model::graph::{Node, ValueId};
 use crate::model::types::Axis;
 
 /// A node of a block in a frame.
@@ -64,11 +64,6 @@ impl<'a, F: Frame> BlockNode<'a, F> {
     /// Memory that was kept for the derivative.
     pub(crate) fn kept(&self) -> Ident {
         self.frame.kept(self.result)
-    }
-
-    /// The parameters at a path.
-    pub(crate) fn weights(&self, path: &ParamPath) -> TokenStream {
-        self.frame.weights(path)
     }
 
     fn axes(&self, operand: usize) -> &[Axis] {
@@ -193,7 +188,7 @@ impl Output {
         &self.to.matrix
     }
 
-    /// What an operation on rows reads, and where it writes: its operand and its result as matrices, or with the loops of its pass.
+    /// The source and the sink of an operation on rows: its operand and its result as matrices, or with the loops of its pass.
     pub(crate) fn rows<F: Frame>(&self, of: &BlockNode<'_, F>) -> [TokenStream; 2] {
         let x = match self.has_prologue {
             true => quote!(&mut prologue),

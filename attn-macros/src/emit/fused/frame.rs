@@ -9,7 +9,7 @@ use crate::emit::ExecMode;
 use crate::emit::block::{Access, BlockNode, Frame, Rounds};
 use crate::emit::tracked_code;
 use crate::graph::block::is_by_key;
-use crate::model::graph::{ParamPath, Repeat, ValueId};
+use crate::model::graph::{Repeat, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
@@ -55,10 +55,6 @@ impl Frame for Fused<'_> {
         }
     }
 
-    fn weights(&self, path: &ParamPath) -> TokenStream {
-        parameter(&path.field)
-    }
-
     fn rows(&self, axes: &[Axis]) -> TokenStream {
         match is_by_key(axes) {
             true => quote!(sizes.keys()),
@@ -90,12 +86,6 @@ impl Frame for Fused<'_> {
     }
 }
 
-/// A field of `Weights`.
-fn parameter(name: &str) -> TokenStream {
-    let name = var(name);
-    quote!(weights.#name)
-}
-
 /// The gradient of a parameter, in memory of its own until all threads have added to it.
 pub(crate) struct ParameterGradient {
     /// The line that makes it.
@@ -119,15 +109,17 @@ impl ParameterGradient {
     }
 }
 
-/// What only a layer has.
+/// Parts that only a layer has.
 impl BlockNode<'_, Fused<'_>> {
     /// The projections whose results are that of the node.
     pub(crate) fn projection(&self) -> TokenStream {
         self.parameter(&self.frame.layer.value(self.result).name)
     }
 
+    /// A field of `Weights`.
     pub(crate) fn parameter(&self, name: &str) -> TokenStream {
-        parameter(name)
+        let name = var(name);
+        quote!(weights.#name)
     }
 
     pub(crate) fn transform(&self, how: &HeadTransform) -> TokenStream {

@@ -48,9 +48,8 @@ impl Fused<'_> {
             /// it is twice as many. This is exact, and known before anything runs: it is counted along the lines of the two
             /// passes, as they stand.
             ///
-            /// What counts: values, what is kept for the derivative, gradients of values, and the output with its gradient. What
-            /// does not: parameters and inputs with their gradients, the scratch memory of kernels, and what buffers are rounded
-            /// up by.
+            /// It includes values, the memory that is kept for the derivative, gradients of values, and the output with its gradient. It
+            /// does not include parameters and inputs with their gradients, the scratch memory of kernels, and the rounding of buffers.
             ///
             /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
             #vis const fn activation_bytes(batch: usize, q_len: usize, kv_len: usize) -> usize {

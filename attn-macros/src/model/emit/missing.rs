@@ -1,4 +1,4 @@
-//! What only a model of known layers has, where there is another: `PARAMS`, `flops`, `activation_bytes`, `summary_of` and `composed`.
+//! Errors for the items that only a model of known layers has: `PARAMS`, `flops`, `activation_bytes`, `summary_of` and `composed`.
 //!
 //! After a mistake they are there, so that uses compile. Of a model with a `module` they are bound by a trait that nothing
 //! implements, which says why: where one is asked for.

@@ -217,7 +217,7 @@ impl<'a> Emitter<'a> {
         quote!(#var.#field)
     }
 
-    /// What an attention takes as data of its call: copies of inputs, which are called `name`. Lengths of queries are marked as such.
+    /// The data of the call of an attention: copies of inputs, by their `name`. Lengths of queries are marked as such.
     fn data_of_call(
         &self,
         attention: &Node,

@@ -1,6 +1,6 @@
 //! Modules of which the macro knows nothing but the type that the user names.
 //!
-//! What dfdx builds of a type depends on the elements and the device, and only the type itself says how: so the struct has a
+//! The built type of a module depends on the elements and the device, and only dfdx's trait says how: so the struct has a
 //! type variable for each such module, as dfdx's tuples have, and that has what is built as its default.
 //!
 //! ```text

@@ -14,8 +14,8 @@ use crate::score::Expr;
 impl Lowering<'_> {
     /// `if condition { then } else { otherwise }`, of values with axes and of numbers.
     ///
-    /// What a branch computes becomes a part of it: where it is not taken, it adds nothing to a gradient, even if its derivative is
-    /// infinite there.
+    /// The elementwise operations of a branch become a part of the choice: where the branch is not taken, they add nothing to a gradient,
+    /// even if their derivative is infinite there.
     pub(super) fn choice(
         &mut self,
         at: Span,

@@ -19,7 +19,7 @@ use crate::spec::{Dim, Normalizer, Real};
 #[derive(Clone)]
 pub(crate) struct Attend {
     pub(crate) similarity: Similarity,
-    /// What becomes of a score, one function after the other.
+    /// The functions that are applied to a score, in this order.
     pub(crate) functions: Vec<Expr>,
     /// Which keys a query attends to; `None` is all of them.
     pub(crate) mask: Option<Expr>,
@@ -28,7 +28,7 @@ pub(crate) struct Attend {
     pub(crate) dropout: Option<Real>,
     /// The functions, and the weight if that is a function of the score, as the kernels take them: [`Attend::split`].
     pub(crate) parts: Option<Parts>,
-    /// What is done to each operand as it is loaded.
+    /// The transform of each operand as it is loaded.
     pub(crate) loads: Vec<HeadTransform>,
 }
 
@@ -92,7 +92,7 @@ impl Attend {
         parts.map_or(&[], |parts| &parts.bias_terms)
     }
 
-    /// What is done to queries and keys as they are loaded, if there are any.
+    /// The transforms of queries and keys as they are loaded, if there are any.
     pub(crate) fn vectors_mut(&mut self) -> &mut [HeadTransform] {
         let vectors = self.loads.len() - 1;
         &mut self.loads[..vectors]

@@ -46,7 +46,7 @@ pub(crate) struct LayerProperties<'o> {
 }
 
 impl<'o> LayerProperties<'o> {
-    /// What is done to vectors as they are loaded.
+    /// The transforms of vectors as they are loaded.
     pub(crate) fn transforms(&self) -> impl Iterator<Item = &'o HeadTransform> + use<'o> {
         let alone = self.transform.into_iter().map(|transform| &transform.how);
         alone.chain(

@@ -10,7 +10,7 @@ use crate::score::budget::Budget;
 use crate::score::{Binary, Expr, Type, Unary, Var};
 use crate::spec::Size;
 
-/// What a variable of the formulas stands for.
+/// The meaning of a variable of the formulas.
 #[derive(Clone, PartialEq, Debug)]
 enum Symbol {
     Var(Var),

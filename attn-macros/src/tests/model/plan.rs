@@ -338,7 +338,7 @@ fn dropout_of_both_terms_of_a_sum_and_of_the_sum_before_its_norm() {
             "dropout_3 in memory with the next; free ",
         ]
     );
-    // What a term is dropped of is free behind the sum, not before.
+    // The operand of a dropout is free behind the sum, not before.
     let lines = dropouts("let z = dropout::<0.1>(y); z + linear::<d>(a)");
     assert_eq!(
         lines,
@@ -572,7 +572,7 @@ fn elementwise_operations_are_one_expression_where_only_one_of_them_is_read() {
         groups("let g = a * c; let y = softmax(b); g * y"),
         ["score * x1 of a, c", "score * x1 of g, y"]
     );
-    // What a loop carries is in memory.
+    // A carried variable is in memory.
     assert_eq!(
         groups("let mut x = a; repeat 2 { x = tanh(x) + b; } x * c"),
         ["tanh(x1) + score of b, x", "score * x1 of x, c"]

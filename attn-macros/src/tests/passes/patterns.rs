@@ -1,4 +1,4 @@
-//! What each pass over the steps of a layer finds, and what it leaves.
+//! The patterns that each pass over the block of a layer finds, and those that it leaves.
 
 use super::{names, story};
 use crate::graph::block::LayerBlock;

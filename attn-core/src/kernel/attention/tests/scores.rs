@@ -171,7 +171,7 @@ impl<E: Real> Score<E> for Placed<'_, E> {
     }
 }
 
-/// What [`Placed`] adds up per head: the gradients of the table and of the slopes.
+/// The sums of [`Placed`] per head: the gradients of the table and of the slopes.
 pub(super) fn split<E: Kernels>(d: Matrix<'_, E>, distances: usize) -> (Vec<E>, Vec<E>) {
     let rows = || (0..d.rows()).map(|h| d.row(h).split_at(distances));
     let table = rows().flat_map(|(table, _)| table.to_vec());

@@ -52,13 +52,6 @@ impl Frame for Fused<'_> {
         }
     }
 
-    /// `weights.attention`, or `blocks.attention` in the body of a loop.
-    fn weights(&self, path: &ParamPath) -> TokenStream {
-        let field = field(&path.field);
-        let module = self.module_var(self.model().module(path.module));
-        quote!(#module.#field)
-    }
-
     fn rows(&self, axes: &[Axis]) -> TokenStream {
         product(axes)
     }
@@ -121,8 +114,22 @@ impl<'m> FusedOp<Fused<'m>> for dyn Op {
     }
 }
 
-/// What only a model has.
+impl Fused<'_> {
+    /// `weights.attention`, or `blocks.attention` in the body of a loop.
+    fn weights(&self, path: &ParamPath) -> TokenStream {
+        let field = field(&path.field);
+        let module = self.module_var(self.model().module(path.module));
+        quote!(#module.#field)
+    }
+}
+
+/// Parts that only a model has.
 impl BlockNode<'_, Fused<'_>> {
+    /// The parameters at a path.
+    pub(crate) fn weights(&self, path: &ParamPath) -> TokenStream {
+        self.frame.weights(path)
+    }
+
     pub(super) fn extents(&self) -> Extents<'_> {
         Extents {
             model: self.frame.model(),

@@ -29,9 +29,9 @@ impl Fused<'_> {
                 /// `f64` it is twice as many. This is exact, and known before anything runs: it is counted along the lines
                 /// of the two passes, as they stand.
                 ///
-                /// What counts: values, what layers keep for the derivative, gradients of values, what layers take for a
-                /// moment, and the results with their gradients. What does not: parameters and their gradients, inputs,
-                /// a loss, the scratch memory of kernels, and what buffers are rounded up by. Without dropout it may be less.
+                /// It includes values, the memory that layers keep for the derivative, gradients of values, the temporary memory of
+                /// layers, and the results with their gradients. It does not include parameters and their gradients, inputs, a loss,
+                /// the scratch memory of kernels, and the rounding of buffers. Without dropout it may be less.
                 ///
                 /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
                 #vis const fn activation_bytes(#(#symbols: usize),*) -> usize {

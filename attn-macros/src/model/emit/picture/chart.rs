@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
         self.at[node.result.0] = vertex;
     }
 
-    /// What a loop changes comes from the top of its frame while a round runs, and behind the loop from where a round ends.
+    /// A variable that a loop changes starts at the top of its frame within a round, and behind the loop at the end of a round.
     fn repeat(&mut self, repeat: &Repeat, parent: usize) {
         let frame = self.chart.frames.len();
         let start = self.chart.vertices.len();
