@@ -193,7 +193,8 @@ fn a_statement_offers_operations_and_the_variables_before_it() {
         "let h = la$0\nlet y = x; y",
         "repeat 2 { $0 } x",
         "max(la$0, 0)",
-        "if x < $0 { x } else { x }",
+        "if x < la$0 { x } else { x }",
+        "if x == la$0 { x } else { x }",
         "if x < 0 { la$0 } else { x }",
     ] {
         check(&model(typed), &[&OPERATIONS, &["x", "lens"]]);

@@ -255,11 +255,16 @@ impl Walker<'_, '_> {
         let mut expects_value = true;
         while let Some(token) = tokens.next() {
             expects_value = match token {
+                TokenTree::Ident(word) if word == "if" => true,
+                // A branch follows, as behind a condition.
+                TokenTree::Ident(word) if word == "else" => false,
                 TokenTree::Ident(name) => {
                     self.operand(name, &mut tokens);
                     false
                 }
-                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                TokenTree::Group(group)
+                    if group.delimiter() == Delimiter::Brace && expects_value =>
+                {
                     let value = Tokens::new(group.stream());
                     size(self.names, &value, Some(self.sizes));
                     false
@@ -407,7 +412,7 @@ fn ends_statement(tokens: &Tokens) -> bool {
 
 /// Two words, of which the first requires a second one.
 fn is_keyword(tokens: &Tokens) -> bool {
-    tokens.is_word("let") || starts_repeat(tokens)
+    tokens.is_word("let") || tokens.is_word("if") || starts_repeat(tokens)
 }
 
 /// The word may be the name of a variable, too.
@@ -416,9 +421,10 @@ fn starts_repeat(tokens: &Tokens) -> bool {
     tokens.is_word("repeat") && has_count && !is_assignment(tokens)
 }
 
-/// `x =`, `x +=`
+/// `x =`, `x +=`, but not `x ==`
 fn is_assignment(tokens: &Tokens) -> bool {
     let signs = ['+', '-', '*', '/'];
     let is_compound = signs.into_iter().any(|sign| tokens.is(1, sign)) && tokens.is(2, '=');
-    tokens.ident(0).is_some() && (tokens.is(1, '=') || is_compound)
+    let is_plain = tokens.is(1, '=') && !tokens.is(2, '=');
+    tokens.ident(0).is_some() && (is_plain || is_compound)
 }
