@@ -186,6 +186,26 @@ fn constants_are_chosen_by_rust() {
     assert_eq!(tensors::flat(&model.forward(x)), [-2.0, 0.0, 8.0]);
 }
 
+/// A function of constants that only rustc knows.
+#[test]
+fn functions_of_numbers_are_numbers() {
+    const D: usize = 4;
+    const SCALE: f64 = 0.25;
+    model! {
+        struct Scaled<d = D>;
+        fn forward(x: [batch, d]) -> [batch, d] {
+            x * sqrt(d) + max({ SCALE }, 0.125) - clamp({ SCALE * 8.0 }, 0, 1) * pow({ SCALE }, 2)
+        }
+    }
+    let dev = Cpu::default();
+    let model = dev.build_module::<Scaled, f64>();
+    let x: Tensor<(usize, Const<4>), f64, _> =
+        dev.tensor_from_vec(vec![-1.0, 0.0, 2.0, 0.5], (1, Const));
+    let expected = [-1.8125, 0.1875, 4.1875, 1.1875];
+    assert_eq!(tensors::flat(&model.forward(x.clone())), expected);
+    assert_eq!(tensors::flat(&model.composed().forward(x)), expected);
+}
+
 /// Nothing is stored beside values: two arrays and their gradients.
 #[test]
 fn functions_keep_what_their_derivatives_read() {

@@ -77,7 +77,6 @@ pub(crate) const EXPECTED_BRANCH: &str = "expected a branch: `if x < 0 { 0 } els
 pub(crate) const ONE_VALUE_OF_A_BRANCH: &str = "a branch is one value: `if x < 0 { 0 } else { x }`";
 pub(crate) const EXPECTED_COMPARISON: &str =
     "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
-pub(crate) const CHOICE_OF_NUMBERS: &str = "expected a value with axes in this `if`, found numbers";
 pub(crate) const COMPARISON_OF_NUMBERS: &str = "expected a value with axes at one side, found two numbers\n\
     help: a choice between constants is Rust's: `{ if C < 2 { 1.0 } else { 0.5 } }`";
 pub(crate) const EXPONENT: &str = "the exponent of `pow` is a number, found a value with axes\n\

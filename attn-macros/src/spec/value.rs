@@ -286,16 +286,24 @@ impl Real {
         Some(Real { origin, ..real })
     }
 
+    /// A number that the program computes, by an expression of type `f64`, with the same for people.
+    pub(crate) fn computed(tokens: TokenStream, text: String) -> Self {
+        Real {
+            value: None,
+            tokens,
+            text,
+            origin: TokenStream::new(),
+        }
+    }
+
     /// `1 / sqrt(size)`
     pub(crate) fn inverse_sqrt(size: &Size) -> Real {
         match size.value {
             Some(value) => Real::known(1.0 / (value.max(1) as f64).sqrt()),
-            None => Real {
-                value: None,
-                tokens: quote!((1.0 / ((#size) as f64).sqrt())),
-                text: format!("1 / sqrt({size})"),
-                origin: TokenStream::new(),
-            },
+            None => Real::computed(
+                quote!((1.0 / ((#size) as f64).sqrt())),
+                format!("1 / sqrt({size})"),
+            ),
         }
     }
 }

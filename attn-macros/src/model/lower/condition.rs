@@ -8,7 +8,6 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::group::join_last;
 use crate::model::syntax::{self, Comparison, Condition};
-use crate::model::types::ValueKind;
 use crate::score::Expr;
 
 impl Lowering<'_> {
@@ -30,21 +29,8 @@ impl Lowering<'_> {
         let then = self.part(then, &mut values, frame);
         let otherwise = self.part(otherwise, &mut values, frame);
         let expr = condition?.select(then?, otherwise?);
-        let Some((first, others)) = values.split_first() else {
-            self.error(at, messages::CHOICE_OF_NUMBERS);
-            return None;
-        };
-        let mut ty = self.ty(*first).clone();
-        if ty.kind != ValueKind::Floats {
-            self.error(at, messages::expected_floats("if", &ty));
-            return None;
-        }
-        for other in others {
-            let (left, right) = (ty, self.ty(*other).clone());
-            ty = self.common([&left, &right], at, || {
-                messages::operands_differ("if", &left, &right)
-            })?;
-        }
+        // A condition of numbers alone was reported.
+        let ty = self.common_of(&values, at, "if")?;
         let result = (&*named(name, "select"), ty);
         let result = self.elementwise(expr, &values, result, frame);
         join_last(&mut frame.region, start);

@@ -326,19 +326,10 @@ impl Lowering<'_> {
             self.error(at, crate::messages::body::clamp_upside_down(lo, hi));
             return None;
         }
-        let Some((first, others)) = values.split_first() else {
+        if values.is_empty() {
             return self.function_of_numbers(function, &args, at);
-        };
-        let mut ty = self.ty(*first).clone();
-        if ty.kind != ValueKind::Floats {
-            self.error(at, messages::expected_floats(function.name, &ty));
-            return None;
         }
-        for other in others {
-            let (left, right) = (ty, self.ty(*other).clone());
-            let message = || messages::operands_differ(function.name, &left, &right);
-            ty = self.common([&left, &right], at, message)?;
-        }
+        let ty = self.common_of(&values, at, function.name)?;
         let result = (&*named(name, function.name), ty);
         let result = self.elementwise(function.of(&args), &values, result, frame);
         Some(Operand::Tensor(result))
@@ -352,26 +343,42 @@ impl Lowering<'_> {
         at: Span,
     ) -> Option<Operand> {
         let number = match eval::value(&function.of(args)) {
-            Some(Value::Float(value)) => value.is_finite().then(|| Real::known(value)),
-            _ => {
-                let floats = args.iter().map(|arg| {
+            Some(Value::Float(value)) if value.is_finite() => Real::known(value),
+            Some(_) => {
+                self.error(at, messages::NOT_A_NUMBER);
+                return None;
+            }
+            None => {
+                let texts: Vec<_> = args.iter().map(Expr::to_string).collect();
+                let floats = args.iter().zip(&texts).map(|(arg, text)| {
                     let arg = host(arg, 0);
-                    syn::parse2(quote!(((#arg) as f64))).ok()
+                    Expr::Float(Real::computed(quote!(((#arg) as f64)), text.clone()))
                 });
-                let floats = floats.map(|arg| Real::from_expr(&arg?).map(Expr::Float));
-                let floats: Vec<_> = floats.collect::<Option<_>>()?;
-                let value = host(&function.of(&floats), 0);
-                Real::from_expr(&syn::parse2(value).ok()?)
+                let value = host(&function.of(&floats.collect::<Vec<_>>()), 0);
+                let text = format!("{}({})", function.name, texts.join(", "));
+                Real::computed(quote!((#value)), text)
             }
         };
-        if number.is_none() {
-            self.error(at, messages::NOT_A_NUMBER);
-        }
-        number.map(Operand::Number)
+        Some(Operand::Number(number))
     }
 
-    /// The type of both with axes of size 1 repeated. If they differ, that is reported.
-    pub(super) fn common(
+    /// The type of all values, of which there is one at least, with axes of size 1 repeated. If they differ, that is reported.
+    pub(super) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
+        let mut ty = self.ty(values[0]).clone();
+        if ty.kind != ValueKind::Floats {
+            self.error(at, messages::expected_floats(what, &ty));
+            return None;
+        }
+        for other in &values[1..] {
+            let (left, right) = (ty, self.ty(*other).clone());
+            let message = || messages::operands_differ(what, &left, &right);
+            ty = self.common([&left, &right], at, message)?;
+        }
+        Some(ty)
+    }
+
+    /// The same of two types.
+    fn common(
         &mut self,
         [left, right]: [&Type; 2],
         at: Span,
