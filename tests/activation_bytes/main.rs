@@ -125,6 +125,12 @@ mod operations {
     support::operations!(exact);
 }
 
+mod elementwise {
+    use super::*;
+
+    support::elementwise!(exact);
+}
+
 mod graphs {
     use super::*;
 
