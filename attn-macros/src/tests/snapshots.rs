@@ -29,7 +29,7 @@ expansions! {
         pub struct SelfAttention<heads = 8, d_model = 512, mask = causal>;
     ";
     /// Masks of data and of positions: in the composed form, for pairs and for rectangles.
-    padded_cross_attention ["run", "Attends"]: "
+    padded_cross_attention ["run", "Attends", "Mask"]: "
         pub(crate) struct CrossAttention<heads = 2, d_model = 8, d_context = 6, mask = padding & causal(lower_right)>;
     ";
     /// The kernel of additive scores with a normalizer of single scores: both forms.
