@@ -249,7 +249,7 @@ fn lengths_at_which_a_mask_divides_by_0_are_an_error_of_the_call_and_of_what_is_
     );
 }
 
-/// What a mask lets through of longer sequences would take minutes, and more memory than there is.
+/// To count the pairs that a mask lets through of longer sequences would take minutes, and more memory than there is.
 #[test]
 fn lengths_that_nobody_could_wait_for_are_an_error() {
     const MOST: usize = 1 << 19;
