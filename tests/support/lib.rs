@@ -13,6 +13,7 @@ pub mod adamw;
 pub mod close;
 pub mod differences;
 pub mod elementwise_cases;
+pub mod graph_cases;
 pub mod initial;
 pub mod numbers;
 pub mod waves;

@@ -67,7 +67,7 @@ impl<R: Read> Archive<R> {
     /// Loads the model from this file: see [`load`](super::load).
     ///
     /// # Errors
-    /// Those of [`load`](super::load).
+    /// The errors of [`load`](super::load).
     pub fn load<M, E, D>(self, model: &mut M, options: LoadOptions) -> Result<(), CheckpointError>
     where
         M: TensorCollection<E, D>,

@@ -45,7 +45,7 @@ pub fn save_adamw<E: Element>(
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
 /// # Errors
-/// Those of [`load`](super::load), and [`Problem::Step`] if the file has no valid step count.
+/// The errors of [`load`](super::load), and [`Problem::Step`] if the file has no valid step count.
 #[doc(alias = "load_state_dict")]
 pub fn load_adamw<M, E, D>(
     model: &M,
@@ -64,7 +64,7 @@ impl<R: Read> Archive<R> {
     /// Loads the state from this file: see [`load_adamw`](super::load_adamw).
     ///
     /// # Errors
-    /// Those of [`load_adamw`](super::load_adamw).
+    /// The errors of [`load_adamw`](super::load_adamw).
     pub fn load_adamw<M, E, D>(
         self,
         model: &M,

@@ -1,4 +1,4 @@
-//! Attention between arrays: the number of every query that both passes share has memory of its own.
+//! Attention with an array for `lse`, the number of every query that the backward pass reads again.
 
 use super::Array;
 use crate::kernel::attention::{Attention, Gradients};
@@ -22,7 +22,7 @@ impl<E: Kernels> Attention<'_, E> {
         lse
     }
 
-    /// [`backward`](Self::backward), after which nobody needs `lse` any more.
+    /// [`backward`](Self::backward). It frees `lse`, which nothing reads after it.
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.

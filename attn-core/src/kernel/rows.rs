@@ -182,7 +182,7 @@ impl<E> Operand<'_, E> {
     }
 }
 
-/// Calls `body` for chunks of [`rows_per_task`] rows, with what it reads, where it writes, and an item of `others`. The threads share
+/// Calls `body` for chunks of [`rows_per_task`] rows, with their operand, their result, and an item of `others`. The threads share
 /// the chunks.
 ///
 /// # Panics

@@ -182,7 +182,7 @@ macro_rules! activations {
             #[doc = concat!("The fallible version of [`", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// Those of [`try_activate`].
+            /// The errors of [`try_activate`].
             pub fn $try_name<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
             ) -> Result<Tensor<S, E, D, T>, Error<D::Err>> {
@@ -313,7 +313,7 @@ impl<T> Pass<'_, T> {
     /// Applies an elementwise function: [`activate`].
     ///
     /// # Errors
-    /// Those of [`try_activate`].
+    /// The errors of [`try_activate`].
     pub fn activate<A: Activation, S: Shape, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,

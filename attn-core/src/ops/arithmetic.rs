@@ -230,10 +230,10 @@ macro_rules! arithmetic {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                #[doc = concat!("Those of [`", stringify!($try_name), "`].")]
+                #[doc = concat!("The errors of [`", stringify!($try_name), "`].")]
                 ///
                 /// # Panics
-                #[doc = concat!("Those of [`", stringify!($try_name), "`].")]
+                #[doc = concat!("The panics of [`", stringify!($try_name), "`].")]
                 #[track_caller]
                 pub fn $name<S: Shape, E: Element, D: Backend<E>>(
                     &mut self,

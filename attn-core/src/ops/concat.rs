@@ -111,10 +111,10 @@ impl<T> Pass<'_, T> {
     /// Concatenates along the last axis, `[.., A]` and `[.., B]` to `[.., C]`: [`concat`](fn@concat).
     ///
     /// # Errors
-    /// Those of [`try_concat`].
+    /// The errors of [`try_concat`].
     ///
     /// # Panics
-    /// Those of [`try_concat`].
+    /// The panics of [`try_concat`].
     #[track_caller]
     pub fn concat<S: LastAxis, L: Dim, const C: usize, E: Element, D: Backend<E>>(
         &mut self,

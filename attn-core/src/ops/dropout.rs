@@ -157,7 +157,7 @@ impl<T> Pass<'_, T> {
     /// Dropout with probability `p` in training: [`dropout`].
     ///
     /// # Errors
-    /// Those of [`try_dropout`].
+    /// The errors of [`try_dropout`].
     ///
     /// # Panics
     /// If `p` is not between 0 and 1.
@@ -204,7 +204,7 @@ pub(crate) mod composed {
     /// 0 or `1 / (1 - p)` for each element, which uses one word of a random block of four.
     fn dropout_factors<E: Element>(count: usize, p: f64, seed: u64) -> Vec<E> {
         let random = Philox4x32::new(seed);
-        // Of the 2^32 words, p * 2^32 are below the threshold.
+        // p * 2^32 of the 2^32 words are below the threshold.
         let threshold = p * 2f64.powi(32);
         let factor = |i: usize| {
             let block = i as u64 / 4;

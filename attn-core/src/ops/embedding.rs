@@ -246,7 +246,7 @@ impl<T> Pass<'_, T> {
     /// The vectors of tokens, `[..]` to `[.., M]`: [`embedding`].
     ///
     /// # Errors
-    /// Those of [`try_embedding`].
+    /// The errors of [`try_embedding`].
     pub fn embedding<S: Append, const V: usize, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
         ids: &Tensor<S, usize, D>,

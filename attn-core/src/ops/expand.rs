@@ -96,10 +96,10 @@ impl<T> Pass<'_, T> {
     /// Repeats `x` along axes of size 1, to a shape with the same number of axes: [`expand`].
     ///
     /// # Errors
-    /// Those of [`try_expand`].
+    /// The errors of [`try_expand`].
     ///
     /// # Panics
-    /// Those of [`try_expand`].
+    /// The panics of [`try_expand`].
     #[track_caller]
     pub fn expand<S, S2, E: Element, D: Backend<E>>(
         &mut self,

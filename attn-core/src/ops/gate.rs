@@ -110,7 +110,7 @@ macro_rules! gates {
             #[doc = concat!("The fallible version of [`", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// Those of [`try_gate`].
+            /// The errors of [`try_gate`].
             pub fn $try_name<const H: usize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
                 x: Tensor<S, E, D, T>,
             ) -> Result<Tensor<S::With<Const<H>>, E, D, T>, Error<D::Err>>

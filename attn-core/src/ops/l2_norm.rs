@@ -65,10 +65,10 @@ impl<T> Pass<'_, T> {
     /// Normalises vectors to length 1, `[.., M]`: [`l2_norm`].
     ///
     /// # Errors
-    /// Those of [`try_l2_norm`].
+    /// The errors of [`try_l2_norm`].
     ///
     /// # Panics
-    /// Those of [`try_l2_norm`].
+    /// The panics of [`try_l2_norm`].
     #[track_caller]
     pub fn l2_norm<S: LastAxis, E: Element, D: Backend<E>>(
         &mut self,

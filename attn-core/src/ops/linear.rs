@@ -336,7 +336,7 @@ impl<T> Pass<'_, T> {
     /// [`UnbiasedLinear`](crate::nn::UnbiasedLinear).
     ///
     /// # Errors
-    /// Those of [`try_linear`].
+    /// The errors of [`try_linear`].
     pub fn linear<'a, S, const I: usize, const O: usize, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -355,7 +355,7 @@ impl<T> Pass<'_, T> {
     /// Press and Wolf, "Using the output embedding to improve language models" (2016).
     ///
     /// # Errors
-    /// Those of [`try_linear`].
+    /// The errors of [`try_linear`].
     pub fn tied_linear<S, const V: usize, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,

@@ -153,7 +153,7 @@ impl<T> Pass<'_, T> {
     /// The maximum over a sequence, `[.., seq, M]` to `[.., M]`: [`max_pool`].
     ///
     /// # Errors
-    /// Those of [`try_max_pool`].
+    /// The errors of [`try_max_pool`].
     pub fn max_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -167,7 +167,7 @@ impl<T> Pass<'_, T> {
     /// The maximum over the vectors that are not padding, `[batch, seq, M]` to `[batch, M]`: [`max_pool_padded`].
     ///
     /// # Errors
-    /// Those of [`try_max_pool_padded`].
+    /// The errors of [`try_max_pool_padded`].
     pub fn max_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<(B, S, L), E, D>,

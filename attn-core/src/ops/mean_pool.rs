@@ -168,7 +168,7 @@ impl<T> Pass<'_, T> {
     /// The mean over a sequence, `[.., seq, M]` to `[.., M]`: [`mean_pool`].
     ///
     /// # Errors
-    /// Those of [`try_mean_pool`].
+    /// The errors of [`try_mean_pool`].
     pub fn mean_pool<S: LastAxis<Leading: LastAxis>, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -182,7 +182,7 @@ impl<T> Pass<'_, T> {
     /// The mean over the vectors that are not padding, `[batch, seq, M]` to `[batch, M]`: [`mean_pool_padded`].
     ///
     /// # Errors
-    /// Those of [`try_mean_pool_padded`].
+    /// The errors of [`try_mean_pool_padded`].
     pub fn mean_pool_padded<B: Dim, S: Dim, L: Dim, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<(B, S, L), E, D>,

@@ -390,10 +390,10 @@ impl<T> Pass<'_, T> {
     /// Normalises vectors, `[.., M]`: [`layer_norm`].
     ///
     /// # Errors
-    /// Those of [`try_layer_norm`].
+    /// The errors of [`try_layer_norm`].
     ///
     /// # Panics
-    /// Those of [`try_layer_norm`].
+    /// The panics of [`try_layer_norm`].
     #[track_caller]
     pub fn layer_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
         &mut self,
@@ -411,10 +411,10 @@ impl<T> Pass<'_, T> {
     /// Normalises vectors, `[.., M]`: [`rms_norm`].
     ///
     /// # Errors
-    /// Those of [`try_rms_norm`].
+    /// The errors of [`try_rms_norm`].
     ///
     /// # Panics
-    /// Those of [`try_rms_norm`].
+    /// The panics of [`try_rms_norm`].
     #[track_caller]
     pub fn rms_norm<S: EndsIn<M>, const M: usize, E: Element, D: Backend<E>>(
         &mut self,

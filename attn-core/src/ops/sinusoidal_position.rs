@@ -71,7 +71,7 @@ impl<T> Pass<'_, T> {
     /// The embeddings of the positions of a tensor `[.., seq]`: `[.., seq, W]`. See [`sinusoidal_position`].
     ///
     /// # Errors
-    /// Those of [`try_sinusoidal_position`].
+    /// The errors of [`try_sinusoidal_position`].
     pub fn sinusoidal_position<S, const W: usize, E: Element, D: Backend<E>>(
         &self,
         axes: S,

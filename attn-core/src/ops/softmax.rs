@@ -59,7 +59,7 @@ impl<T> Pass<'_, T> {
     /// The softmax of the last axis: [`softmax`].
     ///
     /// # Errors
-    /// Those of [`try_softmax`].
+    /// The errors of [`try_softmax`].
     pub fn softmax<S: LastAxis, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,

@@ -57,7 +57,7 @@ pub fn grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// ```
 ///
 /// # Errors
-/// Those of [`grad_norm`], and [`UpdateError::Config`] if `max_norm` is less than 0, or NaN.
+/// The errors of [`grad_norm`], and [`UpdateError::Config`] if `max_norm` is less than 0, or NaN.
 #[doc(alias("clip_grad_norm_", "clip_norm"))]
 pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
@@ -101,7 +101,7 @@ pub fn clip_grad_norm<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
 /// ```
 ///
 /// # Errors
-/// Those of [`grad_norm`], and [`UpdateError::Config`] if `factor` is NaN or infinite, such as `1 / 0` batches.
+/// The errors of [`grad_norm`], and [`UpdateError::Config`] if `factor` is NaN or infinite, such as `1 / 0` batches.
 #[doc(alias = "gradient_accumulation_steps")]
 pub fn scale_grads<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,

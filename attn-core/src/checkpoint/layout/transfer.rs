@@ -99,7 +99,7 @@ impl<R: Read> Archive<R> {
     /// PyTorch: `model.load_state_dict(convert(safetensors.torch.load_file(path)), strict=True)`.
     ///
     /// # Errors
-    /// Those of [`load`](crate::checkpoint::load), with [`Problem::Mismatch`] in the names of the file; [`Problem::Map`] if the map does
+    /// The errors of [`load`](crate::checkpoint::load), with [`Problem::Mismatch`] in the names of the file; [`Problem::Map`] if the map does
     /// not fit the model; [`Problem::Prefix`] if no tensor of the file has the prefix of the map; and [`Problem::NotTied`] if tied tensors
     /// differ.
     #[doc(alias("from_pretrained", "load_state_dict"))]

@@ -19,7 +19,6 @@ impl<E: AttentionKernels<E>> Attention<'_, E> {
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.
-    /// If the shapes are not those of the sizes.
     ///
     /// [`Softmax`]: super::Normalizer::Softmax
     /// [`Softmax1`]: super::Normalizer::Softmax1

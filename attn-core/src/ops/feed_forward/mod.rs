@@ -264,7 +264,7 @@ impl<T> Pass<'_, T> {
     /// Two maps with a nonlinearity between them, `[.., M]` to `[.., M]`: [`feed_forward`].
     ///
     /// # Errors
-    /// Those of [`try_feed_forward`].
+    /// The errors of [`try_feed_forward`].
     pub fn feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
@@ -285,7 +285,7 @@ impl<T> Pass<'_, T> {
     /// A gated feed-forward layer, `[.., M]` to `[.., M]`: [`gated_feed_forward`].
     ///
     /// # Errors
-    /// Those of [`try_gated_feed_forward`].
+    /// The errors of [`try_gated_feed_forward`].
     pub fn gated_feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,

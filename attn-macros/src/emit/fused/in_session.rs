@@ -37,7 +37,7 @@ impl Fused<'_> {
                     Ok(p::DecodeState { call: p::Clone::clone(&made), cache })
                 }
 
-                /// The steps of `forward`, for new tokens alone.
+                /// The operations of `forward`, for new tokens alone.
                 fn decode(
                     weights: &Self::Weights,
                     p::DecodeState { call, cache }: &mut Self::DecodeState,

@@ -1,4 +1,4 @@
-//! The fused lowering: the steps and their derivatives as straight-line code over slices, a line or two per step.
+//! The fused form of a layer: its structs and functions. The lines in them are those of its [block](super::block).
 
 mod attention;
 mod backward;
@@ -101,7 +101,7 @@ impl Fused<'_> {
         inputs.map(|id| self.value(*id)).collect()
     }
 
-    /// The inputs as arguments: `_` for one that no step reads.
+    /// The inputs as arguments: `_` for one that no operation reads.
     fn read_inputs(&self) -> Vec<Ident> {
         let inputs = self.layer.inputs.iter();
         let names = inputs.map(|id| match self.layer.reads(*id) {

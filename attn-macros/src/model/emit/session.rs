@@ -81,7 +81,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
             /// Several independent sequences: see [`session`](Self::session).
             ///
             /// # Errors
-            /// Those of [`session`](Self::session).
+            /// The errors of [`session`](Self::session).
             #vis fn sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
                 #(p::check_length(capacity, #positions)?;)*
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;

@@ -1,7 +1,7 @@
-//! The operations of an attention layer, a file for each: what is true of it, and the lines of both forms.
+//! The operations of an attention layer, a file for each: its properties, its derivative, and the lines of both forms.
 //!
-//! [`build`](crate::graph::build) makes a block of them. For the fused form, [passes](crate::graph::passes) change it: then an operation does
-//! what several did.
+//! [`build`](crate::graph::build) makes a block of them. For the fused form, [passes](crate::graph::passes) change it: then one
+//! operation may stand for several.
 
 mod attend;
 mod head_transform;
