@@ -3,9 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, bounds, expr, input, var};
+use super::{Layer, LayerFrame, bounds, expr, input, var};
 use crate::graph::block::dim;
 use crate::model::graph::{Node, ValueId};
+use crate::ops::Emit;
 use crate::ops::attention_layer::LayerOp;
 use crate::score::Expr;
 
@@ -67,7 +68,7 @@ fn uses(cx: &Layer<'_>) -> Vec<usize> {
 fn emit_node(cx: &Layer<'_>, node: &Node<dyn LayerOp>, uses: &mut [usize]) -> TokenStream {
     let operands = node.operands.iter().map(|id| read(cx, *id, uses));
     let of = ComposedNode::new(cx, node.result, operands.collect());
-    node.op.composed(&of)
+    Emit::<LayerFrame<'_>>::composed(&*node.op, &of)
 }
 
 /// A value where it is read: the last reader gets it with its tape, those before get it with an empty one.

@@ -16,7 +16,7 @@ pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
 pub(crate) use composed::ComposedNode;
-pub(crate) use fused::{Fused as LayerFrame, LayerNode, ParameterGradient};
+pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

@@ -84,7 +84,8 @@ impl LayerBlock {
     }
 
     pub(crate) fn attention(&self) -> Option<&Attend> {
-        self.nodes().find_map(|node| node.op.properties().attention)
+        self.nodes()
+            .find_map(|node| node.op.description().attention)
     }
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {

@@ -13,7 +13,7 @@ use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp, Linear, Transf
 /// Splits the functions of the scores into the parts that the kernels take. `None` if these do not know what the functions read.
 pub(crate) fn split_scores(layer: &mut LayerBlock) -> Option<()> {
     for node in layer.nodes_mut() {
-        if let Some(attention) = node.op.properties().attention {
+        if let Some(attention) = node.op.description().attention {
             let (attention, operands) = attention.split(&node.operands)?;
             (node.op, node.operands) = (Rc::new(attention), operands);
         }
@@ -34,12 +34,11 @@ pub(crate) fn flatten_heads(layer: &mut LayerBlock) {
         for operand in &mut node.operands {
             *operand = origin(&replaced, *operand);
         }
-        if node.op.properties().is_view {
+        if node.op.description().is_view {
             replaced.push((node.result, node.operands[0]));
         }
     }
-    let is_view =
-        |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if node.op.properties().is_view);
+    let is_view = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if node.op.description().is_view);
     layer.body.steps.retain(|step| !is_view(step));
     for value in &mut layer.values {
         value.ty = columns(&value.ty);
@@ -70,7 +69,7 @@ pub(crate) fn pack_projections(layer: &mut LayerBlock) {
             continue;
         }
         let projections = layer.nodes().filter(reads_x);
-        let fields = projections.filter_map(|node| node.op.properties().linear);
+        let fields = projections.filter_map(|node| node.op.description().linear);
         let fields = fields.flat_map(|linear| linear.fields.iter().copied());
         let product = Linear {
             fields: fields.collect(),
@@ -100,7 +99,7 @@ fn operands_of_projections(layer: &LayerBlock) -> Vec<ValueId> {
 }
 
 fn is_projection(node: &Node<dyn LayerOp>) -> bool {
-    node.op.properties().linear.is_some()
+    node.op.description().linear.is_some()
 }
 
 /// A new value, of which these are the parts.
@@ -130,8 +129,8 @@ pub(crate) fn load_transforms(layer: &mut LayerBlock) {
         let Step::Node(node) = &layer.body.steps[index] else {
             continue;
         };
-        let properties = node.op.properties();
-        let (op, operands): (Rc<dyn LayerOp>, _) = if let Some(last) = properties.transform {
+        let description = node.op.description();
+        let (op, operands): (Rc<dyn LayerOp>, _) = if let Some(last) = description.transform {
             let Some((x, first)) = transform_of(layer, node.operands[0]) else {
                 continue;
             };
@@ -140,7 +139,7 @@ pub(crate) fn load_transforms(layer: &mut LayerBlock) {
             };
             let heads = last.heads.clone();
             (Rc::new(TransformHeads { heads, how }), vec![x])
-        } else if let Some(attention) = properties.attention {
+        } else if let Some(attention) = description.attention {
             let (attention, operands) = with_transforms(layer, attention, &node.operands);
             (Rc::new(attention), operands)
         } else {
@@ -156,7 +155,7 @@ pub(crate) fn load_transforms(layer: &mut LayerBlock) {
 /// The operand and the transform that a value is the result of.
 fn transform_of(layer: &LayerBlock, id: ValueId) -> Option<(ValueId, &TransformHeads)> {
     let node = layer.nodes().find(|node| node.result == id)?;
-    Some((node.operands[0], node.op.properties().transform?))
+    Some((node.operands[0], node.op.description().transform?))
 }
 
 /// Attention with the transforms of what it reads, and what it reads then.
@@ -198,20 +197,20 @@ pub(crate) fn leave_biases(graph: &Graph, layer: &mut LayerBlock) {
         params.any(Param::has_bias)
     };
     let left = layer.nodes().filter(|node| {
-        let linear = node.op.properties().linear;
+        let linear = node.op.description().linear;
         linear.is_some_and(has_bias) && only_attention_reads(layer, node.result)
     });
     let left: Vec<ValueId> = left.map(|node| node.result).collect();
     let memories = (0..layer.values.len()).map(|id| layer.block().memory(ValueId(id)));
     let memories: Vec<ValueId> = memories.collect();
     for node in layer.nodes_mut() {
-        let properties = node.op.properties();
-        let op: Rc<dyn LayerOp> = if let Some(linear) = properties.linear {
+        let description = node.op.description();
+        let op: Rc<dyn LayerOp> = if let Some(linear) = description.linear {
             Rc::new(Linear {
                 fields: linear.fields.clone(),
                 leaves_bias: left.contains(&node.result),
             })
-        } else if let Some(attention) = properties.attention {
+        } else if let Some(attention) = description.attention {
             let mut attention = attention.clone();
             for (HeadTransform { bias, .. }, operand) in
                 attention.loads.iter_mut().zip(&node.operands)
@@ -233,7 +232,7 @@ fn only_attention_reads(layer: &LayerBlock, id: ValueId) -> bool {
         operands.any(|operand| block.memory(*operand) == id)
     };
     let mut readers = layer.nodes().filter(reads);
-    id != layer.output() && readers.all(|node| node.op.properties().attention.is_some())
+    id != layer.output() && readers.all(|node| node.op.description().attention.is_some())
 }
 
 /// Gives every value in memory a name of its own.

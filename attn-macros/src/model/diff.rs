@@ -8,12 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::graph::{Block, Derivative, Node, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Node, Region, Repeat, Step, ValueId};
 use super::types::ValueKind;
-use crate::ops::{Gradient, Op};
+use crate::ops::{Gradient, ModelOp, Op};
 
 /// The derivative of a block.
-pub(crate) struct Backward<'m, O: ?Sized = dyn Op> {
+pub(crate) struct Backward<'m, O: ?Sized = dyn ModelOp> {
     /// For each buffer the value that it was made for: its size and its name.
     pub(crate) buffers: Vec<ValueId>,
     pub(crate) lines: Vec<BackwardStep<'m, O>>,
@@ -58,7 +58,7 @@ impl GradTarget {
     }
 }
 
-pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
+pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
     /// A new buffer of zeros.
     Zeros(BufferId),
     /// A new buffer with the numbers of another gradient.
@@ -82,7 +82,7 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn Op> {
 }
 
 /// For each line, the saved values that no later one reads.
-pub(crate) fn last_reads<O: Derivative + ?Sized>(
+pub(crate) fn last_reads<O: Op + ?Sized>(
     block: Block<'_, O>,
     lines: &[BackwardStep<'_, O>],
     saved: &[ValueId],
@@ -99,7 +99,7 @@ pub(crate) fn last_reads<O: Derivative + ?Sized>(
 }
 
 /// The values that a line reads.
-fn reads<O: Derivative + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
+fn reads<O: Op + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
     match line {
         BackwardStep::Adjoint { node, .. } => {
             let saved = node.saved().into_iter();
@@ -117,7 +117,7 @@ fn reads<O: Derivative + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>
 }
 
 /// The derivative of the results by all parameters and inputs.
-pub(crate) fn diff<O: Derivative + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
+pub(crate) fn diff<O: Op + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
     let mut diff = Diff {
         block,
         buffers: Vec::new(),
@@ -144,7 +144,7 @@ struct Diff<'m, O: ?Sized> {
     begun: BTreeSet<usize>,
 }
 
-impl<'m, O: Derivative + ?Sized> Diff<'m, O> {
+impl<'m, O: Op + ?Sized> Diff<'m, O> {
     fn region(&mut self, region: &'m Region<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
         for step in region.steps.iter().rev() {
             match step {

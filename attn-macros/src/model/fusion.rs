@@ -7,9 +7,9 @@
 //! An operation on rows, a norm for example, has one elementwise operation before it in its pass, and one behind it. The value between two of
 //! them is in memory: others may read it.
 
-use super::graph::{Derivative, Node, Region, Step, ValueId};
+use super::graph::{Node, Region, Step, ValueId};
 use super::plan::uses;
-use crate::ops::{Elementwise, Fusion};
+use crate::ops::{Elementwise, Fusion, Op};
 
 /// The operation that another one is computed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Fusions<'m, O: ?Sized> {
     pub(super) with: Vec<Option<FuseWith>>,
 }
 
-impl<'m, O: Derivative + ?Sized> Fusions<'m, O> {
+impl<'m, O: Op + ?Sized> Fusions<'m, O> {
     /// The values at the ends are read behind the region.
     pub(super) fn of(region: &'m Region<O>, ends: &[ValueId]) -> Self {
         let inside = region.steps.iter().flat_map(uses);
@@ -149,7 +149,7 @@ fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     }
 }
 
-fn elementwise<O: Derivative + ?Sized>(node: &Node<O>) -> Option<&Elementwise> {
+fn elementwise<O: Op + ?Sized>(node: &Node<O>) -> Option<&Elementwise> {
     match node.fusion() {
         Fusion::Elementwise(op) => Some(op),
         _ => None,
@@ -157,13 +157,13 @@ fn elementwise<O: Derivative + ?Sized>(node: &Node<O>) -> Option<&Elementwise> {
 }
 
 /// Whether it is an elementwise operation that can drop elements of an operand as it reads them: the derivative does not read them again.
-fn reads_to_drop<O: Derivative + ?Sized>(node: &Node<O>, value: ValueId) -> bool {
+fn reads_to_drop<O: Op + ?Sized>(node: &Node<O>, value: ValueId) -> bool {
     let operand = node.operands.iter().position(|operand| *operand == value);
     let op = elementwise(node);
     op.zip(operand)
         .is_some_and(|(op, operand)| !op.derivative_reads(operand))
 }
 
-fn is_dropout<O: Derivative + ?Sized>(node: &Node<O>) -> bool {
+fn is_dropout<O: Op + ?Sized>(node: &Node<O>) -> bool {
     matches!(node.fusion(), Fusion::Dropout(_))
 }

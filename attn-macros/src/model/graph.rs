@@ -1,6 +1,6 @@
 //! A network as a graph of layers: what [`lower`](super::lower) makes of a declaration, and what the emitters read.
 //!
-//! A [`Block`] is what the passes over a graph read. Its nodes are the operations of a model, or others that have a [`Derivative`].
+//! A [`Block`] is what the passes over a graph read. Its nodes are the operations of a model or of an attention layer.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::types::Type;
 use crate::graph::{AttentionLayer, CallData};
-use crate::ops::{Attention, Fusion, Gradient, Layer, Op, Saved};
+use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
 use crate::spec::{Assertion, Init, Item, Size};
 
 /// Everything that is emitted.
@@ -114,7 +114,7 @@ pub(crate) struct ParamPath {
 }
 
 /// Operations one after the other, with loops.
-pub(crate) struct Region<O: ?Sized = dyn Op> {
+pub(crate) struct Region<O: ?Sized = dyn ModelOp> {
     pub(crate) steps: Vec<Step<O>>,
 }
 
@@ -124,12 +124,12 @@ impl<O: ?Sized> Default for Region<O> {
     }
 }
 
-pub(crate) enum Step<O: ?Sized = dyn Op> {
+pub(crate) enum Step<O: ?Sized = dyn ModelOp> {
     Node(Node<O>),
     Repeat(Repeat<O>),
 }
 
-pub(crate) struct Node<O: ?Sized = dyn Op> {
+pub(crate) struct Node<O: ?Sized = dyn ModelOp> {
     pub(crate) op: Rc<O>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
@@ -138,7 +138,7 @@ pub(crate) struct Node<O: ?Sized = dyn Op> {
 }
 
 /// A loop over sets of parameters.
-pub(crate) struct Repeat<O: ?Sized = dyn Op> {
+pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     pub(crate) place: ParamPath,
     pub(crate) module: ModuleId,
     pub(crate) count: Size,
@@ -158,34 +158,8 @@ pub(crate) struct Carried {
     pub(crate) after: ValueId,
 }
 
-/// The derivative of an operation, as the passes over a graph know it.
-pub(crate) trait Derivative {
-    /// The gradient of each of so many operands.
-    fn gradients(&self, operands: usize) -> Vec<Gradient>;
-
-    /// The values of floats that it reads.
-    fn saved(&self) -> Saved;
-
-    /// The operations that run in the same pass over memory.
-    fn fusion(&self) -> Fusion<'_>;
-}
-
-impl Derivative for dyn Op {
-    fn gradients(&self, operands: usize) -> Vec<Gradient> {
-        Op::gradients(self, operands)
-    }
-
-    fn saved(&self) -> Saved {
-        self.properties().saved
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        self.properties().fusion
-    }
-}
-
 /// The operations from some inputs to some results.
-pub(crate) struct Block<'m, O: ?Sized = dyn Op> {
+pub(crate) struct Block<'m, O: ?Sized = dyn ModelOp> {
     pub(crate) values: &'m [Value],
     pub(crate) inputs: &'m [ValueId],
     pub(crate) body: &'m Region<O>,
@@ -360,7 +334,7 @@ impl<O: ?Sized> Clone for Node<O> {
     }
 }
 
-impl<O: Derivative + ?Sized> Node<O> {
+impl<O: Op + ?Sized> Node<O> {
     /// The operands that have a gradient, with what that is.
     pub(crate) fn gradients(&self) -> impl Iterator<Item = (usize, Gradient)> {
         let gradients = self.op.gradients(self.operands.len());
@@ -371,7 +345,7 @@ impl<O: Derivative + ?Sized> Node<O> {
     /// The values of floats that its derivative reads.
     pub(crate) fn saved(&self) -> Vec<ValueId> {
         let operands = self.gradients().map(|(index, _)| self.operands[index]);
-        match self.op.saved() {
+        match self.op.properties().saved {
             Saved::Nothing => Vec::new(),
             Saved::Operands => operands.collect(),
             Saved::Reads(operands) => {
@@ -384,12 +358,12 @@ impl<O: Derivative + ?Sized> Node<O> {
     }
 
     pub(crate) fn fusion(&self) -> Fusion<'_> {
-        self.op.fusion()
+        self.op.properties().fusion
     }
 }
 
 impl Node {
     pub(crate) fn attention(&self) -> Option<&Attention> {
-        self.op.properties().attention
+        self.op.description().attention
     }
 }

@@ -1,19 +1,19 @@
 //! The passes over a block for its fused form: its derivative, and a memory plan for each direction.
 
 use super::diff::{Backward, diff};
-use super::graph::{Block, Derivative};
+use super::graph::Block;
 use super::plan::{Forward, plan, plan_to_decode};
 use crate::emit::ExecMode;
-use crate::ops::Op;
+use crate::ops::{ModelOp, Op};
 
-pub(crate) struct Passes<'m, O: ?Sized = dyn Op> {
+pub(crate) struct Passes<'m, O: ?Sized = dyn ModelOp> {
     pub(crate) block: Block<'m, O>,
     pub(crate) backward: Backward<'m, O>,
     forward: Forward,
     decode: Forward,
 }
 
-impl<'m, O: Derivative + ?Sized> Passes<'m, O> {
+impl<'m, O: Op + ?Sized> Passes<'m, O> {
     pub(crate) fn new(block: Block<'m, O>) -> Self {
         Passes {
             block,

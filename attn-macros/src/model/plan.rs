@@ -5,7 +5,8 @@
 //! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`fusions`](super::fusion).
 
 use super::fusion::{FuseWith, Fusions, Term};
-use super::graph::{Block, Carried, Derivative, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Region, Repeat, Step, ValueId};
+use crate::ops::Op;
 
 /// The forward pass of a region.
 #[derive(Debug, Default)]
@@ -35,14 +36,14 @@ pub(crate) struct Planned {
 }
 
 /// Plans the forward pass.
-pub(crate) fn plan<O: Derivative + ?Sized>(block: Block<'_, O>) -> Forward {
+pub(crate) fn plan<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
     let mut saved = vec![(block.body, Vec::new())];
     save(block, block.body, &[], &mut saved);
     region(block, block.body, &[], block.results, &saved)
 }
 
 /// Plans a forward pass without a derivative: nothing is kept.
-pub(crate) fn plan_to_decode<O: Derivative + ?Sized>(block: Block<'_, O>) -> Forward {
+pub(crate) fn plan_to_decode<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
     region(block, block.body, &[], block.results, &Vec::new())
 }
 
@@ -80,7 +81,7 @@ pub(super) fn uses<O: ?Sized>(step: &Step<O>) -> Vec<ValueId> {
 type Saved<'m, O> = Vec<(&'m Region<O>, Vec<ValueId>)>;
 
 /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
-fn save<'m, O: Derivative + ?Sized>(
+fn save<'m, O: Op + ?Sized>(
     block: Block<'m, O>,
     region: &'m Region<O>,
     outside: &[(&'m Region<O>, Vec<ValueId>)],
@@ -118,7 +119,7 @@ fn save<'m, O: Derivative + ?Sized>(
     }
 }
 
-fn region<'m, O: Derivative + ?Sized>(
+fn region<'m, O: Op + ?Sized>(
     block: Block<'m, O>,
     region: &'m Region<O>,
     carried: &[Carried],
@@ -177,7 +178,7 @@ fn region<'m, O: Derivative + ?Sized>(
     }
 }
 
-fn rounds<'m, O: Derivative + ?Sized>(
+fn rounds<'m, O: Op + ?Sized>(
     block: Block<'m, O>,
     repeat: &'m Repeat<O>,
     free: &[ValueId],

@@ -2,7 +2,7 @@
 
 use super::{CallSite, Elementwise, Lower, LowerOperands, Operation};
 use crate::model::graph::ValueId;
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::score::{Activation as Function, Unary};
 use crate::spec::keys::Word;
 
@@ -83,10 +83,10 @@ impl LowerOperands for Activation {
         &self,
         lowering: &mut Lowering<'_>,
         call: &CallSite<'_>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let ty = lowering.floats_of(call)?;
         let op = Elementwise::unary(self.op);
-        Some(lowering.node(frame, op, call.operands.clone(), (call.result, ty)))
+        Some(lowering.node(builder, op, call.operands.clone(), (call.result, ty)))
     }
 }

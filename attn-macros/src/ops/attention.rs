@@ -3,13 +3,16 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved};
+use super::{
+    Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op, Operation,
+    Properties, Saved,
+};
 use crate::emit::ExecMode;
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::graph::AttentionLayer;
 use crate::graph::block::LayerBlock;
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
@@ -22,8 +25,8 @@ pub(super) static ATTENTION: Operation = Operation {
     may_be_tied: false,
     signature: "`[batch, seq, d_model]` to the same",
     doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
-    lower: Lower::Call(|lowering, call, arguments, name, frame| {
-        lowering.attention(call, arguments, name, frame)
+    lower: Lower::Call(|lowering, call, arguments, name, builder| {
+        lowering.attention(call, arguments, name, builder)
     }),
 };
 
@@ -47,13 +50,9 @@ impl Attention {
 impl Op for Attention {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.place),
-            vertex: VertexKind::Attention,
             saved: Saved::Operands,
             kept: Some(Kept::Attention),
             fusion: Fusion::None,
-            lookup: None,
-            attention: Some(self),
         }
     }
 
@@ -61,6 +60,17 @@ impl Op for Attention {
         let mut gradients = vec![Gradient::None; operands];
         gradients[..self.sequences()].fill(Gradient::Together);
         gradients
+    }
+}
+
+impl ModelOp for Attention {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Attention,
+            lookup: None,
+            attention: Some(self),
+        }
     }
 
     fn decode(&self, model: &Model) -> Result<Decode, String> {
@@ -71,17 +81,10 @@ impl Op for Attention {
     fn cost(&self, of: &Extents<'_>) -> Cost {
         let name = &of.model.attentions[self.index].spec.item.name;
         let [batch, query, key] = of.axes_of_attention(self);
-        let footprint = quote!(<#name>::footprint(#batch, #query, #key));
         Cost {
             flops: Some(quote!(<#name>::flops(#batch, #query, #key))),
-            forward: Some(footprint.clone()),
-            backward: Some(footprint),
             hidden: None,
         }
-    }
-
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        of.attention(self)
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
@@ -89,6 +92,19 @@ impl Op for Attention {
         let axes = of.axes_of_attention(self);
         let number = syn::Index::from(self.index);
         Some(quote!(#attention::check(#axes, &call.data.#number)?;))
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Attention {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        of.attention(self)
+    }
+
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let extents = of.extents();
+        let name = &extents.model.attentions[self.index].spec.item.name;
+        let [batch, query, key] = extents.axes_of_attention(self);
+        Footprints::of_both(quote!(<#name>::footprint(#batch, #query, #key)))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

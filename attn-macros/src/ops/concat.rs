@@ -4,13 +4,14 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Type;
 
 pub(super) static CONCAT: Operation = Operation {
@@ -24,7 +25,11 @@ pub(super) static CONCAT: Operation = Operation {
 };
 
 /// Of several operands, the first two and then one after the other.
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let mut left = call.operands[0];
     for (index, right) in call.operands.iter().enumerate().skip(1) {
         let [a, b] = [left, *right].map(|side| lowering.ty(side).clone());
@@ -38,7 +43,7 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         let ty = a.ending_in(a_width.plus(&b_width));
         let is_last = index + 1 == call.operands.len();
         let name = if is_last { call.result } else { "concat" };
-        left = lowering.node(frame, Concat, vec![left, *right], (name, ty));
+        left = lowering.node(builder, Concat, vec![left, *right], (name, ty));
     }
     Some(left)
 }
@@ -48,18 +53,25 @@ struct Concat;
 impl Op for Concat {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("concat".to_owned()),
-            vertex: VertexKind::Other,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed, Gradient::Computed]
+    }
+}
+
+impl ModelOp for Concat {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("concat".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -70,17 +82,23 @@ impl Op for Concat {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Concat {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let mut ty = of.operand_type(0).clone();
         ty.axes.pop();
         ty.axes.extend(of.operand_type(1).axes.last().cloned());
         let y = of.operand_as(1, &ty);
-        quote!(concat(&#x, &#y))
+        of.define(&quote!(concat(&#x, &#y)))
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -4,14 +4,15 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::syntax::first;
 use crate::spec::Real;
 use crate::spec::keys::{Key, KeyKind};
@@ -32,11 +33,15 @@ pub(super) static DROPOUT: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let p = probability(lowering, call)?;
     let ty = lowering.floats_of(call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, Dropout(p), operands, (call.result, ty)))
+    Some(lowering.node(builder, Dropout(p), operands, (call.result, ty)))
 }
 
 fn probability(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
@@ -67,18 +72,25 @@ struct Dropout(Real);
 impl Op for Dropout {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text(format!("dropout {}", self.0)),
-            vertex: VertexKind::Other,
             saved: Saved::Nothing,
             kept: Some(Kept::Dropout),
             fusion: Fusion::Dropout(&self.0),
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::InPlace]
+    }
+}
+
+impl ModelOp for Dropout {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text(format!("dropout {}", self.0)),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -89,14 +101,20 @@ impl Op for Dropout {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let x = of.operand(0);
-        let p = &self.0;
-        quote!(dropout(&#x, #p))
-    }
-
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Dropout {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let p = &self.0;
+        of.define(&quote!(dropout(&#x, #p)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

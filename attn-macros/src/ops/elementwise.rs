@@ -3,10 +3,12 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
-use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
-use crate::emit::block::{Gradients, Output};
+use super::{
+    Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
+};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::expr::{emit_elementwise, loop_values};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
 use crate::score::{Binary, Expr, Unary};
@@ -156,13 +158,9 @@ fn emit_loop(name: &Ident, of: &Loop) -> TokenStream {
 impl Op for Elementwise {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text(label(&self.expr)),
-            vertex: VertexKind::Other,
             saved: Saved::Reads(self.backward().reads),
             kept: None,
             fusion: Fusion::Elementwise(self),
-            lookup: None,
-            attention: None,
         }
     }
 
@@ -178,6 +176,17 @@ impl Op for Elementwise {
         });
         gradients.collect()
     }
+}
+
+impl ModelOp for Elementwise {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text(label(&self.expr)),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
+    }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
         Ok(Decode::PerToken)
@@ -187,8 +196,14 @@ impl Op for Elementwise {
         Cost::none()
     }
 
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Elementwise {
     /// An operation of `attn::ops`, if there is one: only the fused form makes several of a declaration one expression.
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let with_number = |method: &str, number: &Real| {
             let method = format_ident!("{method}");
@@ -199,7 +214,7 @@ impl Op for Elementwise {
             let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>(), &of.nn());
             quote!(with_tape(|tape| #value))
         };
-        match &self.expr {
+        of.define(&match &self.expr {
             Expr::Binary(op, _, by) => match (op, &**by) {
                 (Binary::Mul, Expr::Float(by)) => with_number("scale", by),
                 (Binary::Add, Expr::Float(by)) => with_number("shift", by),
@@ -217,11 +232,11 @@ impl Op for Elementwise {
                 }
             },
             _ => of_operands(),
-        }
+        })
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
@@ -246,7 +261,7 @@ impl Op for Elementwise {
 
 impl Elementwise {
     /// `add(&x, &y)`, both of the result's type.
-    fn of_two(&self, of: &Composed<'_>, method: &str) -> TokenStream {
+    fn of_two(&self, of: &ComposedNode<'_>, method: &str) -> TokenStream {
         let method = format_ident!("{method}");
         let [x, y] = [0, self.operands - 1].map(|index| of.operand_as(index, of.result_type()));
         quote!(#method(&#x, &#y))

@@ -5,13 +5,13 @@ use quote::quote;
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
-    Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::{Real, Size};
 
 pub(super) static EMBEDDING: Operation = Operation {
@@ -31,10 +31,14 @@ pub(super) static EMBEDDING: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let ids = lowering.ty(call.operands[0]).clone();
     let (place, vocab, ty) = if let Some(tied) = &call.arguments.tied {
-        let table = lowering.table(tied, call.arguments, frame)?;
+        let table = lowering.table(tied, call.arguments, builder)?;
         let ty = lowering.vector_per_id(call.at, &ids, &table.width)?;
         (table.place, table.vocab, ty)
     } else {
@@ -47,11 +51,11 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
             vocab: vocab.clone(),
             width,
         };
-        (lowering.layer(call, layer, &ty, frame), vocab, ty)
+        (lowering.layer(call, layer, &ty, builder), vocab, ty)
     };
     let embedding = Embedding { place, vocab };
     let operands = call.operands.clone();
-    Some(lowering.node(frame, embedding, operands, (call.result, ty)))
+    Some(lowering.node(builder, embedding, operands, (call.result, ty)))
 }
 
 struct Table {
@@ -86,21 +90,28 @@ struct Embedding {
 impl Op for Embedding {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.place),
-            vertex: VertexKind::Embedding,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+}
+
+impl ModelOp for Embedding {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Embedding,
             lookup: Some(Lookup::ById {
                 table: &self.place,
                 vocab: &self.vocab,
             }),
             attention: None,
         }
-    }
-
-    fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::None]
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -111,14 +122,20 @@ impl Op for Embedding {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        of.layer("embedding", &self.place)
-    }
-
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let ids = of.input(0);
         let vocab = &self.vocab;
         Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Embedding {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        of.layer("embedding", &self.place)
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -3,9 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Cost, Decode, Fusion, Gradient, Label, Op, Properties, Saved};
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use super::{
+    Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
+};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 
 /// To the shape of the result.
@@ -14,44 +16,52 @@ pub(crate) struct Expand;
 impl Op for Expand {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("expand".to_owned()),
-            vertex: VertexKind::Other,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
     }
+}
+
+impl ModelOp for Expand {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("expand".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
+    }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
         Ok(Decode::PerToken)
     }
 
-    fn cost(&self, of: &Extents<'_>) -> Cost {
-        let from = of.operand(0);
-        let to = of.result();
-        let footprint = quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#to),*]));
-        Cost {
-            flops: None,
-            forward: Some(footprint.clone()),
-            backward: Some(footprint),
-            hidden: None,
-        }
-    }
-
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let x = of.operand(0);
-        let shape = of.shape(0);
-        quote!(expand(&#x, #shape))
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
     }
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Expand {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let shape = of.shape(0);
+        of.define(&quote!(expand(&#x, #shape)))
+    }
+
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let extents = of.extents();
+        let from = extents.operand(0);
+        let to = extents.result();
+        Footprints::of_both(quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#to),*])))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -6,12 +6,13 @@ use quote::{format_ident, quote};
 use super::activation::{self, Activation};
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::{Real, Size};
 
@@ -98,7 +99,11 @@ fn nonlinearity(word: Option<&str>) -> Option<Nonlinearity> {
     NONLINEARITIES.into_iter().find(|of| of.word.name == word)
 }
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let ty = lowering.ty(call.operands[0]).clone();
     let hidden = lowering.required(call, "hidden");
     let width = lowering.width(call.at, &ty);
@@ -115,13 +120,13 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         gated,
     };
     let feed_forward = FeedForward {
-        place: lowering.layer(call, layer, &ty, frame),
+        place: lowering.layer(call, layer, &ty, builder),
         width,
         hidden,
         gated,
     };
     let operands = call.operands.clone();
-    Some(lowering.node(frame, feed_forward, operands, (call.result, ty)))
+    Some(lowering.node(builder, feed_forward, operands, (call.result, ty)))
 }
 
 struct TwoLayers {
@@ -166,18 +171,25 @@ struct FeedForward {
 impl Op for FeedForward {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.place),
-            vertex: VertexKind::Linear,
             saved: Saved::Operands,
             kept: Some(Kept::Array),
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for FeedForward {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Linear,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -187,20 +199,22 @@ impl Op for FeedForward {
     fn cost(&self, of: &Extents<'_>) -> Cost {
         let width = &self.width;
         let hidden = &self.hidden;
-        let gated = self.gated;
         let rows = of.rows();
-        let products = if gated { 6usize } else { 4 };
-        let footprint = quote!(p::layers::feed_forward_footprint(&[#(#rows),*], #hidden, #gated));
+        let products = if self.gated { 6usize } else { 4 };
         Cost {
             flops: Some(quote!(p::product(&[#products, #(#rows,)* #width, #hidden]))),
-            forward: Some(footprint.clone()),
-            backward: Some(footprint),
             // A gate is as wide again.
             hidden: Some(quote!(2 * #hidden)),
         }
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for FeedForward {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let method = if self.gated {
             "gated_feed_forward"
         } else {
@@ -209,8 +223,13 @@ impl Op for FeedForward {
         of.layer(method, &self.place)
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let hidden = &self.hidden;
+        let gated = self.gated;
+        let rows = of.extents().rows();
+        Footprints::of_both(
+            quote!(p::layers::feed_forward_footprint(&[#(#rows),*], #hidden, #gated)),
+        )
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

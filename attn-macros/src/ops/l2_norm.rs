@@ -5,12 +5,13 @@ use quote::quote;
 
 use super::norm::{asked_epsilon, epsilon};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::Real;
 
 /// That of the key's default.
@@ -26,11 +27,15 @@ pub(super) static L2_NORM: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(EPSILON));
     let ty = lowering.floats_of(call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, L2Norm { epsilon }, operands, (call.result, ty)))
+    Some(lowering.node(builder, L2Norm { epsilon }, operands, (call.result, ty)))
 }
 
 struct L2Norm {
@@ -40,18 +45,25 @@ struct L2Norm {
 impl Op for L2Norm {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("l2_norm".to_owned()),
-            vertex: VertexKind::Norm,
             saved: Saved::Operands,
             kept: None,
             fusion: Fusion::Rows,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for L2Norm {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("l2_norm".to_owned()),
+            vertex: VertexKind::Norm,
+            lookup: None,
+            attention: None,
+        }
     }
 
     /// Over the vector of a token. Over tokens, the result has no vector for each of them.
@@ -63,14 +75,20 @@ impl Op for L2Norm {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let x = of.operand(0);
-        let epsilon = &self.epsilon;
-        quote!(l2_norm(&#x, (#epsilon) as f64))
-    }
-
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for L2Norm {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let epsilon = &self.epsilon;
+        of.define(&quote!(l2_norm(&#x, (#epsilon) as f64)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -5,14 +5,14 @@ use quote::quote;
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lookup, Lower, Op, Operation, Properties,
-    Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::{Real, Size};
 
 pub(super) static LEARNED_POSITION: Operation = Operation {
@@ -36,7 +36,11 @@ pub(super) static LEARNED_POSITION: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let max_len = lowering.required(call, "max_len");
     let width = lowering.required(call, "d_model");
     let max_len = max_len?;
@@ -46,10 +50,10 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         max_len: max_len.clone(),
         width,
     };
-    let place = lowering.layer(call, layer, &ty, frame);
+    let place = lowering.layer(call, layer, &ty, builder);
     let position = LearnedPosition { place, max_len };
     let operands = call.operands.clone();
-    Some(lowering.node(frame, position, operands, (call.result, ty)))
+    Some(lowering.node(builder, position, operands, (call.result, ty)))
 }
 
 struct Table {
@@ -85,21 +89,28 @@ struct LearnedPosition {
 impl Op for LearnedPosition {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.place),
-            vertex: VertexKind::Embedding,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+}
+
+impl ModelOp for LearnedPosition {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Embedding,
             lookup: Some(Lookup::ByPosition {
                 table: &self.place,
                 max_len: &self.max_len,
             }),
             attention: None,
         }
-    }
-
-    fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::None]
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -110,16 +121,22 @@ impl Op for LearnedPosition {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let place = of.place(&self.place);
-        let shape = of.shape(1);
-        quote!(learned_position(#shape, &#place))
-    }
-
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let len = of.length_of_result();
         let max_len = &self.max_len;
         Some(quote!(p::check_length(#len, #max_len)?;))
+    }
+}
+
+impl Emit<ModelFrame<'_>> for LearnedPosition {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let place = of.place(&self.place);
+        let shape = of.shape(1);
+        of.define(&quote!(learned_position(#shape, &#place)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -5,13 +5,14 @@ use quote::{format_ident, quote};
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Frame, Lowering, is_without_bias};
+use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type};
 use crate::spec::keys::{Key, KeyKind, Word};
@@ -52,9 +53,13 @@ static TRUTHS: &[Word] = &[
     },
 ];
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     if let Some(tied) = &call.arguments.tied {
-        return lower_tied(lowering, call, tied, frame);
+        return lower_tied(lowering, call, tied, builder);
     }
     let x = lowering.ty(call.operands[0]).clone();
     let output = lowering.required(call, "out");
@@ -68,20 +73,20 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         bias: !call.arguments.entries.iter().any(is_without_bias),
     };
     let linear = Linear {
-        place: lowering.layer(call, layer, &ty, frame),
+        place: lowering.layer(call, layer, &ty, builder),
         tied: false,
     };
     let operands = call.operands.clone();
-    Some(lowering.node(frame, linear, operands, (call.result, ty)))
+    Some(lowering.node(builder, linear, operands, (call.result, ty)))
 }
 
 fn lower_tied(
     lowering: &mut Lowering<'_>,
     call: &CallSite<'_>,
     tied: &Ident,
-    frame: &mut Frame,
+    builder: &mut RegionBuilder,
 ) -> Option<ValueId> {
-    let table = lowering.table(tied, call.arguments, frame)?;
+    let table = lowering.table(tied, call.arguments, builder)?;
     let vocab = &table.vocab;
     let width = &table.width;
     let x = lowering.ty(call.operands[0]).clone();
@@ -101,7 +106,7 @@ fn lower_tied(
         place: table.place,
         tied: true,
     };
-    Some(lowering.node(frame, linear, operands, (call.result, ty)))
+    Some(lowering.node(builder, linear, operands, (call.result, ty)))
 }
 
 struct Affine {
@@ -148,21 +153,28 @@ struct Linear {
 impl Op for Linear {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: match self.tied {
-                true => Label::Text(format!("linear, tied to {}", self.place.field)),
-                false => Label::Layer(&self.place),
-            },
-            vertex: VertexKind::Linear,
             saved: Saved::Operands,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for Linear {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: match self.tied {
+                true => Label::Text(format!("linear, tied to {}", self.place.field)),
+                false => Label::Layer(&self.place),
+            },
+            vertex: VertexKind::Linear,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -179,13 +191,19 @@ impl Op for Linear {
         }
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Linear {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let method = if self.tied { "tied_linear" } else { "linear" };
         of.layer(method, &self.place)
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

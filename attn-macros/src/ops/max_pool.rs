@@ -5,12 +5,13 @@ use quote::quote;
 
 use super::mean_pool::Pool;
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 
 pub(super) static MAX_POOL: Operation = Operation {
     name: "max_pool",
@@ -22,10 +23,14 @@ pub(super) static MAX_POOL: Operation = Operation {
     lower: Lower::Operands(1..=2, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let (pool, ty) = Pool::lower(lowering, call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, MaxPool(pool), operands, (call.result, ty)))
+    Some(lowering.node(builder, MaxPool(pool), operands, (call.result, ty)))
 }
 
 struct MaxPool(Pool);
@@ -33,18 +38,25 @@ struct MaxPool(Pool);
 impl Op for MaxPool {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("max_pool".to_owned()),
-            vertex: VertexKind::Other,
             saved: Saved::OperandsAndResult,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         self.0.gradients(operands)
+    }
+}
+
+impl ModelOp for MaxPool {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("max_pool".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -55,12 +67,18 @@ impl Op for MaxPool {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        self.0.check(of, "max_pool")
+    }
+}
+
+impl Emit<ModelFrame<'_>> for MaxPool {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         self.0.composed(of, "max_pool")
     }
 
-    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        self.0.check(of, "max_pool")
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

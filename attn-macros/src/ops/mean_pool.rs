@@ -4,13 +4,14 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
 
 pub(super) static MEAN_POOL: Operation = Operation {
@@ -23,10 +24,14 @@ pub(super) static MEAN_POOL: Operation = Operation {
     lower: Lower::Operands(1..=2, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let (pool, ty) = Pool::lower(lowering, call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, MeanPool(pool), operands, (call.result, ty)))
+    Some(lowering.node(builder, MeanPool(pool), operands, (call.result, ty)))
 }
 
 /// One vector out of a sequence of them, of which some may be padding.
@@ -61,7 +66,7 @@ impl Pool {
     }
 
     /// `mean_pool(&x)`, `mean_pool_padded(&x, &lens)`
-    pub(super) fn composed(&self, of: &Composed<'_>, name: &str) -> TokenStream {
+    pub(super) fn composed(&self, of: &ComposedNode<'_>, name: &str) -> TokenStream {
         let operands = of.operands();
         let padded = if self.padding.is_some() {
             "_padded"
@@ -69,7 +74,7 @@ impl Pool {
             ""
         };
         let method = format_ident!("{name}{padded}");
-        quote!(#method(#(&#operands),*))
+        of.define(&quote!(#method(#(&#operands),*)))
     }
 
     /// Lengths are those of the sequences at most.
@@ -128,18 +133,25 @@ struct MeanPool(Pool);
 impl Op for MeanPool {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("mean_pool".to_owned()),
-            vertex: VertexKind::Other,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         self.0.gradients(operands)
+    }
+}
+
+impl ModelOp for MeanPool {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("mean_pool".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -150,12 +162,18 @@ impl Op for MeanPool {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        self.0.check(of, "mean_pool")
+    }
+}
+
+impl Emit<ModelFrame<'_>> for MeanPool {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         self.0.composed(of, "mean_pool")
     }
 
-    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        self.0.check(of, "mean_pool")
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -1,7 +1,7 @@
 //! The operations of a model, a file for each: all that the macro knows of it.
 //!
 //! An [`Operation`] is how one is written: its name, keys and operands, and the function that infers the shape of the result. That makes
-//! an [`Op`], a node of the graph. No method of [`Op`] has a default: an operation without a derivative, a number of FLOPs,
+//! an [`Op`], a node of the graph. No method has a default: an operation without a derivative, a number of FLOPs,
 //! a footprint or a rule for decoding is an error of rustc.
 
 mod activation;
@@ -29,11 +29,11 @@ use std::ops::RangeInclusive;
 
 use proc_macro2::{Ident, TokenStream};
 
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{self, BlockNode, Footprints, Gradients, Output};
 use crate::markdown::Table;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Arguments, Frame, Lowering};
+use crate::model::lower::{Arguments, Lowering, RegionBuilder};
 use crate::model::syntax::Call;
 use crate::spec::body::Function;
 use crate::spec::keys::{Key, Word};
@@ -104,7 +104,7 @@ pub(crate) enum Lower {
 }
 
 type LowerCall =
-    fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut Frame) -> Option<ValueId>;
+    fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut RegionBuilder) -> Option<ValueId>;
 
 /// Infers the shape of the result. Mistakes are reported, and then there is no result.
 pub(crate) trait LowerOperands: Sync {
@@ -112,21 +112,21 @@ pub(crate) trait LowerOperands: Sync {
         &self,
         lowering: &mut Lowering<'_>,
         call: &CallSite<'_>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId>;
 }
 
 impl<F> LowerOperands for F
 where
-    F: Fn(&mut Lowering<'_>, &CallSite<'_>, &mut Frame) -> Option<ValueId> + Sync,
+    F: Fn(&mut Lowering<'_>, &CallSite<'_>, &mut RegionBuilder) -> Option<ValueId> + Sync,
 {
     fn lower(
         &self,
         lowering: &mut Lowering<'_>,
         call: &CallSite<'_>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
-        self(lowering, call, frame)
+        self(lowering, call, builder)
     }
 }
 
@@ -141,44 +141,59 @@ pub(crate) struct CallSite<'c> {
     pub(crate) result: &'c str,
 }
 
-/// An operation in the graph.
-///
-/// `of` is the node with its values. Emitted lines read their operands and sizes through it.
+/// An operation, as the passes over a graph know it.
 pub(crate) trait Op {
     fn properties(&self) -> Properties<'_>;
 
     /// The gradient of each of so many operands.
     fn gradients(&self, operands: usize) -> Vec<Gradient>;
+}
+
+/// The lines of an operation in a builder.
+///
+/// `of` is the node with its values. Emitted lines read their operands and sizes through it.
+pub(crate) trait Emit<F: block::Frame>: Op {
+    /// The lines of the composed form.
+    fn composed(&self, of: &F::Composed<'_>) -> TokenStream;
+
+    /// The memory of both passes of the fused form beside values and gradients.
+    fn footprints(&self, of: &BlockNode<'_, F>) -> Footprints;
+
+    /// The call of the fused form that computes the result, and returns what is kept.
+    fn forward(&self, of: &BlockNode<'_, F>, to: &Output) -> TokenStream;
+
+    /// The lines of the derivative. Gradients of parameters are added to.
+    fn backward(&self, of: &BlockNode<'_, F>, gradients: &Gradients) -> TokenStream;
+}
+
+/// What is asked of an operation of a model besides.
+pub(crate) trait ModelOp: for<'a> Emit<ModelFrame<'a>> {
+    fn description(&self) -> Description<'_>;
 
     /// Whether a session can go on token by token. An error says why not.
     fn decode(&self, model: &Model) -> Result<Decode, String>;
 
     fn cost(&self, of: &Extents<'_>) -> Cost;
 
-    /// The call of the composed form: a method of `Pass`.
-    fn composed(&self, of: &Composed<'_>) -> TokenStream;
-
     /// The line that finds mistakes in the numbers of an input before the fused form begins.
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream>;
-
-    /// The call of the fused form that computes the result.
-    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream;
-
-    /// The lines of the derivative. Gradients of parameters are added to.
-    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream;
 }
 
 /// Properties of an operation wherever it stands.
 pub(crate) struct Properties<'o> {
-    pub(crate) label: Label<'o>,
-    /// Its colour in the picture of a model.
-    pub(crate) vertex: VertexKind,
     /// The values of floats that its derivative reads.
     pub(crate) saved: Saved,
     /// Other memory that is kept for its derivative.
     pub(crate) kept: Option<Kept>,
     /// Operations that can run in the same pass over memory.
     pub(crate) fusion: Fusion<'o>,
+}
+
+/// An operation for the rest of a model and for people.
+pub(crate) struct Description<'o> {
+    pub(crate) label: Label<'o>,
+    /// Its colour in the picture of a model.
+    pub(crate) vertex: VertexKind,
     /// The learned table of which it reads rows.
     pub(crate) lookup: Option<Lookup<'o>>,
     /// The attention that it is, if it is one.
@@ -189,21 +204,15 @@ pub(crate) struct Properties<'o> {
 pub(crate) struct Cost {
     /// Floating-point operations of matrix products.
     pub(crate) flops: Option<TokenStream>,
-    /// The footprint of the forward pass beside the result, with that of what is kept.
-    pub(crate) forward: Option<TokenStream>,
-    /// The footprint of the derivative beside the gradients that it writes.
-    pub(crate) backward: Option<TokenStream>,
     /// The width of vectors, one for each row of the result, that it makes on the way.
     pub(crate) hidden: Option<TokenStream>,
 }
 
 impl Cost {
-    /// It multiplies no matrices, and writes its result and gradients where they go.
+    /// It multiplies no matrices, and makes no vectors but those of its result.
     pub(crate) const fn none() -> Self {
         Cost {
             flops: None,
-            forward: None,
-            backward: None,
             hidden: None,
         }
     }

@@ -4,13 +4,14 @@ use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
 
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, Opaque, ParamPath, Submodule, ValueId};
-use crate::model::lower::{Arguments, Frame, Lowering};
+use crate::model::lower::{Arguments, Lowering, RegionBuilder};
 use crate::model::signature::parse_type;
 use crate::model::sizes;
 use crate::model::syntax::first;
@@ -41,7 +42,11 @@ pub(super) static MODULE: Operation = Operation {
     lower: Lower::Operands(1..=usize::MAX, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let module = module_type(lowering, call.at, call.arguments);
     let ty = declared_output(lowering, call.at, call.arguments);
     let module = module?;
@@ -52,10 +57,10 @@ fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) ->
         ty: text.clone(),
     };
     let asked = (MODULE.name, call.arguments.name.as_ref());
-    let place = lowering.field(frame.module, asked, layer, ty.to_string());
+    let place = lowering.field(builder.module, asked, layer, ty.to_string());
     let name = lowering.type_name(place.module, &place.field, call.at.span());
     let node = Module(place.clone());
-    let result = lowering.node(frame, node, call.operands.clone(), (call.result, ty));
+    let result = lowering.node(builder, node, call.operands.clone(), (call.result, ty));
     lowering.opaques.push(Opaque {
         ty: lowering.constants.with_names(&module),
         text,
@@ -113,19 +118,26 @@ struct Module(ParamPath);
 impl Op for Module {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.0),
-            vertex: VertexKind::Other,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     /// dfdx's tape has the derivative.
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         vec![Gradient::Computed; operands]
+    }
+}
+
+impl ModelOp for Module {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.0),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, model: &Model) -> Result<Decode, String> {
@@ -137,12 +149,18 @@ impl Op for Module {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Module {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         of.module(&self.0)
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     /// A model with such a module has no fused form.

@@ -5,13 +5,13 @@ use quote::{format_ident, quote};
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Kept, Label, Lower, LowerOperands, Op, Operation,
-    Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, LowerOperands,
+    ModelOp, Op, Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::parse::Value;
 use crate::spec::{Real, Size};
@@ -66,7 +66,7 @@ impl LowerOperands for Norm {
         &self,
         lowering: &mut Lowering<'_>,
         call: &CallSite<'_>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let ty = lowering.ty(call.operands[0]).clone();
         let layer = Gain {
@@ -76,10 +76,10 @@ impl LowerOperands for Norm {
         };
         let node = Normalize {
             norm: *self,
-            place: lowering.layer(call, layer, &ty, frame),
+            place: lowering.layer(call, layer, &ty, builder),
         };
         let operands = call.operands.clone();
-        Some(lowering.node(frame, node, operands, (call.result, ty)))
+        Some(lowering.node(builder, node, operands, (call.result, ty)))
     }
 }
 
@@ -137,42 +137,50 @@ struct Normalize {
 impl Op for Normalize {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Layer(&self.place),
-            vertex: VertexKind::Norm,
             saved: Saved::Operands,
             kept: Some(Kept::Array),
             fusion: Fusion::Rows,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
     }
+}
+
+impl ModelOp for Normalize {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Layer(&self.place),
+            vertex: VertexKind::Norm,
+            lookup: None,
+            attention: None,
+        }
+    }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
         Ok(Decode::PerToken)
     }
 
-    fn cost(&self, of: &Extents<'_>) -> Cost {
-        let rows = of.rows();
-        let width = of.width();
-        let footprint = quote!(p::layers::norm_footprint(&[#(#rows),*], #width));
-        Cost {
-            flops: None,
-            forward: Some(footprint.clone()),
-            backward: Some(footprint),
-            hidden: None,
-        }
-    }
-
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        of.layer(self.norm.name(), &self.place)
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
     }
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Normalize {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        of.layer(self.norm.name(), &self.place)
+    }
+
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let extents = of.extents();
+        let rows = extents.rows();
+        let width = extents.width();
+        Footprints::of_both(quote!(p::layers::norm_footprint(&[#(#rows),*], #width)))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -5,13 +5,14 @@ use quote::quote;
 
 use super::layer;
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 
 pub(super) static SINUSOIDAL_POSITION: Operation = Operation {
     name: "sinusoidal_position",
@@ -23,11 +24,15 @@ pub(super) static SINUSOIDAL_POSITION: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let width = lowering.required(call, "d_model")?;
     let ty = lowering.vector_per_position(call, &width)?;
     let operands = call.operands.clone();
-    Some(lowering.node(frame, SinusoidalPosition, operands, (call.result, ty)))
+    Some(lowering.node(builder, SinusoidalPosition, operands, (call.result, ty)))
 }
 
 /// Of the axes of its operand.
@@ -36,18 +41,25 @@ struct SinusoidalPosition;
 impl Op for SinusoidalPosition {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("sinusoidal_position".to_owned()),
-            vertex: VertexKind::Embedding,
             saved: Saved::Nothing,
             kept: None,
             fusion: Fusion::None,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::None]
+    }
+}
+
+impl ModelOp for SinusoidalPosition {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("sinusoidal_position".to_owned()),
+            vertex: VertexKind::Embedding,
+            lookup: None,
+            attention: None,
+        }
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
@@ -55,25 +67,24 @@ impl Op for SinusoidalPosition {
     }
 
     /// The vectors of one sequence, which are copied to the others.
-    fn cost(&self, of: &Extents<'_>) -> Cost {
-        let result = of.result();
-        let one = &result[result.len() - 2..];
-        Cost {
-            flops: None,
-            forward: Some(quote!(p::Footprint::forward_only(&[#(#one),*]))),
-            backward: None,
-            hidden: None,
-        }
-    }
-
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let x = of.operand(0);
-        let shape = of.shape(1);
-        quote!(sinusoidal_position(#shape, #x.device()))
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
     }
 
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for SinusoidalPosition {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let shape = of.shape(1);
+        of.define(&quote!(sinusoidal_position(#shape, #x.device())))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

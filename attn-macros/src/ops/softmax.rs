@@ -4,12 +4,13 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::{
-    CallSite, Cost, Decode, Fusion, Gradient, Label, Lower, Op, Operation, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
-use crate::emit::block::{Gradients, Output};
-use crate::model::emit::{Composed, Extents, FusedNode, VertexKind};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
-use crate::model::lower::{Frame, Lowering};
+use crate::model::lower::{Lowering, RegionBuilder};
 
 pub(super) static SOFTMAX: Operation = Operation {
     name: "softmax",
@@ -21,9 +22,13 @@ pub(super) static SOFTMAX: Operation = Operation {
     lower: Lower::Operands(1..=1, &lower),
 };
 
-fn lower(lowering: &mut Lowering<'_>, call: &CallSite<'_>, frame: &mut Frame) -> Option<ValueId> {
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
     let ty = lowering.floats_of(call)?;
-    Some(lowering.node(frame, Softmax, call.operands.clone(), (call.result, ty)))
+    Some(lowering.node(builder, Softmax, call.operands.clone(), (call.result, ty)))
 }
 
 struct Softmax;
@@ -31,18 +36,25 @@ struct Softmax;
 impl Op for Softmax {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            label: Label::Text("softmax".to_owned()),
-            vertex: VertexKind::Other,
             saved: Saved::Result,
             kept: None,
             fusion: Fusion::Rows,
-            lookup: None,
-            attention: None,
         }
     }
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for Softmax {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("softmax".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
     }
 
     /// Over the vector of a token. Over tokens, the result has no vector for each of them.
@@ -54,13 +66,19 @@ impl Op for Softmax {
         Cost::none()
     }
 
-    fn composed(&self, of: &Composed<'_>) -> TokenStream {
-        let x = of.operand(0);
-        quote!(softmax(&#x))
-    }
-
     fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
         None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Softmax {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        of.define(&quote!(softmax(&#x)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

@@ -12,7 +12,7 @@ use super::{Binary, Expr, Type};
 use crate::spec::Real;
 
 /// The maximum number of products in a polynomial. A longer one is undecided.
-const MOST_PRODUCTS: usize = 100;
+const MAX_PRODUCTS: usize = 100;
 
 /// The error of a sum of numbers, in units of the sum of their magnitudes: some dozens of roundings.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
@@ -228,7 +228,7 @@ impl Polynomial {
 
     /// `None` if it is too long, or a number too large for a float.
     fn checked(self) -> Option<Self> {
-        let is_short = self.0.len() <= MOST_PRODUCTS;
+        let is_short = self.0.len() <= MAX_PRODUCTS;
         (is_short && self.0.values().all(|times| times.size.is_finite())).then_some(self)
     }
 }

@@ -147,7 +147,7 @@ pub(crate) fn parse(
     words: &'static [Word],
     cx: &Diagnostics,
 ) -> MaskExpr {
-    let words_left = Cell::new(Some(MOST_WORDS));
+    let words_left = Cell::new(Some(MAX_WORDS));
     let mut parser = Parser {
         key,
         words,
@@ -158,7 +158,7 @@ pub(crate) fn parse(
 }
 
 /// The emitted types of the words are nested, and rustc processes them recursively.
-const MOST_WORDS: usize = 250;
+const MAX_WORDS: usize = 250;
 
 struct Parser<'a> {
     key: &'static Key,
@@ -248,7 +248,7 @@ impl Parser<'_> {
     fn may_come(&self, word: &Ident) -> bool {
         let left = self.words_left.get();
         if left == Some(0) {
-            self.cx.error(word, messages::too_many_words(MOST_WORDS));
+            self.cx.error(word, messages::too_many_words(MAX_WORDS));
         }
         let left = left.and_then(|left| left.checked_sub(1));
         self.words_left.set(left);

@@ -8,12 +8,12 @@ use crate::score::budget;
 
 /// The maximum steps of an expansion: those of analyses with a budget, and the parts of expressions that are built, read or
 /// written. They take less than two seconds in a macro without optimisation.
-const MOST_STEPS: usize = 2_000_000;
+const MAX_STEPS: usize = 2_000_000;
 
-const MOST_TOKENS: usize = 200;
+const MAX_TOKENS: usize = 200;
 
 /// The maximum tokens of an expansion. A model of a dozen attentions has the most, as each is a separate layer.
-const MOST_EMITTED: usize = 150_000;
+const MAX_EMITTED: usize = 150_000;
 
 fn count(tokens: TokenStream) -> usize {
     let counts = tokens.into_iter().map(|token| match token {
@@ -363,7 +363,7 @@ fn families() -> Vec<Family> {
 }
 
 fn longest(family: &dyn Fn(usize) -> String) -> String {
-    let fits = |n: &usize| count(tokens(&family(*n))) <= MOST_TOKENS;
+    let fits = |n: &usize| count(tokens(&family(*n))) <= MAX_TOKENS;
     let n = (1..100).take_while(fits).last().unwrap_or(1);
     family(n)
 }
@@ -376,7 +376,7 @@ fn an_expansion_takes_a_limited_number_of_steps() {
         budget::counted();
         let output = pipeline::attention(input);
         let steps = budget::counted();
-        assert!(steps <= MOST_STEPS, "{name}: {steps} steps for {spec}");
+        assert!(steps <= MAX_STEPS, "{name}: {steps} steps for {spec}");
         let reports = reports(&parse_file(output));
         assert!(reports.is_empty(), "{name}: {reports:?} of {spec}");
     }
@@ -435,7 +435,7 @@ fn a_model_expands_to_a_limited_number_of_tokens() {
         let text = longest(&*family);
         let output = pipeline::model(tokens(&text));
         let found = count(output.clone());
-        assert!(found <= MOST_EMITTED, "{name}: {found} tokens for {text}");
+        assert!(found <= MAX_EMITTED, "{name}: {found} tokens for {text}");
         let reports = reports(&parse_file(output));
         assert!(reports.is_empty(), "{name}: {reports:?} of {text}");
     }

@@ -29,7 +29,7 @@ fn lines(expr: Expr) -> String {
         });
     }
     for node in graph.block.nodes_mut() {
-        if let Some(attention) = node.op.properties().attention {
+        if let Some(attention) = node.op.description().attention {
             node.op = Rc::new(Attend {
                 functions: vec![expr.clone()],
                 ..attention.clone()

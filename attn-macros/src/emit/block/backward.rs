@@ -3,12 +3,12 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Access, BlockNode, Frame, FusedOp, Gradients, Rounds, saved_fields};
+use super::{Access, BlockNode, Frame, Gradients, Rounds, saved_fields};
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget, last_reads};
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
-use crate::ops::Kept;
+use crate::ops::{Emit, Kept, Op};
 
 /// The lines of the whole derivative.
 pub(crate) fn emit_backward<F: Frame>(frame: &F, lines: &mut TrackedCode) {
@@ -214,7 +214,7 @@ impl<F: Frame> Backward<'_, F> {
         if let Some(footprint) = node.op.footprints(&of).backward {
             lines.differentiate(footprint);
         }
-        match node.op.kept() {
+        match node.op.properties().kept {
             Some(Kept::Array | Kept::Attention) => lines.consumed(&of.kept()),
             Some(Kept::Dropout) | None => {}
         }

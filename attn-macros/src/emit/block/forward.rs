@@ -3,13 +3,13 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::{Access, BlockNode, Frame, FusedOp, Output, saved_fields};
+use super::{Access, BlockNode, Frame, Output, saved_fields};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::fusion::FuseWith;
-use crate::model::graph::{Carried, Derivative, Node, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{self, Planned};
-use crate::ops::{Fusion, Kept};
+use crate::ops::{Emit, Fusion, Kept, Op};
 
 /// The lines of the whole forward pass.
 pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
@@ -29,7 +29,7 @@ struct Computed<'m, O: ?Sized> {
     rows: Option<ValueId>,
 }
 
-impl<O: Derivative + ?Sized> Computed<'_, O> {
+impl<O: Op + ?Sized> Computed<'_, O> {
     fn is_on_rows(&self) -> bool {
         matches!(self.node.fusion(), Fusion::Rows)
     }
@@ -152,14 +152,14 @@ impl<F: Frame> Forward<'_, F> {
         let kept = self.frame.kept(node.result);
         let of = BlockNode::new(self.frame, node);
         let call = node.op.forward(&of, to);
-        let returned = match (node.op.kept(), self.frame.mode()) {
+        let returned = match (node.op.properties().kept, self.frame.mode()) {
             (Some(Kept::Array | Kept::Attention), ExecMode::Forward) => Some(quote!(let #kept =)),
             (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session) => None,
         };
         if !call.is_empty() {
             lines.line(quote!(#returned #call;));
         }
-        match (node.op.footprints(&of).forward, node.op.kept()) {
+        match (node.op.footprints(&of).forward, node.op.properties().kept) {
             (Some(footprint), Some(_)) => lines.take(&kept, footprint),
             (Some(footprint), None) => lines.compute(footprint),
             (None, _) => {}

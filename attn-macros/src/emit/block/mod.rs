@@ -12,32 +12,15 @@ use quote::{format_ident, quote};
 use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
 use crate::model::diff::{Backward, BufferId};
-use crate::model::graph::{Block, Derivative, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Block, Region, Repeat, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Type};
-use crate::ops::Kept;
+use crate::ops::{Emit, Op};
 
 pub(crate) use backward::emit_backward;
 pub(crate) use forward::{array, emit_forward};
 pub(crate) use node::{BlockNode, Gradients, Output};
-
-/// An operation whose lines stand in a frame.
-///
-/// `of` is the node with its values. Emitted lines read their operands through it.
-pub(crate) trait FusedOp<F: Frame>: Derivative {
-    /// Memory that is kept for the derivative besides values.
-    fn kept(&self) -> Option<Kept>;
-
-    /// The memory of both passes beside values and gradients.
-    fn footprints(&self, of: &BlockNode<'_, F>) -> Footprints;
-
-    /// The call that computes the result, and returns what is kept.
-    fn forward(&self, of: &BlockNode<'_, F>, to: &Output) -> TokenStream;
-
-    /// The lines of the derivative. Gradients of parameters are added to.
-    fn backward(&self, of: &BlockNode<'_, F>, gradients: &Gradients) -> TokenStream;
-}
 
 /// The memory of an operation beside values and gradients.
 #[derive(Default)]
@@ -47,9 +30,22 @@ pub(crate) struct Footprints {
     pub(crate) backward: Option<TokenStream>,
 }
 
+impl Footprints {
+    /// The same in both passes.
+    pub(crate) fn of_both(footprint: TokenStream) -> Self {
+        Footprints {
+            forward: Some(footprint.clone()),
+            backward: Some(footprint),
+        }
+    }
+}
+
 /// The function around the lines of a block: where these find inputs, parameters and results.
 pub(crate) trait Frame: Sized {
-    type Op: FusedOp<Self> + ?Sized;
+    type Op: Emit<Self> + ?Sized;
+
+    /// A node in the lines of the composed form.
+    type Composed<'c>;
 
     fn passes(&self) -> &Passes<'_, Self::Op>;
 
@@ -247,7 +243,7 @@ pub(crate) fn saved<F: Frame>(frame: &F) -> Vec<Ident> {
 fn saved_fields<F: Frame>(frame: &F, region: &Region<F::Op>, saved: &[ValueId]) -> Vec<Ident> {
     let values = saved.iter().map(|id| frame.value(*id));
     let kept = region.steps.iter().filter_map(|step| match step {
-        Step::Node(node) => node.op.kept().map(|_| frame.kept(node.result)),
+        Step::Node(node) => node.op.properties().kept.map(|_| frame.kept(node.result)),
         Step::Repeat(repeat) => frame.rounds(repeat).map(|rounds| rounds.kept),
     });
     values.chain(kept).collect()

@@ -4,11 +4,11 @@ use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::score::Score;
-use super::{Fused, places, var};
+use super::{LayerFrame, places, var};
 use crate::emit::block::Frame;
 use crate::ops::attention_layer::{Attend, HeadTransform, Norm, Similarity};
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
     pub(super) fn emit_attention(&self, attention: &Attend) -> TokenStream {
         let mask_type = attention

@@ -5,11 +5,11 @@
 
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Fused;
+use super::LayerFrame;
 use crate::emit::block;
 use crate::emit::tracked_code::TrackedCode;
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     pub(super) fn emit_backward(&self) -> TrackedCode {
         let inputs = self.read_inputs();
         let d_inputs = self.inputs();

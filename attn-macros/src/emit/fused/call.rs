@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::score::{Score, param_field};
-use super::{Fused, places, var};
+use super::{LayerFrame, places, var};
 use crate::emit::Caller;
 use crate::emit::block::Frame;
 use crate::emit::input::{data_name, read_type};
@@ -12,16 +12,16 @@ use crate::ops::attention_layer::HeadTransform;
 use crate::score::Name;
 use crate::spec::Real;
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     /// The parameters that are read by themselves: their names in `Weights`, and those of the layer's fields.
     fn operands(&self) -> Vec<(Ident, Ident)> {
         let mut fields = Vec::new();
         let mut declared = Vec::new();
         for node in self.layer.nodes() {
-            let properties = node.op.properties();
-            fields.extend(properties.transforms().filter_map(HeadTransform::gain));
-            let attention = properties.attention;
-            fields.extend(properties.fields);
+            let description = node.op.description();
+            fields.extend(description.transforms().filter_map(HeadTransform::gain));
+            let attention = description.attention;
+            fields.extend(description.fields);
             let score = attention.and_then(|attention| Score::new(self.cx, attention));
             declared.extend(score.iter().flat_map(Score::params));
         }
@@ -35,7 +35,7 @@ impl Fused<'_> {
     fn projections(&self) -> Vec<(Ident, &[&'static str])> {
         let nodes = self.layer.nodes();
         let projections = nodes.filter_map(|node| {
-            let linear = node.op.properties().linear?;
+            let linear = node.op.description().linear?;
             Some((self.value(node.result), linear.fields.as_slice()))
         });
         projections.collect()
@@ -197,7 +197,7 @@ impl Fused<'_> {
     /// The base of the rotations' angles.
     fn theta(&self) -> Option<&Real> {
         self.layer.nodes().find_map(|node| {
-            let mut transforms = node.op.properties().transforms();
+            let mut transforms = node.op.description().transforms();
             transforms.find_map(|how| how.rope.as_ref())
         })
     }
@@ -211,7 +211,10 @@ impl Fused<'_> {
         });
         let kept = self.layer.nodes().filter_map(|node| {
             let name = self.kept(node.result);
-            node.op.kept().map(|_| quote!(#name: p::Array<E>))
+            node.op
+                .properties()
+                .kept
+                .map(|_| quote!(#name: p::Array<E>))
         });
         let vis = self.vis();
         quote! {

@@ -3,11 +3,11 @@
 use quote::{quote, quote_spanned};
 
 use super::score::{Score, distances};
-use super::{Fused, var};
+use super::{LayerFrame, var};
 use crate::emit::block::{self, Frame};
 use crate::emit::tracked_code::{self, TrackedCode};
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     pub(super) fn emit_forward(&self) -> TrackedCode {
         let inputs = self.read_inputs();
         let output = self.value(self.layer.output());

@@ -4,10 +4,10 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::score::Score;
-use super::{Fused, var};
-use crate::emit::ExecMode;
+use super::{LayerFrame, var};
 use crate::emit::block::{Access, BlockNode, Frame, Rounds};
 use crate::emit::tracked_code;
+use crate::emit::{ComposedNode, ExecMode};
 use crate::graph::block::is_by_key;
 use crate::model::graph::{Repeat, ValueId};
 use crate::model::passes::Passes;
@@ -15,8 +15,10 @@ use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
 use crate::spec::Size;
 
-impl Frame for Fused<'_> {
+impl Frame for LayerFrame<'_> {
     type Op = dyn LayerOp;
+
+    type Composed<'c> = ComposedNode<'c>;
 
     fn passes(&self) -> &Passes<'_, dyn LayerOp> {
         self.passes
@@ -110,7 +112,7 @@ impl ParameterGradient {
 }
 
 /// Parts that only a layer has.
-impl BlockNode<'_, Fused<'_>> {
+impl BlockNode<'_, LayerFrame<'_>> {
     /// The projections whose results are that of the node.
     pub(crate) fn projection(&self) -> TokenStream {
         self.parameter(&self.frame.layer.value(self.result).name)

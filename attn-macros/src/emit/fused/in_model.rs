@@ -3,10 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Fused;
+use super::LayerFrame;
 use crate::emit::{bounds, input};
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     pub(super) fn emit_in_model(&self) -> TokenStream {
         let name = &self.cx.name;
         let inputs = self.inputs();

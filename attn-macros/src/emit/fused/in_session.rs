@@ -3,11 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::Fused;
+use super::LayerFrame;
 use crate::emit::block::{self, Frame};
 use crate::score::Var;
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     pub(super) fn emit_in_session(&self) -> TokenStream {
         let Some(attention) = self.layer.attention() else {
             return TokenStream::new();

@@ -3,12 +3,12 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::Fused;
+use super::LayerFrame;
 use crate::emit::Caller;
 use crate::emit::block::Frame;
 use crate::emit::tracked_code::{self, TrackedCode};
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     /// The functions, and on the default type `activation_bytes` for the user, `footprint` for a model.
     pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;

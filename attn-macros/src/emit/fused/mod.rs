@@ -23,7 +23,7 @@ use crate::ops::attention_layer::LayerOp;
 pub(crate) use frame::ParameterGradient;
 
 /// A node of a layer.
-pub(crate) type LayerNode<'a> = BlockNode<'a, Fused<'a>>;
+pub(crate) type LayerNode<'a> = BlockNode<'a, LayerFrame<'a>>;
 
 /// ```text
 /// struct Attends { .. }           // the mask
@@ -48,7 +48,7 @@ pub(super) fn emit(cx: &Layer<'_>, passes: &Passes<'_, dyn LayerOp>) -> TokenStr
     let Some(layer) = cx.fused else {
         return TokenStream::new();
     };
-    let fused = |mode| Fused {
+    let fused = |mode| LayerFrame {
         cx,
         layer,
         mode,
@@ -83,14 +83,14 @@ pub(super) fn emit(cx: &Layer<'_>, passes: &Passes<'_, dyn LayerOp>) -> TokenStr
 }
 
 /// The frame of a layer.
-pub(crate) struct Fused<'a> {
+pub(crate) struct LayerFrame<'a> {
     cx: &'a Layer<'a>,
     layer: &'a LayerBlock,
     mode: ExecMode,
     passes: &'a Passes<'a, dyn LayerOp>,
 }
 
-impl Fused<'_> {
+impl LayerFrame<'_> {
     /// The variable of the gradient of an input or of the result.
     fn gradient_name(&self, id: ValueId) -> Ident {
         format_ident!("d_{}", self.value(id))

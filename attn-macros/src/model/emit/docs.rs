@@ -194,7 +194,7 @@ pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
 
 /// The short name of an operation, after the name that the user gave its result.
 pub(in crate::model) fn operation_name(model: &Model, node: &Node) -> String {
-    let operation = match node.op.properties().label {
+    let operation = match node.op.description().label {
         Label::Layer(place) => return place_name(model, place),
         Label::Text(operation) => operation,
     };

@@ -4,10 +4,10 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
-use super::{Emitter, MODEL, copy, tuple, var};
+use super::{Emitter, MODEL, ModelFrame, copy, tuple, var};
 use crate::model::graph::{Node, ParamPath, Region, Repeat, Step, ValueId};
 use crate::model::types::{Axis, Same, Type};
-use crate::ops::Attention;
+use crate::ops::{Attention, Emit};
 
 /// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -68,20 +68,25 @@ fn emit_region(cx: &Emitter<'_>, region: &Region, access: Access) -> TokenStream
 }
 
 fn emit_node(cx: &Emitter<'_>, node: &Node, access: Access) -> TokenStream {
-    let result = cx.var(node.result);
-    let ty = cx.value_type(node.result);
-    let call = node.op.composed(&Composed { cx, node, access });
-    quote!(let #result: #ty = pass.#call?;)
+    let of = ComposedNode { cx, node, access };
+    Emit::<ModelFrame<'_>>::composed(&*node.op, &of)
 }
 
 /// A node of the composed form: its operands are tensors without a tape.
-pub(crate) struct Composed<'a> {
+pub(crate) struct ComposedNode<'a> {
     cx: &'a Emitter<'a>,
     node: &'a Node,
     access: Access,
 }
 
-impl Composed<'_> {
+impl ComposedNode<'_> {
+    /// `let y: p::Tensor<..> = pass.call(..)?;`
+    pub(crate) fn define(&self, call: &TokenStream) -> TokenStream {
+        let result = self.cx.var(self.node.result);
+        let ty = self.cx.value_type(self.node.result);
+        quote!(let #result: #ty = pass.#call?;)
+    }
+
     pub(crate) fn operand(&self, index: usize) -> Ident {
         self.cx.var(self.node.operands[index])
     }
@@ -123,15 +128,15 @@ impl Composed<'_> {
         self.cx.place(place)
     }
 
-    /// `linear(&x, &model.linear)`
+    /// `let y: p::Tensor<..> = pass.linear(&x, &model.linear)?;`
     pub(crate) fn layer(&self, method: &str, place: &ParamPath) -> TokenStream {
         let method = format_ident!("{method}");
         let place = self.place(place);
         let operands = self.operands();
-        quote!(#method(#(&#operands,)* &#place))
+        self.define(&quote!(#method(#(&#operands,)* &#place)))
     }
 
-    /// `layer(&model.attention, |tape| (p::on(tape, &x), ..))`
+    /// `let y: p::Tensor<..> = pass.layer(&model.attention, |tape| (p::on(tape, &x), ..))?;`
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         let operands = self.operands();
         let context = operands[1..attention.sequences()].iter().map(copy);
@@ -142,19 +147,19 @@ impl Composed<'_> {
         });
         let input = input_with_tape(&operands[0], context.chain(data));
         let layer = self.place(&attention.place);
-        quote!(layer(&#layer, |tape| #input))
+        self.define(&quote!(layer(&#layer, |tape| #input)))
     }
 
-    /// `module(&model.head, |tape| p::on(tape, &x))`
+    /// `let y: p::Tensor<..> = pass.module(&model.head, |tape| p::on(tape, &x))?;`
     pub(crate) fn module(&self, place: &ParamPath) -> TokenStream {
         let operands = self.operands();
         let module = self.place(place);
         let others = operands[1..].iter().map(copy);
         let input = input_with_tape(&operands[0], others);
-        match self.access {
+        self.define(&match self.access {
             Access::Shared => quote!(module(&#module, |tape| #input)),
             Access::Exclusive => quote!(module_mut(&mut #module, |tape| #input)),
-        }
+        })
     }
 }
 

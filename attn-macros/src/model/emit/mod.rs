@@ -26,8 +26,8 @@ use crate::ops::attention_layer::LayerOp;
 
 pub(super) use docs::operation_name;
 pub(crate) use facts::Extents;
-pub(crate) use forward::Composed;
-pub(crate) use fused::FusedNode;
+pub(crate) use forward::ComposedNode;
+pub(crate) use fused::{FusedNode, ModelFrame};
 pub(crate) use picture::VertexKind;
 
 /// The declared model:

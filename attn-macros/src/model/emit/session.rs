@@ -53,7 +53,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     let vis = &cx.model.item.vis;
     let label = cx.label();
     let nodes = cx.model.nodes();
-    let lookups = || nodes.iter().filter_map(|node| node.op.properties().lookup);
+    let lookups = || nodes.iter().filter_map(|node| node.op.description().lookup);
     let vocabularies = lookups().filter_map(|lookup| match lookup {
         Lookup::ById { vocab, .. } => Some(vocab),
         Lookup::ByPosition { .. } => None,

@@ -7,7 +7,7 @@ use quote::ToTokens;
 
 use super::arguments::Arguments;
 use super::operators::named;
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::graph::{self, AttentionLayer, CallData, Dim};
 use crate::messages::{choice, model as messages};
 use crate::model::graph::{Submodule, ValueId};
@@ -25,7 +25,7 @@ impl Lowering<'_> {
         call: &Call,
         arguments: Arguments,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let mut named_operands = Vec::new();
         let mut complete = arguments.complete;
@@ -36,12 +36,12 @@ impl Lowering<'_> {
                 complete = false;
                 continue;
             }
-            let values = values.iter().map(|value| self.tensor(value, None, frame));
+            let values = values.iter().map(|value| self.tensor(value, None, builder));
             named_operands.push((key, values.collect::<Vec<_>>()));
         }
         let [x] = call.operands.as_slice() else {
             for operand in &call.operands {
-                self.tensor(operand, None, frame);
+                self.tensor(operand, None, builder);
             }
             self.cx.error(
                 &call.name,
@@ -49,7 +49,7 @@ impl Lowering<'_> {
             );
             return None;
         };
-        let x = self.floats(x, "attention", frame)?;
+        let x = self.floats(x, "attention", builder)?;
         let ty = self.ty(x).clone();
         let width = self.width(&call.name, &ty)?;
         if !(2..=3).contains(&ty.axes.len()) {
@@ -69,8 +69,8 @@ impl Lowering<'_> {
         let index = self.attentions.len();
         let asked = ("attention", arguments.name.as_ref());
         let layer = Submodule::Attention(index);
-        let place = self.field(frame.module, asked, layer, ty.to_string());
-        let name_of_type = self.type_name(frame.module, &place.field, call.name.span());
+        let place = self.field(builder.module, asked, layer, ty.to_string());
+        let name_of_type = self.type_name(builder.module, &place.field, call.name.span());
         let draft = self.draft(call, arguments, width.clone(), &context, name_of_type);
         let before = self.cx.count();
         let draft = draft?;
@@ -104,7 +104,12 @@ impl Lowering<'_> {
         if poisoned || !agrees || self.cx.count() > before {
             return None;
         }
-        Some(self.node(frame, attention, operands, (&named(name, "attention"), ty)))
+        Some(self.node(
+            builder,
+            attention,
+            operands,
+            (&named(name, "attention"), ty),
+        ))
     }
 
     /// The second sequence: of the same batch.

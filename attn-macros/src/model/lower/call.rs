@@ -8,7 +8,7 @@ use syn::ext::IdentExt;
 
 use super::arguments::{Arguments, word_of};
 use super::operators::named;
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{ParamPath, Step, Submodule, ValueId};
 use crate::model::syntax::{Call, Expr, first};
@@ -22,14 +22,14 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let Some(operation) = Operation::find(&call.name.to_string()) else {
             self.cx
                 .error(&call.name, messages::unknown_operation(&call.name));
             // Operands may have mistakes of their own, so they are read.
             let named = call.named.iter().flat_map(|(_, values)| values);
-            self.read_all(call.operands.iter().chain(named), frame);
+            self.read_all(call.operands.iter().chain(named), builder);
             return None;
         };
         let arguments = self.arguments(call, operation);
@@ -38,12 +38,12 @@ impl Lowering<'_> {
             // An operand of its own: it may be a number.
             Lower::Function(_) => None,
             _ if self.has_numbers(call, operation) => {
-                self.read_all(&call.operands, frame);
+                self.read_all(&call.operands, builder);
                 return None;
             }
-            Lower::Call(lower) => lower(self, call, arguments, name, frame),
+            Lower::Call(lower) => lower(self, call, arguments, name, builder),
             Lower::Operands(number, lower) => {
-                let operands = self.operands(call, operation, number, frame);
+                let operands = self.operands(call, operation, number, builder);
                 operands.and_then(|operands| {
                     let call = CallSite {
                         operation,
@@ -52,11 +52,11 @@ impl Lowering<'_> {
                         operands,
                         result: &named(name, operation.name),
                     };
-                    lower.lower(self, &call, frame)
+                    lower.lower(self, &call, builder)
                 })
             }
         };
-        if let (Some(_), Some(Step::Node(node))) = (result, frame.region.steps.last_mut()) {
+        if let (Some(_), Some(Step::Node(node))) = (result, builder.region.steps.last_mut()) {
             node.name = label;
         }
         result
@@ -79,21 +79,21 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         operation: &'static Operation,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) {
         self.arguments(call, operation);
-        self.only_positions(call, operation, frame);
+        self.only_positions(call, operation, builder);
     }
 
     /// Reports a body, and operands by name.
-    fn only_positions(&mut self, call: &Call, operation: &Operation, frame: &mut Frame) {
+    fn only_positions(&mut self, call: &Call, operation: &Operation, builder: &mut RegionBuilder) {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
         for (key, values) in &call.named {
             self.cx.error(key, messages::named_operand(operation, key));
             if operation.key(&key.to_string()).is_none() {
-                self.read_all(values, frame);
+                self.read_all(values, builder);
             }
         }
     }
@@ -104,13 +104,13 @@ impl Lowering<'_> {
         call: &Call,
         operation: &Operation,
         number: &RangeInclusive<usize>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
-        self.only_positions(call, operation, frame);
+        self.only_positions(call, operation, builder);
         let operands: Vec<Option<ValueId>> = call
             .operands
             .iter()
-            .map(|operand| self.tensor(operand, None, frame))
+            .map(|operand| self.tensor(operand, None, builder))
             .collect();
         let operands: Vec<ValueId> = operands.into_iter().collect::<Option<_>>()?;
         if !number.contains(&operands.len()) {
@@ -141,13 +141,13 @@ impl Lowering<'_> {
         call: &CallSite<'_>,
         layer: impl Layer + 'static,
         output: &Type,
-        frame: &Frame,
+        builder: &RegionBuilder,
     ) -> ParamPath {
         let asked = (call.operation.name, call.arguments.name.as_ref());
         let layer = Submodule::Layer(Box::new(layer));
-        let place = self.field(frame.module, asked, layer, output.to_string());
+        let place = self.field(builder.module, asked, layer, output.to_string());
         let init = self.init(call.arguments);
-        if let Some(field) = self.modules[frame.module.0].fields.last_mut() {
+        if let Some(field) = self.modules[builder.module.0].fields.last_mut() {
             field.init = init;
         }
         place

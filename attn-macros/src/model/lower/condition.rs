@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span};
 
 use super::operators::{Operand, named};
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::group::join_last;
@@ -21,19 +21,19 @@ impl Lowering<'_> {
         condition: &Condition,
         [then, otherwise]: &[syntax::Expr; 2],
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
-        let start = frame.region.steps.len();
+        let start = builder.region.steps.len();
         let mut values = Vec::new();
-        let condition = self.condition(condition, &mut values, frame);
-        let then = self.part(then, &mut values, frame);
-        let otherwise = self.part(otherwise, &mut values, frame);
+        let condition = self.condition(condition, &mut values, builder);
+        let then = self.part(then, &mut values, builder);
+        let otherwise = self.part(otherwise, &mut values, builder);
         let expr = condition?.select(then?, otherwise?);
         // A condition of numbers alone was reported.
         let ty = self.common_of(&values, at, "if")?;
         let result = (&*named(name, "select"), ty);
-        let result = self.elementwise(expr, &values, result, frame);
-        join_last(&mut frame.region, start);
+        let result = self.elementwise(expr, &values, result, builder);
+        join_last(&mut builder.region, start);
         Some(Operand::Tensor(result))
     }
 
@@ -42,12 +42,12 @@ impl Lowering<'_> {
         &mut self,
         condition: &Condition,
         values: &mut Vec<ValueId>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Expr> {
         let mut both = |sides: &[Condition; 2]| {
             let [left, right] = sides.each_ref();
-            let left = self.condition(left, values, frame);
-            let right = self.condition(right, values, frame);
+            let left = self.condition(left, values, builder);
+            let right = self.condition(right, values, builder);
             Some((left?, right?))
         };
         Some(match condition {
@@ -59,7 +59,7 @@ impl Lowering<'_> {
                 let (left, right) = both(sides)?;
                 left | right
             }
-            Condition::Not(inner) => !self.condition(inner, values, frame)?,
+            Condition::Not(inner) => !self.condition(inner, values, builder)?,
             Condition::Compare {
                 comparison,
                 at,
@@ -67,8 +67,8 @@ impl Lowering<'_> {
             } => {
                 let count = values.len();
                 let [left, right] = sides.as_ref();
-                let left = self.part(left, values, frame);
-                let right = self.part(right, values, frame);
+                let left = self.part(left, values, builder);
+                let right = self.part(right, values, builder);
                 let (left, right) = (left?, right?);
                 if values.len() == count {
                     self.error(*at, messages::COMPARISON_OF_NUMBERS);
@@ -91,9 +91,9 @@ impl Lowering<'_> {
         &mut self,
         expr: &syntax::Expr,
         values: &mut Vec<ValueId>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Expr> {
-        Some(match self.operand(expr, None, frame)? {
+        Some(match self.operand(expr, None, builder)? {
             Operand::Number(number) => Expr::Float(number),
             Operand::Tensor(value) => {
                 values.push(value);

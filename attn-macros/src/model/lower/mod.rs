@@ -30,7 +30,7 @@ use super::types::{Axis, Same, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
-use crate::ops::{Op, Operation};
+use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Init, Item, Size};
 use scope::{Changes, Scopes};
 
@@ -54,7 +54,7 @@ pub(crate) fn lower(
         types.map(|ty| lowering.declared_result(ty)).collect()
     });
     let declared_constants = lowering.constants.items.len();
-    let mut body = Frame::new(ModuleId(0));
+    let mut body = RegionBuilder::new(ModuleId(0));
     let results = lowering.statements(&draft.statements, None, &mut body);
     let results = lowering.returned(results, declared.as_deref(), &draft);
     lowering.scopes.close(cx);
@@ -65,7 +65,7 @@ pub(crate) fn lower(
     if poisoned {
         lowering.forget();
         lowering.constants.items.truncate(declared_constants);
-        body = Frame::new(ModuleId(0));
+        body = RegionBuilder::new(ModuleId(0));
     }
     let is_known = lowering.inputs.len() == draft.inputs.len() && !lowering.inputs.is_empty();
     let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
@@ -120,14 +120,14 @@ pub(crate) struct Lowering<'a> {
 }
 
 /// Where operations go: those of the model, or of the body of a `repeat`.
-pub(crate) struct Frame {
+pub(crate) struct RegionBuilder {
     pub(crate) module: ModuleId,
     region: Region,
 }
 
-impl Frame {
+impl RegionBuilder {
     fn new(module: ModuleId) -> Self {
-        Frame {
+        RegionBuilder {
             module,
             region: Region::default(),
         }
@@ -404,13 +404,13 @@ impl<'a> Lowering<'a> {
     /// The result of an operation.
     pub(crate) fn node(
         &mut self,
-        frame: &mut Frame,
-        op: impl Op + 'static,
+        builder: &mut RegionBuilder,
+        op: impl ModelOp + 'static,
         operands: Vec<ValueId>,
         (name, ty): (&str, Type),
     ) -> ValueId {
         let result = self.value(name, ty);
-        frame.region.steps.push(Step::Node(Node {
+        builder.region.steps.push(Step::Node(Node {
             op: Rc::new(op),
             operands,
             result,

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::emit::expr::host;
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
@@ -36,9 +36,9 @@ impl Lowering<'_> {
         &mut self,
         expr: &syntax::Expr,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
-        match self.operand(expr, name, frame)? {
+        match self.operand(expr, name, builder)? {
             Operand::Tensor(value) => Some(value),
             Operand::Number(_) => {
                 self.error(expr.span(), messages::NUMBER_ALONE);
@@ -52,9 +52,9 @@ impl Lowering<'_> {
         &mut self,
         expr: &syntax::Expr,
         what: &str,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
-        let value = self.tensor(expr, None, frame)?;
+        let value = self.tensor(expr, None, builder)?;
         if self.ty(value).kind != ValueKind::Floats {
             let message = messages::expected_floats(what, self.ty(value));
             self.error(expr.span(), message);
@@ -82,11 +82,11 @@ impl Lowering<'_> {
     pub(super) fn read_all<'e>(
         &mut self,
         operands: impl IntoIterator<Item = &'e syntax::Expr>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) {
         for operand in operands {
             if !self.is_number(operand) {
-                self.tensor(operand, None, frame);
+                self.tensor(operand, None, builder);
             }
         }
     }
@@ -95,37 +95,37 @@ impl Lowering<'_> {
         &mut self,
         expr: &syntax::Expr,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         match expr {
             syntax::Expr::Name(name) => self.variable(name),
             syntax::Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
             syntax::Expr::Negate(at, inner) => {
-                let inner = self.operand(inner, None, frame)?;
+                let inner = self.operand(inner, None, builder)?;
                 let sign = Sign { at: *at, text: "-" };
-                self.scale(inner, &Real::known(-1.0), sign, name, frame)
+                self.scale(inner, &Real::known(-1.0), sign, name, builder)
             }
             syntax::Expr::Binary {
                 operator,
                 at,
                 sides,
             } => {
-                let left = self.operand(&sides[0], None, frame);
-                let right = self.operand(&sides[1], None, frame);
-                self.binary(*operator, *at, [left?, right?], name, frame)
+                let left = self.operand(&sides[0], None, builder);
+                let right = self.operand(&sides[1], None, builder);
+                self.binary(*operator, *at, [left?, right?], name, builder)
             }
             syntax::Expr::Call(call) => match function_of(call) {
                 Some((operation, function)) => {
-                    self.keyless(call, operation, frame);
-                    self.function(call, function, name, frame)
+                    self.keyless(call, operation, builder);
+                    self.function(call, function, name, builder)
                 }
-                None => self.call(call, name, frame).map(Operand::Tensor),
+                None => self.call(call, name, builder).map(Operand::Tensor),
             },
             syntax::Expr::If {
                 at,
                 condition,
                 branches,
-            } => self.choice(*at, condition, branches, name, frame),
+            } => self.choice(*at, condition, branches, name, builder),
             syntax::Expr::Invalid(_) => None,
         }
     }
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         at: Span,
         sides: [Operand; 2],
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         use Operand::{Number, Tensor};
         let sign = Sign {
@@ -177,31 +177,31 @@ impl Lowering<'_> {
             text: operator.text(),
         };
         match (operator, sides) {
-            (_, [Tensor(a), Tensor(b)]) => self.tensors(operator, at, [a, b], name, frame),
+            (_, [Tensor(a), Tensor(b)]) => self.tensors(operator, at, [a, b], name, builder),
             (_, [Number(a), Number(b)]) => real(operator, &a, &b).map(Number).or_else(|| {
                 self.error(at, messages::NOT_A_NUMBER);
                 None
             }),
             (Operator::Add, [Tensor(x), Number(c)] | [Number(c), Tensor(x)]) => {
-                self.shift(x, c, sign, name, frame)
+                self.shift(x, c, sign, name, builder)
             }
             (Operator::Sub, [Tensor(x), Number(c)]) => {
                 let c = real(Operator::Sub, &Real::known(0.0), &c)?;
-                self.shift(x, c, sign, name, frame)
+                self.shift(x, c, sign, name, builder)
             }
             (Operator::Sub, [Number(c), Tensor(x)]) => {
-                let minus = self.scale(Tensor(x), &Real::known(-1.0), sign, None, frame)?;
+                let minus = self.scale(Tensor(x), &Real::known(-1.0), sign, None, builder)?;
                 match minus {
-                    Tensor(minus) => self.shift(minus, c, sign, name, frame),
+                    Tensor(minus) => self.shift(minus, c, sign, name, builder),
                     Number(_) => None,
                 }
             }
             (Operator::Mul, [Tensor(x), Number(c)] | [Number(c), Tensor(x)]) => {
-                self.scale(Tensor(x), &c, sign, name, frame)
+                self.scale(Tensor(x), &c, sign, name, builder)
             }
             (Operator::Div, [Tensor(x), Number(c)]) => {
                 match real(Operator::Div, &Real::known(1.0), &c) {
-                    Some(inverse) => self.scale(Tensor(x), &inverse, sign, name, frame),
+                    Some(inverse) => self.scale(Tensor(x), &inverse, sign, name, builder),
                     None => {
                         self.error(at, messages::NOT_A_NUMBER);
                         None
@@ -210,7 +210,7 @@ impl Lowering<'_> {
             }
             (Operator::Div, [Number(c), Tensor(x)]) => {
                 let expr = Expr::Float(c) / Expr::Operand(0);
-                self.with_number(Elementwise::new(expr, 1), ("div", x), sign, name, frame)
+                self.with_number(Elementwise::new(expr, 1), ("div", x), sign, name, builder)
             }
         }
     }
@@ -221,13 +221,13 @@ impl Lowering<'_> {
         factor: &Real,
         sign: Sign,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         match x {
             Operand::Number(number) => real(Operator::Mul, factor, &number).map(Operand::Number),
             Operand::Tensor(x) => {
                 let op = Elementwise::with_number(Binary::Mul, factor);
-                self.with_number(op, ("scale", x), sign, name, frame)
+                self.with_number(op, ("scale", x), sign, name, builder)
             }
         }
     }
@@ -238,10 +238,10 @@ impl Lowering<'_> {
         by: Real,
         sign: Sign,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let op = Elementwise::with_number(Binary::Add, &by);
-        self.with_number(op, ("shift", x), sign, name, frame)
+        self.with_number(op, ("shift", x), sign, name, builder)
     }
 
     fn with_number(
@@ -250,7 +250,7 @@ impl Lowering<'_> {
         (kind, x): (&str, ValueId),
         sign: Sign,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let ty = self.ty(x).clone();
         if ty.kind != ValueKind::Floats {
@@ -258,7 +258,12 @@ impl Lowering<'_> {
             return None;
         }
         let name = named(name, kind);
-        Some(Operand::Tensor(self.node(frame, op, vec![x], (&name, ty))))
+        Some(Operand::Tensor(self.node(
+            builder,
+            op,
+            vec![x],
+            (&name, ty),
+        )))
     }
 
     /// Of two tensors, whose axes are the same, or 1.
@@ -268,7 +273,7 @@ impl Lowering<'_> {
         at: Span,
         sides: [ValueId; 2],
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let [left, right] = sides.map(|side| self.ty(side).clone());
         let message = || messages::operands_differ(operator.text(), &left, &right);
@@ -284,7 +289,7 @@ impl Lowering<'_> {
             left.binary(op, right),
             &sides,
             (&named(name, kind), ty),
-            frame,
+            builder,
         );
         Some(Operand::Tensor(result))
     }
@@ -295,10 +300,10 @@ impl Lowering<'_> {
         call: &Call,
         function: &Function,
         name: Option<&Ident>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let read = call.operands.iter();
-        let read = read.map(|operand| self.operand(operand, None, frame));
+        let read = read.map(|operand| self.operand(operand, None, builder));
         let read: Vec<_> = read.collect();
         let operands: Vec<Operand> = read.into_iter().collect::<Option<_>>()?;
         let at = call.name.span();
@@ -331,7 +336,7 @@ impl Lowering<'_> {
         }
         let ty = self.common_of(&values, at, function.name)?;
         let result = (&*named(name, function.name), ty);
-        let result = self.elementwise(function.of(&args), &values, result, frame);
+        let result = self.elementwise(function.of(&args), &values, result, builder);
         Some(Operand::Tensor(result))
     }
 
@@ -422,11 +427,11 @@ impl Lowering<'_> {
         expr: Expr,
         values: &[ValueId],
         (name, ty): (&str, Type),
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> ValueId {
         let mut operands: Vec<ValueId> = Vec::new();
         let values = values.iter().map(|value| {
-            let value = self.expanded(*value, &ty, frame);
+            let value = self.expanded(*value, &ty, builder);
             let known = operands.iter().position(|operand| *operand == value);
             known.unwrap_or_else(|| {
                 operands.push(value);
@@ -436,15 +441,15 @@ impl Lowering<'_> {
         let places: Vec<_> = values.collect();
         let expr = expr.with_operands(&|index| Expr::Operand(places[index]));
         let op = Elementwise::new(expr, operands.len());
-        self.node(frame, op, operands, (name, ty))
+        self.node(builder, op, operands, (name, ty))
     }
 
     /// The value with its axes of size 1 repeated, where `ty` has more.
-    fn expanded(&mut self, value: ValueId, ty: &Type, frame: &mut Frame) -> ValueId {
+    fn expanded(&mut self, value: ValueId, ty: &Type, builder: &mut RegionBuilder) -> ValueId {
         let axes = self.ty(value).axes.iter().zip(&ty.axes);
         let is_repeated = |(from, to): (&Axis, &Axis)| from.is_one() && !to.is_one();
         if axes.into_iter().any(is_repeated) {
-            self.node(frame, Expand, vec![value], ("expand", ty.clone()))
+            self.node(builder, Expand, vec![value], ("expand", ty.clone()))
         } else {
             value
         }

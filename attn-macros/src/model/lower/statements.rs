@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::scope::{Changes, Variable};
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Expr, ModelDraft, Statement};
@@ -35,7 +35,7 @@ impl Lowering<'_> {
         &mut self,
         statements: &'s [Statement],
         around: Option<&Later<'_>>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Option<Returned<'s>> {
         let mut returned = None;
         for (index, statement) in statements.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Lowering<'_> {
                     value,
                 } => {
                     self.check_names(value, later);
-                    let value = self.bound(name, value, frame);
+                    let value = self.bound(name, value, builder);
                     self.note_shape(name, value);
                     let changes = match mutable {
                         true => Changes::Allowed,
@@ -64,11 +64,11 @@ impl Lowering<'_> {
                         self.undeclared(name);
                     }
                     self.check_names(value, later);
-                    let value = self.tensor(value, Some(name), frame);
+                    let value = self.tensor(value, Some(name), builder);
                     self.note_shape(name, value);
                     self.assign(name, value.filter(|_| !is_early));
                 }
-                Statement::Repeat(repeat) => self.repeat(repeat, later, frame),
+                Statement::Repeat(repeat) => self.repeat(repeat, later, builder),
                 Statement::Unreadable { declares } => {
                     self.knows_variables = false;
                     let names = declares.iter();
@@ -79,7 +79,7 @@ impl Lowering<'_> {
                         .iter()
                         .for_each(|value| self.check_names(value, later));
                     let values = values.iter();
-                    let values = values.map(|value| (self.tensor(value, None, frame), value));
+                    let values = values.map(|value| (self.tensor(value, None, builder), value));
                     returned = Some(values.collect());
                 }
             }
@@ -132,16 +132,21 @@ impl Lowering<'_> {
     }
 
     /// The value of a `let`.
-    fn bound(&mut self, name: &Ident, value: &Expr, frame: &mut Frame) -> Option<ValueId> {
+    fn bound(
+        &mut self,
+        name: &Ident,
+        value: &Expr,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
         if !self.is_number(value) {
-            return self.tensor(value, Some(name), frame);
+            return self.tensor(value, Some(name), builder);
         }
         let message = messages::number_in_let(name, &value.text(), &self.item.name);
         self.error(value.span(), message);
         None
     }
 
-    fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, frame: &mut Frame) {
+    fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, builder: &mut RegionBuilder) {
         let count = self.size(&repeat.count, "repeat");
         let (name, share) = self.repeat_options(repeat);
         let count = count.unwrap_or_else(|| Size::known(1));
@@ -154,22 +159,22 @@ impl Lowering<'_> {
             share,
         };
         let place = self.field(
-            frame.module,
+            builder.module,
             ("blocks", name.as_ref()),
             layer,
             String::new(),
         );
-        let ty = self.type_name(frame.module, &place.field, repeat.at.span());
+        let ty = self.type_name(builder.module, &place.field, repeat.at.span());
         let var = self.fresh(&place.field);
         self.modules.push(Module {
             name: ty,
             var,
             fields: Vec::new(),
         });
-        let mut inner = Frame::new(module);
+        let mut inner = RegionBuilder::new(module);
         let carried = self.rounds(repeat, later, &mut inner);
         self.describe(&place, &carried);
-        frame.region.steps.push(Step::Repeat(Repeat {
+        builder.region.steps.push(Step::Repeat(Repeat {
             place,
             module,
             count,
@@ -184,7 +189,7 @@ impl Lowering<'_> {
         &mut self,
         repeat: &syntax::Repeat,
         later: &Later<'_>,
-        frame: &mut Frame,
+        builder: &mut RegionBuilder,
     ) -> Vec<Carried> {
         let mut starts = Vec::new();
         let assigned = assigned(&repeat.statements);
@@ -203,7 +208,7 @@ impl Lowering<'_> {
             starts.push((name, before, value));
         }
         self.scopes.open();
-        if let Some(returned) = self.statements(&repeat.statements, Some(later), frame) {
+        if let Some(returned) = self.statements(&repeat.statements, Some(later), builder) {
             let at = returned.first().map(|(_, value)| value.span());
             self.error(
                 at.unwrap_or_else(|| repeat.at.span()),

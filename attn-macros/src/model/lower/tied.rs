@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use super::arguments::Arguments;
 use super::call::is_without_bias;
-use super::{Frame, Lowering};
+use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Field, ModuleId, ParamPath, Submodule};
 use crate::spec::Size;
@@ -22,9 +22,9 @@ impl Lowering<'_> {
         &mut self,
         tied: &Ident,
         arguments: &Arguments,
-        frame: &Frame,
+        builder: &RegionBuilder,
     ) -> Option<Table> {
-        let modules = std::iter::successors(Some(frame.module), |inner| self.around(*inner));
+        let modules = std::iter::successors(Some(builder.module), |inner| self.around(*inner));
         let tables = modules.flat_map(|module| self.tables(module));
         let mut tables: Vec<Table> = tables.collect();
         let is_it = |table: &Table| *tied == table.place.field;

@@ -3,14 +3,14 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
-use super::{HeadTransform, LayerOp, LayerProperties, product};
-use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use super::{HeadTransform, LayerDescription, LayerOp, product};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::tracked_code;
 use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradient};
 use crate::graph::block::axis;
-use crate::model::graph::{Derivative, ValueId};
+use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
-use crate::ops::{Fusion, Gradient, Kept, Saved};
+use crate::ops::{Emit, Fusion, Gradient, Kept, Op, Properties, Saved};
 use crate::score::Expr;
 use crate::score::split::{self, BiasTerm, Parts};
 use crate::spec::{Dim, Normalizer, Real};
@@ -110,28 +110,28 @@ impl Attend {
     }
 }
 
-impl Derivative for Attend {
+impl Op for Attend {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            // The sum of the weights' gradients, weighted, is a product of the result and its gradient.
+            saved: Saved::OperandsAndResult,
+            kept: Some(Kept::Array),
+            fusion: Fusion::None,
+        }
+    }
+
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         vec![Gradient::Together; operands]
-    }
-
-    /// The sum of the weights' gradients, weighted, is a product of the result and its gradient.
-    fn saved(&self) -> Saved {
-        Saved::OperandsAndResult
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
     }
 }
 
 impl LayerOp for Attend {
-    fn properties(&self) -> LayerProperties<'_> {
+    fn description(&self) -> LayerDescription<'_> {
         let learned = [self.similarity.field(), self.normalizer.field()];
-        LayerProperties {
+        LayerDescription {
             fields: learned.into_iter().flatten().collect(),
             attention: Some(self),
-            ..LayerProperties::default()
+            ..LayerDescription::default()
         }
     }
 
@@ -147,7 +147,9 @@ impl LayerOp for Attend {
             .chain([product(result, Some(&keys))])
             .collect()
     }
+}
 
+impl Emit<LayerFrame<'_>> for Attend {
     /// The weights are returned without a tape as well, as `seen`.
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let ty = of.weights_type();
@@ -194,12 +196,6 @@ impl LayerOp for Attend {
             let seen = weights.retaped::<p::NoneTape>();
             #attended
         }
-    }
-}
-
-impl FusedOp<LayerFrame<'_>> for Attend {
-    fn kept(&self) -> Option<Kept> {
-        Some(Kept::Array)
     }
 
     fn footprints(&self, of: &LayerNode<'_>) -> Footprints {

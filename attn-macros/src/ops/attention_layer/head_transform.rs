@@ -3,13 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LayerOp, LayerProperties};
-use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use super::{LayerDescription, LayerOp};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::tracked_code;
 use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradient};
-use crate::model::graph::{Derivative, ValueId};
+use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
-use crate::ops::{Fusion, Gradient, Kept, Saved};
+use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 use crate::spec::{Real, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
@@ -87,32 +87,34 @@ pub(crate) struct TransformHeads {
     pub(crate) how: HeadTransform,
 }
 
-impl Derivative for TransformHeads {
+impl Op for TransformHeads {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
-    }
-
-    fn saved(&self) -> Saved {
-        Saved::Operands
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
     }
 }
 
 impl LayerOp for TransformHeads {
-    fn properties(&self) -> LayerProperties<'_> {
-        LayerProperties {
+    fn description(&self) -> LayerDescription<'_> {
+        LayerDescription {
             transform: Some(self),
-            ..LayerProperties::default()
+            ..LayerDescription::default()
         }
     }
 
     fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
         Vec::new()
     }
+}
 
+impl Emit<LayerFrame<'_>> for TransformHeads {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         of.define(&match &self.how {
@@ -128,12 +130,6 @@ impl LayerOp for TransformHeads {
             }
             _ => quote!(p::l2_norm(#x)?),
         })
-    }
-}
-
-impl FusedOp<LayerFrame<'_>> for TransformHeads {
-    fn kept(&self) -> Option<Kept> {
-        None
     }
 
     fn footprints(&self, of: &LayerNode<'_>) -> Footprints {

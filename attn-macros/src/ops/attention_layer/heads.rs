@@ -3,12 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LayerOp, LayerProperties};
-use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use super::{LayerDescription, LayerOp};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
-use crate::model::graph::Derivative;
 use crate::model::types::{Axis, Type};
-use crate::ops::{Fusion, Gradient, Kept, Saved};
+use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 
 /// `[batch, len, heads width] -> [batch, heads, len, width]`
 pub(crate) struct SplitHeads;
@@ -20,40 +19,36 @@ pub(crate) struct MergeHeads;
 macro_rules! view {
     ($op:ident, $function:ident) => {
         impl LayerOp for $op {
-            fn properties(&self) -> LayerProperties<'_> {
-                LayerProperties {
+            fn description(&self) -> LayerDescription<'_> {
+                LayerDescription {
                     is_view: true,
-                    ..LayerProperties::default()
+                    ..LayerDescription::default()
                 }
             }
 
             fn products(&self, _: &[&Type], _: &Type) -> Vec<Vec<Axis>> {
                 Vec::new()
             }
-
-            fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
-                let x = of.operand(0);
-                of.define(&quote!(p::$function(#x)?))
-            }
         }
 
-        impl Derivative for $op {
+        impl Op for $op {
+            fn properties(&self) -> Properties<'_> {
+                Properties {
+                    saved: Saved::Nothing,
+                    kept: None,
+                    fusion: Fusion::None,
+                }
+            }
+
             fn gradients(&self, _: usize) -> Vec<Gradient> {
                 vec![Gradient::Same]
             }
-
-            fn saved(&self) -> Saved {
-                Saved::Nothing
-            }
-
-            fn fusion(&self) -> Fusion<'_> {
-                Fusion::None
-            }
         }
 
-        impl FusedOp<LayerFrame<'_>> for $op {
-            fn kept(&self) -> Option<Kept> {
-                None
+        impl Emit<LayerFrame<'_>> for $op {
+            fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+                let x = of.operand(0);
+                of.define(&quote!(p::$function(#x)?))
             }
 
             fn footprints(&self, _: &LayerNode<'_>) -> Footprints {

@@ -3,12 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
-use super::{LayerOp, LayerProperties, product};
-use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use super::{LayerDescription, LayerOp, product};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
-use crate::model::graph::Derivative;
 use crate::model::types::{Axis, Type};
-use crate::ops::{Fusion, Gradient, Kept, Saved};
+use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 
 /// `y = x Wᵀ + b`, with the parameters of all fields stacked: a part of `y` for each. As built it has one field.
 pub(crate) struct Linear {
@@ -26,42 +25,38 @@ impl Linear {
     }
 }
 
-impl Derivative for Linear {
+impl Op for Linear {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
-    }
-
-    fn saved(&self) -> Saved {
-        Saved::Operands
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
     }
 }
 
 impl LayerOp for Linear {
-    fn properties(&self) -> LayerProperties<'_> {
-        LayerProperties {
+    fn description(&self) -> LayerDescription<'_> {
+        LayerDescription {
             linear: Some(self),
-            ..LayerProperties::default()
+            ..LayerDescription::default()
         }
     }
 
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>> {
         vec![product(result, operands[0].axes.last())]
     }
+}
 
+impl Emit<LayerFrame<'_>> for Linear {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let field = format_ident!("{}", self.fields[0]);
         of.define(&quote!(p::project(#x, &layer.#field)?))
-    }
-}
-
-impl FusedOp<LayerFrame<'_>> for Linear {
-    fn kept(&self) -> Option<Kept> {
-        None
     }
 
     fn footprints(&self, _: &LayerNode<'_>) -> Footprints {

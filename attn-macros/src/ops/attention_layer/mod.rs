@@ -9,10 +9,8 @@ mod heads;
 mod linear;
 mod per_head_linear;
 
-use proc_macro2::TokenStream;
-
-use crate::emit::block::FusedOp;
-use crate::emit::{ComposedNode, LayerFrame};
+use super::Emit;
+use crate::emit::LayerFrame;
 use crate::model::types::{Axis, Type};
 
 pub(crate) use attend::{Attend, Similarity};
@@ -21,20 +19,17 @@ pub(crate) use heads::{MergeHeads, SplitHeads};
 pub(crate) use linear::Linear;
 pub(crate) use per_head_linear::PerHeadLinear;
 
-/// An operation of a layer.
-pub(crate) trait LayerOp: for<'a> FusedOp<LayerFrame<'a>> {
-    fn properties(&self) -> LayerProperties<'_>;
+/// What is asked of an operation of a layer besides.
+pub(crate) trait LayerOp: for<'a> Emit<LayerFrame<'a>> {
+    fn description(&self) -> LayerDescription<'_>;
 
     /// The axes of its matrix products, the inner one last: two FLOPs for each.
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>>;
-
-    /// The lines of the composed form, as it is built, before any pass.
-    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream;
 }
 
-/// Properties of an operation wherever it stands.
+/// An operation for the passes over a layer and for its documentation.
 #[derive(Default)]
-pub(crate) struct LayerProperties<'o> {
+pub(crate) struct LayerDescription<'o> {
     /// The operation, if it is one of these.
     pub(crate) linear: Option<&'o Linear>,
     pub(crate) transform: Option<&'o TransformHeads>,
@@ -45,7 +40,7 @@ pub(crate) struct LayerProperties<'o> {
     pub(crate) fields: Vec<&'static str>,
 }
 
-impl<'o> LayerProperties<'o> {
+impl<'o> LayerDescription<'o> {
     /// The transforms of vectors as they are loaded.
     pub(crate) fn transforms(&self) -> impl Iterator<Item = &'o HeadTransform> + use<'o> {
         let alone = self.transform.into_iter().map(|transform| &transform.how);

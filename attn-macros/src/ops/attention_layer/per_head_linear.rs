@@ -3,12 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LayerOp, LayerProperties, product};
-use crate::emit::block::{Footprints, FusedOp, Gradients, Output};
+use super::{LayerDescription, LayerOp, product};
+use crate::emit::block::{Footprints, Gradients, Output};
 use crate::emit::{ComposedNode, LayerFrame, LayerNode};
-use crate::model::graph::Derivative;
 use crate::model::types::{Axis, Type};
-use crate::ops::{Fusion, Gradient, Kept, Saved};
+use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
 use crate::spec::Size;
 
 pub(crate) struct PerHeadLinear {
@@ -16,42 +15,38 @@ pub(crate) struct PerHeadLinear {
     pub(crate) field: &'static str,
 }
 
-impl Derivative for PerHeadLinear {
+impl Op for PerHeadLinear {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         vec![Gradient::Computed]
-    }
-
-    fn saved(&self) -> Saved {
-        Saved::Operands
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
     }
 }
 
 impl LayerOp for PerHeadLinear {
-    fn properties(&self) -> LayerProperties<'_> {
-        LayerProperties {
+    fn description(&self) -> LayerDescription<'_> {
+        LayerDescription {
             fields: vec![self.field],
-            ..LayerProperties::default()
+            ..LayerDescription::default()
         }
     }
 
     fn products(&self, operands: &[&Type], result: &Type) -> Vec<Vec<Axis>> {
         vec![product(result, operands[0].axes.last())]
     }
+}
 
+impl Emit<LayerFrame<'_>> for PerHeadLinear {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let weight = of.weight(self.field);
         of.define(&quote!(p::bilinear(#x, #weight)?))
-    }
-}
-
-impl FusedOp<LayerFrame<'_>> for PerHeadLinear {
-    fn kept(&self) -> Option<Kept> {
-        None
     }
 
     fn footprints(&self, _: &LayerNode<'_>) -> Footprints {

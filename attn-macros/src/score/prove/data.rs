@@ -35,7 +35,7 @@ impl Comparison {
 }
 
 /// The maximum number of comparisons that are distinguished.
-const MOST_COMPARISONS: usize = 3;
+const MAX_COMPARISONS: usize = 3;
 
 impl Truths {
     /// All possible values of the free conditions that the mask reads.
@@ -149,7 +149,7 @@ pub(super) fn comparisons(mask: &Expr, cross: bool) -> Vec<Comparison> {
         .iter()
         .filter(|(comparison, ids)| !reads_beside(mask, ids, &comparison.expr));
     let alone: Vec<_> = alone.map(|(comparison, _)| comparison.clone()).collect();
-    if alone.len() > MOST_COMPARISONS {
+    if alone.len() > MAX_COMPARISONS {
         return Vec::new();
     }
     alone

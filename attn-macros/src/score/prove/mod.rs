@@ -41,7 +41,7 @@ struct Budgets {
 }
 
 /// The maximum number of heads that are treated separately.
-const MOST_HEADS: u64 = 64;
+const MAX_HEADS: u64 = 64;
 
 /// A mask, with the facts about its layer.
 pub(crate) struct Subject<'a> {
@@ -89,7 +89,7 @@ impl Subject<'_> {
             search: Budget::new(SEARCH),
         };
         let verdict = match self.heads.value {
-            Some(heads @ 1..=MOST_HEADS) if self.mask.reads(Var::H) => {
+            Some(heads @ 1..=MAX_HEADS) if self.mask.reads(Var::H) => {
                 self.decide_by_head(claim, heads, &budgets)
             }
             _ => self.decide_at_once(claim, &budgets),

@@ -41,7 +41,7 @@ impl Case {
 }
 
 /// The maximum number of cases. An integer with more cases gets a variable: a sum has the product of the cases of its terms.
-const MOST_CASES: usize = 16;
+const MAX_CASES: usize = 16;
 
 /// The variables of some formulas.
 pub(super) struct Symbols<'b> {
@@ -181,7 +181,7 @@ impl<'b> Symbols<'b> {
         if !self.budget.take(terms.sum()) {
             return Case::always(self.any());
         }
-        if cases.len() <= MOST_CASES {
+        if cases.len() <= MAX_CASES {
             return cases;
         }
         let value = self.any();

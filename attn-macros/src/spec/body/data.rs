@@ -10,7 +10,7 @@ use crate::spec::Dim;
 use crate::spec::check::Checker;
 
 /// The maximum number, which fits into the tuples that a layer with a mistake accepts.
-const MOST_DATA: usize = 8;
+const MAX_DATA: usize = 8;
 
 /// The axes whose sizes the call determines.
 const AXES: [(&str, Dim); 3] = [
@@ -33,10 +33,10 @@ pub(super) fn check(
     sizes: Sizes<'_>,
     checker: &mut Checker<'_>,
 ) -> Vec<DataDecl> {
-    if let Some(more) = drafts.get(MOST_DATA) {
+    if let Some(more) = drafts.get(MAX_DATA) {
         checker
             .cx
-            .error(&more.name, messages::too_many_data(MOST_DATA));
+            .error(&more.name, messages::too_many_data(MAX_DATA));
     }
     let data = drafts.iter().map(|draft| {
         check_name(&draft.name, sizes, checker);

@@ -13,14 +13,14 @@ use crate::spec::check::{Checker, LARGEST_SIZE};
 use crate::spec::value::Size;
 
 /// The maximum number of axes of dfdx's shapes.
-const MOST_AXES: usize = 6;
+const MAX_AXES: usize = 6;
 
 /// The tokens in the brackets, between commas.
 pub(super) fn list(dims: &Group, usage: &str, checker: &Checker<'_>) -> Vec<syn::Expr> {
     let list = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
     let list = list.parse2(dims.stream()).unwrap_or_default();
-    if !(1..=MOST_AXES).contains(&list.len()) {
-        let message = messages::expected_sizes(dims, MOST_AXES, usage);
+    if !(1..=MAX_AXES).contains(&list.len()) {
+        let message = messages::expected_sizes(dims, MAX_AXES, usage);
         checker.cx.error(dims, message);
     }
     list.into_iter().collect()

@@ -17,7 +17,7 @@ use crate::spec::check::Checker;
 use crate::spec::value::Size;
 
 /// `let`s are inlined, so a few can make very many operations.
-pub(super) const MOST_OPERATIONS: usize = 1000;
+pub(super) const MAX_OPERATIONS: usize = 1000;
 
 /// The maximum size of a value with a repeated argument: nested ones double the size each time.
 const LONGEST: usize = 10_000;
@@ -47,7 +47,7 @@ impl<'a, 'b> Lower<'a, 'b> {
             checker,
             locals: Vec::new(),
             undeclared: Vec::new(),
-            operations_left: MOST_OPERATIONS,
+            operations_left: MAX_OPERATIONS,
         }
     }
 
@@ -78,7 +78,7 @@ impl<'a, 'b> Lower<'a, 'b> {
         let before = self.operations_left;
         self.operations_left = before.saturating_sub(more);
         if before > 0 && self.operations_left == 0 {
-            self.error(at, messages::too_many_operations(MOST_OPERATIONS));
+            self.error(at, messages::too_many_operations(MAX_OPERATIONS));
         }
         self.operations_left > 0
     }

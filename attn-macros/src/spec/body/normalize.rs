@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr as Syntax, Stmt};
 
-use super::lower::{Lower, MOST_OPERATIONS, Scope};
+use super::lower::{Lower, MAX_OPERATIONS, Scope};
 use super::names::{may_be_constant, variable};
 use super::parse::FunctionDraft;
 use super::{Function, FunctionKind, Normalizer};
@@ -30,8 +30,8 @@ pub(super) fn check(
     let weight = Lower::new(scope, checker).function();
     // The weight contains the score at each of its reads.
     let together = score.map_or(0, Expr::size).saturating_mul(reads(&weight));
-    if together > MOST_OPERATIONS {
-        let message = messages::too_many_operations(MOST_OPERATIONS);
+    if together > MAX_OPERATIONS {
+        let message = messages::too_many_operations(MAX_OPERATIONS);
         checker.cx.error(name, message);
     }
     Normalizer::Elementwise(weight)

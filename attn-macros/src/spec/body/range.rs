@@ -34,7 +34,7 @@ pub(super) fn outside(index: &Expr, size: u64, heads: &Size) -> Option<Found> {
     let is_outside = |value: i64| !u64::try_from(value).is_ok_and(|value| value < size);
     points(index, size, heads)?
         .into_iter()
-        .take(MOST_POINTS)
+        .take(MAX_POINTS)
         .find_map(|(at, inputs)| {
             let value_of = |var| {
                 at.iter()
@@ -59,7 +59,7 @@ pub(super) fn outside(index: &Expr, size: u64, heads: &Size) -> Option<Found> {
 }
 
 /// The maximum number of points that are tried. This is a search, not a proof.
-const MOST_POINTS: usize = 20_000;
+const MAX_POINTS: usize = 20_000;
 /// A sequence that is longer than any axis of a tensor.
 const LONG: i64 = 1 << 21;
 
@@ -99,7 +99,7 @@ fn points(
             let with = move |value: &i64| [place.clone(), vec![(var, *value)]].concat();
             values.iter().map(with)
         });
-        places = longer.take(MOST_POINTS).collect();
+        places = longer.take(MAX_POINTS).collect();
     }
     let ids = match expr.any(&|part| matches!(part, Expr::Data { .. })) {
         true => near,

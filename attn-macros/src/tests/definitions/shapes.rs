@@ -20,8 +20,8 @@ fn shape(dims: &[Dim]) -> String {
 }
 
 fn operation(op: &dyn LayerOp, result: &Type) -> &'static str {
-    let properties = op.properties();
-    match (properties.transform, properties.is_view) {
+    let description = op.description();
+    match (description.transform, description.is_view) {
         (Some(transform), _) => match (&transform.how.norm, &transform.how.rope) {
             (Some(Norm::Rms(_)), None) => "rms_norm",
             (Some(Norm::L2), None) => "l2_norm",
@@ -30,8 +30,8 @@ fn operation(op: &dyn LayerOp, result: &Type) -> &'static str {
         },
         (None, true) if result.axes.len() == 4 => "split_heads",
         (None, true) => "merge_heads",
-        _ if properties.linear.is_some() => "linear",
-        _ if properties.attention.is_some() => "attend",
+        _ if description.linear.is_some() => "linear",
+        _ if description.attention.is_some() => "attend",
         _ => "per_head_linear",
     }
 }

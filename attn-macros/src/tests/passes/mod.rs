@@ -28,7 +28,7 @@ fn names(steps: &LayerBlock, ids: &[ValueId]) -> Vec<String> {
 
 fn attention(steps: &LayerBlock) -> &Attend {
     let nodes = steps.nodes();
-    let attentions = nodes.filter_map(|node| node.op.properties().attention);
+    let attentions = nodes.filter_map(|node| node.op.description().attention);
     let attentions: Vec<_> = attentions.collect();
     assert_eq!(attentions.len(), 1);
     attentions[0]
@@ -37,13 +37,13 @@ fn attention(steps: &LayerBlock) -> &Attend {
 /// `q_k_v = q_proj+k_proj+v_proj(x)`, ..
 fn story(steps: &LayerBlock) -> Vec<String> {
     let line = |node: &Node<dyn LayerOp>| {
-        let properties = node.op.properties();
-        let op = match (properties.attention, properties.transform) {
+        let description = node.op.description();
+        let op = match (description.attention, description.transform) {
             (Some(_), _) => "attention".to_owned(),
             (None, Some(heads)) => transform(&heads.how),
             _ => {
-                let projections = properties.linear.map(|linear| linear.fields.clone());
-                projections.unwrap_or(properties.fields).join("+")
+                let projections = description.linear.map(|linear| linear.fields.clone());
+                projections.unwrap_or(description.fields).join("+")
             }
         };
         let to = names(steps, &[node.result]).concat();

@@ -3,26 +3,26 @@
 use std::rc::Rc;
 
 use crate::model::diff::{Backward, BackwardStep, BufferId, GradSource, GradTarget, diff};
-use crate::model::graph::{Block, Derivative, Node, Region, Step, Value, ValueId, View};
+use crate::model::graph::{Block, Node, Region, Step, Value, ValueId, View};
 use crate::model::types::{Axis, Type};
 use crate::ops::Gradient::{self, Computed, InPlace, Same, Together};
-use crate::ops::{Fusion, Saved};
+use crate::ops::{Fusion, Op, Properties, Saved};
 use crate::spec::Size;
 
 /// An operation by the gradients of its operands.
 struct Fake(Vec<Gradient>);
 
-impl Derivative for Fake {
+impl Op for Fake {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         self.0.clone()
-    }
-
-    fn saved(&self) -> Saved {
-        Saved::Nothing
-    }
-
-    fn fusion(&self) -> Fusion<'_> {
-        Fusion::None
     }
 }
 

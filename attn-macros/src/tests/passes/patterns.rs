@@ -188,7 +188,7 @@ fn a_bias_is_not_left_to_attention_where_another_step_reads_the_product() {
         builder.attend([q, k, q]);
         let mut steps = builder.0;
         leave_biases(&graph, &mut steps);
-        let linear = steps.nodes().find_map(|node| node.op.properties().linear);
+        let linear = steps.nodes().find_map(|node| node.op.description().linear);
         linear.expect("a projection").leaves_bias
     };
     assert!(left(false));

@@ -74,7 +74,7 @@ fn a_bias_is_left_to_attention_where_nothing_else_reads_it() {
         let attention = attention(&steps);
         let loads = steps
             .nodes()
-            .find(|node| node.op.properties().attention.is_some());
+            .find(|node| node.op.description().attention.is_some());
         let operands = &loads.expect("an attention").operands;
         let loaded: Vec<_> = operands.iter().zip(&attention.loads).collect();
         let left = steps.nodes().map(|node| {

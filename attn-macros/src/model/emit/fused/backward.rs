@@ -2,11 +2,11 @@
 
 use quote::{format_ident, quote_spanned};
 
-use super::Fused;
+use super::ModelFrame;
 use crate::emit::block::{self, Frame};
 use crate::emit::tracked_code::TrackedCode;
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     pub(super) fn emit_backward(&self) -> TrackedCode {
         let model = self.model();
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));

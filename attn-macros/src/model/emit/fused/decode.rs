@@ -3,13 +3,13 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Fused;
+use super::ModelFrame;
 use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
 use crate::model::graph::{Module, ModuleId, ParamPath, Repeat, Submodule};
 use crate::model::plan::is_written_directly;
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     pub(super) fn emit_session(&self) -> TokenStream {
         let parts = [self.emit_pasts(), self.emit_past(), self.emit_decode()];
         parts.into_iter().collect()

@@ -2,12 +2,12 @@
 
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Fused;
+use super::ModelFrame;
 use crate::emit::block::{self, Frame};
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::plan::is_written_directly;
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     pub(super) fn emit_forward(&self) -> TrackedCode {
         let model = self.model();
         let results: Vec<_> = (0..model.results.len())

@@ -3,20 +3,19 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
-use super::{Fused, decode};
+use super::{ModelFrame, decode};
 use crate::emit::ExecMode;
-use crate::emit::block::{
-    self, Access, BlockNode, Footprints, Frame, FusedOp, Gradients, Output, Rounds, field, product,
-};
-use crate::model::emit::facts::Extents;
-use crate::model::emit::length;
+use crate::emit::block::{self, Access, BlockNode, Frame, Rounds, field, product};
+use crate::model::emit::{ComposedNode, Extents, length};
 use crate::model::graph::{ParamPath, Repeat, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
-use crate::ops::{Attention, Cost, Kept, Op};
+use crate::ops::{Attention, ModelOp};
 
-impl Frame for Fused<'_> {
-    type Op = dyn Op;
+impl Frame for ModelFrame<'_> {
+    type Op = dyn ModelOp;
+
+    type Composed<'c> = ComposedNode<'c>;
 
     fn passes(&self) -> &Passes<'_> {
         self.passes
@@ -93,28 +92,7 @@ impl Frame for Fused<'_> {
     }
 }
 
-impl<'m> FusedOp<Fused<'m>> for dyn Op {
-    fn kept(&self) -> Option<Kept> {
-        self.properties().kept
-    }
-
-    fn footprints(&self, of: &BlockNode<'_, Fused<'m>>) -> Footprints {
-        let Cost {
-            forward, backward, ..
-        } = self.cost(&of.extents());
-        Footprints { forward, backward }
-    }
-
-    fn forward(&self, of: &BlockNode<'_, Fused<'m>>, to: &Output) -> TokenStream {
-        Op::forward(self, of, to)
-    }
-
-    fn backward(&self, of: &BlockNode<'_, Fused<'m>>, gradients: &Gradients) -> TokenStream {
-        Op::backward(self, of, gradients)
-    }
-}
-
-impl Fused<'_> {
+impl ModelFrame<'_> {
     /// `weights.attention`, or `blocks.attention` in the body of a loop.
     fn weights(&self, path: &ParamPath) -> TokenStream {
         let field = field(&path.field);
@@ -124,13 +102,13 @@ impl Fused<'_> {
 }
 
 /// Parts that only a model has.
-impl BlockNode<'_, Fused<'_>> {
+impl BlockNode<'_, ModelFrame<'_>> {
     /// The parameters at a path.
     pub(crate) fn weights(&self, path: &ParamPath) -> TokenStream {
         self.frame.weights(path)
     }
 
-    pub(super) fn extents(&self) -> Extents<'_> {
+    pub(crate) fn extents(&self) -> Extents<'_> {
         Extents {
             model: self.frame.model(),
             operands: self.operands,

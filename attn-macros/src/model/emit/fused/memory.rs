@@ -3,11 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
-use super::Fused;
+use super::ModelFrame;
 use crate::emit::tracked_code::{self, TrackedCode};
 use crate::model::emit::length;
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
     pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
         let name = &self.cx.name;

@@ -19,7 +19,7 @@ use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
 /// A node of a model.
-pub(crate) type FusedNode<'a> = BlockNode<'a, Fused<'a>>;
+pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 
 /// ```text
 /// struct ___Loop0;                        // an elementwise expression that `attn-core` has not compiled
@@ -41,7 +41,7 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, Fused<'a>>;
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
     let goes_on = cx.session.is_ok();
-    let fused = |mode| Fused { cx, mode, passes };
+    let fused = |mode| ModelFrame { cx, mode, passes };
     let cx = fused(ExecMode::Forward);
     let loops = cx.emit_loops();
     let session = goes_on.then(|| fused(ExecMode::Session).emit_session());
@@ -60,13 +60,13 @@ pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
 }
 
 /// The frame of a model.
-pub(crate) struct Fused<'a> {
+pub(crate) struct ModelFrame<'a> {
     cx: &'a Emitter<'a>,
     mode: ExecMode,
     passes: &'a Passes<'a>,
 }
 
-impl<'a> Fused<'a> {
+impl<'a> ModelFrame<'a> {
     fn model(&self) -> &'a Model {
         self.cx.model
     }
@@ -151,7 +151,7 @@ impl<'a> Fused<'a> {
     }
 }
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     /// `fused`: the operation.
     fn emit_fused(&self) -> TokenStream {
         let cx = self.cx;
@@ -234,7 +234,7 @@ impl Fused<'_> {
             .steps
             .iter()
             .filter_map(|step| match step {
-                Step::Node(node) => match node.op.properties().lookup? {
+                Step::Node(node) => match node.op.description().lookup? {
                     Lookup::ById { table, .. } | Lookup::ByPosition { table, .. } => {
                         (table.module == ModuleId(0)).then(|| field(&table.field))
                     }

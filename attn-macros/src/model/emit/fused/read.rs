@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-use super::{Fused, FusedNode};
+use super::{FusedNode, ModelFrame};
 use crate::emit::block::{Frame, product, size};
 use crate::emit::input;
 use crate::model::emit::{field, item};
@@ -12,7 +12,7 @@ use crate::model::plan::Forward;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
 
-impl Fused<'_> {
+impl ModelFrame<'_> {
     /// The node of each attention, in their order.
     fn attentions(&self) -> Vec<(&Node, &Attention)> {
         let nodes = self.model().nodes().into_iter();
@@ -253,12 +253,11 @@ impl Fused<'_> {
     }
 
     fn kept_type(&self, node: &Node) -> Option<TokenStream> {
-        let properties = node.op.properties();
-        Some(match properties.kept? {
+        Some(match node.op.properties().kept? {
             Kept::Array => quote!(p::Array<E>),
             Kept::Dropout => quote!(p::layers::Dropout),
             Kept::Attention => {
-                let attention = self.attention(properties.attention?);
+                let attention = self.attention(node.attention()?);
                 quote!(#attention::Saved)
             }
         })

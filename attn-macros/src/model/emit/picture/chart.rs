@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, node: &Node, frame: usize) {
         let name = docs::operation_name(self.model, node);
-        let vertex = self.vertex(node.op.properties().vertex, name, node.result, frame);
+        let vertex = self.vertex(node.op.description().vertex, name, node.result, frame);
         for operand in &node.operands {
             self.edge(*operand, vertex);
         }
