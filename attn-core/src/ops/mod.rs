@@ -15,7 +15,7 @@
 //! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`] | softmax of the last axis |
-//! | [`expand`] | a broadcast along axes of size 1 |
+//! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat) | concatenation along the last axis |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
@@ -66,7 +66,7 @@ pub use concat::{concat, try_concat};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
-pub use expand::{expand, try_expand};
+pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
     feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
@@ -95,7 +95,7 @@ pub mod composed {
         cross_entropy::composed::cross_entropy,
         dropout::composed::dropout,
         embedding::composed::embedding,
-        expand::composed::expand,
+        expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
         l2_norm::composed::l2_norm,

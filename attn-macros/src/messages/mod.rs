@@ -108,6 +108,7 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::Projections => "false".to_owned(),
         KeyKind::Type => "Linear<8, 3>".to_owned(),
         KeyKind::Shape => "[batch, seq, 8]".to_owned(),
+        KeyKind::Axes => "seq".to_owned(),
     };
     format!("{} = {value}", key.name)
 }

@@ -2,6 +2,8 @@
 
 mod elsewhere;
 
+use std::fmt::Display;
+
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use elsewhere::*;
@@ -245,7 +247,28 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
     format!(
-        "`{operator}`: left is {left}, right is {right}\nhelp: both are floats with the same axes; an axis of size 1 is repeated"
+        "`{operator}`: left is {left}, right is {right}\n\
+         help: both are floats, and the axes of one are among those of the other; an axis of size 1 is repeated"
+    )
+}
+
+pub(crate) const NO_AXIS_NAMED: &str =
+    "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
+
+pub(crate) fn axis_twice(found: &TokenStream) -> String {
+    format!("the axis `{}` stands here twice", text::of(found))
+}
+
+/// An axis that a value does not have.
+pub(crate) fn no_such_axis(found: &impl Display, value: &Type) -> String {
+    format!("there is no axis `{found}` in {value}")
+}
+
+/// Several axes of a value that have the asked size.
+pub(crate) fn ambiguous_axis(found: &impl Display, value: &Type) -> String {
+    format!(
+        "several axes of {value} are `{found}`\n\
+         help: name a size of the model after the axis: `struct Model<width = {found}>;`"
     )
 }
 

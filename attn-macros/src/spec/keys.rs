@@ -27,8 +27,10 @@ pub(crate) enum KeyKind {
     Projections,
     /// A type of Rust.
     Type,
-    /// Axes in brackets.
+    /// The axes of a result, in brackets.
     Shape,
+    /// The name of an axis, or several in brackets.
+    Axes,
 }
 
 /// A word of the language, with its arguments.
@@ -401,7 +403,8 @@ impl Key {
             | KeyKind::Number
             | KeyKind::Projections
             | KeyKind::Type
-            | KeyKind::Shape => &[],
+            | KeyKind::Shape
+            | KeyKind::Axes => &[],
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod attention;
+mod axes;
 mod call;
 mod condition;
 mod operators;
@@ -312,6 +313,7 @@ impl<'a> Lowering<'a> {
         }
         let mut size = crate::spec::parse_size(&size, what, self.cx)?;
         self.constants.name(&mut size);
+        size.axis = self.sizes.axis(tokens);
         Some(size)
     }
 
