@@ -45,6 +45,7 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod param;
 mod shape;
 pub(crate) mod sinusoidal_position;
 pub(crate) mod softmax;

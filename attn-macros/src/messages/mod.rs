@@ -435,6 +435,13 @@ pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
     }
 }
 
+/// A distribution of matrices, for a tensor with one axis.
+pub(crate) fn init_of_vector(word: &str) -> String {
+    format!(
+        "`{word}` is the distribution of a matrix, and this tensor has one axis\nhelp: write `normal(std)` or a number"
+    )
+}
+
 pub(crate) fn not_positive(what: &str, number: &Real) -> String {
     let known = number.value.is_some();
     let help = if !known && number.to_string().contains('/') {

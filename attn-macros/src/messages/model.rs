@@ -252,6 +252,23 @@ pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> Stri
     )
 }
 
+pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor with its axes and its initial values: `param token: [1, d_model] = normal(0.02);`";
+
+/// An axis of a learned tensor whose size only the call knows.
+pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
+    format!(
+        "`{axis}` is an axis of the inputs, of any length, and the tensor `{param}` has as many numbers at every call\n\
+         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
+    format!(
+        "a learned tensor has floats, and `{param}` is {found}\nhelp: leave out `{}`",
+        found.kind.prefix()
+    )
+}
+
 pub(crate) const NO_AXIS_NAMED: &str =
     "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
 

@@ -8,6 +8,7 @@ mod axes;
 mod call;
 mod condition;
 mod operators;
+mod param;
 mod scope;
 mod statements;
 mod tied;
@@ -32,7 +33,7 @@ use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
-use crate::spec::{Assertion, Init, Item, Size};
+use crate::spec::{Assertion, Item, Size};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -450,7 +451,7 @@ impl<'a> Lowering<'a> {
         fields.push(Field {
             name: field.clone(),
             layer,
-            init: Init::Torch,
+            init: None,
             output,
         });
         ParamPath { module, field }
