@@ -20,6 +20,19 @@ pub struct Axis {
 }
 
 impl Axis {
+    /// One axis of a tensor with these sizes.
+    ///
+    /// # Panics
+    /// If it has fewer axes.
+    #[track_caller]
+    pub fn of(sizes: &[usize], axis: usize) -> Self {
+        Self {
+            outer: sizes[..axis].iter().product(),
+            len: sizes[axis],
+            inner: sizes[axis + 1..].iter().product(),
+        }
+    }
+
     /// The range of the elements at one index of the outer axes.
     pub(super) fn block(self, outer: usize) -> Range<usize> {
         let block = self.len * self.inner;

@@ -199,8 +199,7 @@ pub(crate) mod slices {
             assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
             Axis {
                 outer: from[..axis].iter().product(),
-                len: to[axis],
-                inner: to[axis + 1..].iter().product(),
+                ..Axis::of(to, axis)
             }
         })
         .collect()
