@@ -39,6 +39,20 @@ impl Axis {
         outer * block..(outer + 1) * block
     }
 
+    /// A tensor with the axis as the matrix `[outer, len * inner]`.
+    ///
+    /// # Panics
+    /// If it has another number of elements.
+    #[track_caller]
+    pub fn matrix<E>(self, x: &[E]) -> Matrix<'_, E> {
+        Matrix::new(x, self.outer, self.len * self.inner)
+    }
+
+    /// The columns of [`matrix`](Self::matrix) with these indices of the axis.
+    pub fn columns(self, indices: Range<usize>) -> Range<usize> {
+        indices.start * self.inner..indices.end * self.inner
+    }
+
     /// The number of elements.
     pub fn elements(self) -> usize {
         self.outer * self.len * self.inner

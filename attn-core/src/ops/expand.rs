@@ -9,7 +9,7 @@ use crate::{
     Backend, Element, Error,
     fused::{GradTarget, Operation, zeros},
     model::Pass,
-    ops::check_shape,
+    ops::{check_shape, shape::dims},
     unwrap,
 };
 
@@ -86,10 +86,6 @@ where
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
         slices::expand_backward(&steps, d_y, &mut GradTarget::slot(d_x), gradients)
     })?)
-}
-
-fn dims(shape: &impl Shape) -> Vec<usize> {
-    shape.concrete().into_iter().collect()
 }
 
 impl<T> Pass<'_, T> {
@@ -210,14 +206,11 @@ pub(crate) mod slices {
 pub(super) mod composed {
     use dfdx::{
         shapes::{HasShape, Shape},
-        tensor::{Tape, Tensor, TensorFromVec},
-        tensor_ops::{Device, GatherTo},
+        tensor::{Tape, Tensor},
+        tensor_ops::Device,
     };
 
-    use crate::{
-        Element,
-        composed::{is_empty, reshape, zeros_after},
-    };
+    use crate::{Element, ops::shape::gather};
 
     /// [`expand`](super::expand)
     ///
@@ -231,9 +224,6 @@ pub(super) mod composed {
         S: Shape,
         S2: Shape<Concrete = S::Concrete>,
     {
-        if is_empty(&to) {
-            return zeros_after(x, to);
-        }
         let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
         // The offset in `x` of an element of the result: along an axis of size 1, the index is 0.
         let source = |mut place: usize| {
@@ -246,10 +236,6 @@ pub(super) mod composed {
             }
             source
         };
-        let sources = (0..to.num_elements()).map(source).collect();
-        let count = (to.num_elements(),);
-        let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, count)?;
-        let numbers = (x.shape().num_elements(),);
-        reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+        gather(x, source, to)
     }
 }
