@@ -4,7 +4,7 @@
 //! caller passes the buffer of the result, and a [`GradTarget`](crate::fused::GradTarget) for each gradient.
 
 pub use crate::ops::{
-    concat::slices::{concat, concat_backward},
+    concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
     elementwise::{elementwise, elementwise_backward},
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
@@ -14,7 +14,9 @@ pub use crate::ops::{
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::slices::{Norm, norm_footprint},
     param::slices::Param,
+    permute::slices::{permute, permute_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
+    slice::slices::{slice, slice_backward},
     softmax::slices::{softmax, softmax_backward},
 };
 

@@ -29,7 +29,10 @@ mod mean_pool;
 mod models;
 mod norms;
 mod pass;
+mod permute;
+mod slice;
 mod softmax;
+mod stack;
 
 use attn::{Backend, Element};
 use dfdx::prelude::*;

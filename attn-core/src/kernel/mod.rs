@@ -28,6 +28,7 @@ pub mod optim;
 mod outer_products;
 mod panel;
 pub mod parallel;
+pub mod permute;
 pub mod pool;
 pub mod rows;
 pub mod sinusoid;
@@ -59,6 +60,7 @@ pub trait Kernels:
     + max::Max<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
+    + permute::Permute<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
 {

@@ -9,7 +9,7 @@ use crate::{
     Backend, Element, Error,
     fused::{GradTarget, Operation, zeros},
     model::Pass,
-    ops::check_shape,
+    ops::{check_shape, shape::dims},
     unwrap,
 };
 
@@ -150,10 +150,6 @@ where
     })?)
 }
 
-fn dims(shape: &impl Shape) -> Vec<usize> {
-    shape.concrete().into_iter().collect()
-}
-
 impl<T> Pass<'_, T> {
     /// Repeats `x` along axes of size 1, to a shape with the same number of axes: [`expand`].
     ///
@@ -288,8 +284,7 @@ pub(crate) mod slices {
             assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
             Axis {
                 outer: from[..axis].iter().product(),
-                len: to[axis],
-                inner: to[axis + 1..].iter().product(),
+                ..Axis::of(to, axis)
             }
         })
         .collect()
@@ -300,14 +295,11 @@ pub(crate) mod slices {
 pub(super) mod composed {
     use dfdx::{
         shapes::{Axes, BroadcastShapeTo, HasShape, Shape},
-        tensor::{Tape, Tensor, TensorFromVec},
-        tensor_ops::{Device, GatherTo},
+        tensor::{Tape, Tensor},
+        tensor_ops::Device,
     };
 
-    use crate::{
-        Element,
-        composed::{is_empty, reshape, zeros_after},
-    };
+    use crate::{Element, ops::shape::gather};
 
     /// [`expand`](super::expand)
     ///
@@ -347,9 +339,6 @@ pub(super) mod composed {
         from: &[usize],
         to: S2,
     ) -> Result<Tensor<S2, E, D, T>, D::Err> {
-        if is_empty(&to) {
-            return zeros_after(x, to);
-        }
         let sizes: Vec<_> = std::iter::zip(from.iter().copied(), to.concrete()).collect();
         // The offset in `x` of an element of the result: along an axis of size 1, the index is 0.
         let source = |mut place: usize| {
@@ -362,10 +351,6 @@ pub(super) mod composed {
             }
             source
         };
-        let sources = (0..to.num_elements()).map(source).collect();
-        let count = (to.num_elements(),);
-        let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, count)?;
-        let numbers = (x.shape().num_elements(),);
-        reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+        gather(x, source, to)
     }
 }
