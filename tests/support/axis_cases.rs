@@ -96,21 +96,13 @@ macro_rules! combined_by_name {
 macro_rules! parts {
     ($claim:ident) => {
         $claim! {
-            indices {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [batch, d] {
+            indices_of_constants {
+                struct M<rows = 4, d = 5>;
+                fn forward(x: [batch, rows, d]) -> [batch, d] {
                     let y = linear::<d>(x);
-                    y[seq = 0] * y[seq = -1] + x[seq = 2] - y[seq = -2]
+                    y[rows = 0] * y[rows = -1] + x[rows = 2] - y[rows = -2] * y[d = -1, rows = 1]
                 }
-            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
-
-            indices_of_several_axes {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [batch] {
-                    let y = linear::<d>(x);
-                    y[seq = 0, d = 1] * y[d = -1][seq = 1] + x[d = 0, seq = -1]
-                }
-            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>, Const::<5>))) reads x;
 
             ranges_of_constants {
                 struct M<d = 7>;
@@ -119,14 +111,6 @@ macro_rules! parts {
                     y[d = 1..4] + y[d = ..3] * y[d = -3..] - x[d = 2..-2] + y[d = -4..-1]
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<7>))) reads x;
-
-            ranges_of_any_length {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-                    let y = linear::<d>(x);
-                    y[seq = 1..3] * y[seq = -2..] + x[seq = ..2] - y[seq = -3..-1]
-                }
-            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 
             split {
                 struct M<d = 4>;
@@ -151,6 +135,38 @@ macro_rules! parts {
                     x + gate * feed_forward::<6>(layer_norm(x) * (1 + scale) + shift)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), tensor::<_, E>("c", (batch, Const::<4>))) reads x;
+        }
+    };
+}
+
+/// The same of an axis whose size only the call knows.
+#[macro_export]
+macro_rules! parts_of_any_length {
+    ($claim:ident) => {
+        $claim! {
+            indices {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 0] * y[seq = -1] + x[seq = 2] - y[seq = -2]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            indices_of_several_axes {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch] {
+                    let y = linear::<d>(x);
+                    y[seq = 0, d = 1] * y[d = -1][seq = 1] + x[d = 0, seq = -1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            ranges_of_any_length {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 1..3] * y[seq = -2..] + x[seq = ..2] - y[seq = -3..-1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
         }
     };
 }
