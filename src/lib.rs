@@ -397,6 +397,8 @@ pub mod __private {
     };
     pub use attn_macros::{attention, model};
 
+    pub use ::dfdx::shapes;
+
     /// The error type of the default device.
     pub type AutoErr = <AutoDevice as HasErr>::Err;
 

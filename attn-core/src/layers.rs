@@ -13,6 +13,7 @@ pub use crate::ops::{
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::slices::{Norm, norm_footprint},
+    param::slices::Param,
     permute::slices::{permute, permute_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
     slice::slices::{slice, slice_backward},

@@ -15,7 +15,7 @@
 //! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`] | softmax of the last axis |
-//! | [`expand`] | a broadcast along axes of size 1 |
+//! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
 //! | [`slice`](fn@slice), [`select`] | a range of an axis, one index of it |
@@ -49,6 +49,7 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod param;
 pub(crate) mod permute;
 mod reshape;
 mod shape;
@@ -74,7 +75,7 @@ pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
-pub use expand::{expand, try_expand};
+pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
     feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
@@ -107,7 +108,7 @@ pub mod composed {
         cross_entropy::composed::cross_entropy,
         dropout::composed::dropout,
         embedding::composed::embedding,
-        expand::composed::expand,
+        expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
         l2_norm::composed::l2_norm,

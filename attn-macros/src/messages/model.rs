@@ -2,6 +2,8 @@
 
 mod elsewhere;
 
+use std::fmt::Display;
+
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use elsewhere::*;
@@ -245,7 +247,45 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
     format!(
-        "`{operator}`: left is {left}, right is {right}\nhelp: both are floats with the same axes; an axis of size 1 is repeated"
+        "`{operator}`: left is {left}, right is {right}\n\
+         help: both are floats, and the axes of one are among those of the other; an axis of size 1 is repeated"
+    )
+}
+
+pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor with its axes and its initial values: `param token: [1, d_model] = normal(0.02);`";
+
+/// An axis of a learned tensor whose size only the call knows.
+pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
+    format!(
+        "`{axis}` is an axis of the inputs, of any length, and the tensor `{param}` has as many numbers at every call\n\
+         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
+    format!(
+        "a learned tensor has floats, and `{param}` is {found}\nhelp: leave out `{}`",
+        found.kind.prefix()
+    )
+}
+
+pub(crate) const NO_AXIS_NAMED: &str =
+    "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
+
+pub(crate) fn axis_twice(found: &TokenStream) -> String {
+    format!("the axis `{}` stands here twice", text::of(found))
+}
+
+/// An axis that a value does not have.
+pub(crate) fn no_such_axis(found: &impl Display, value: &Type) -> String {
+    format!("there is no axis `{found}` in {value}")
+}
+
+/// Several axes of a value that have the asked size.
+pub(crate) fn ambiguous_axis(found: &impl Display, value: &Type) -> String {
+    format!(
+        "several axes of {value} are `{found}`\n\
+         help: name a size of the model after the axis: `struct Model<width = {found}>;`"
     )
 }
 

@@ -8,7 +8,7 @@ use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
-use super::signature::{parse_inputs, parse_results, skip_to_body};
+use super::signature::{parse_inputs, parse_results, parse_type, skip_to_body};
 use super::sizes;
 use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
@@ -240,6 +240,9 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     if input.peek(Token![let]) {
         return parse_let(input, cx);
     }
+    if is_param(input) {
+        return parse_param(input);
+    }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
     }
@@ -279,6 +282,26 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
         && !fork.peek(Token![=])
         && !fork.is_empty()
         && !fork.peek(Token![;])
+}
+
+fn is_param(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    fork.parse::<Ident>().is_ok_and(|word| word == "param") && fork.peek(syn::Ident)
+}
+
+/// `param token: [1, d] = normal(0.02);`
+fn parse_param(input: ParseStream<'_>) -> syn::Result<Statement> {
+    input.parse::<Ident>()?;
+    let name: Ident = expect(input, messages::EXPECTED_PARAM)?;
+    expect::<Token![:]>(input, messages::EXPECTED_PARAM)?;
+    let ty = parse_type(input)?;
+    expect::<Token![=]>(input, messages::EXPECTED_PARAM)?;
+    let mut init = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![;]) {
+        init.extend([input.parse::<TokenTree>()?]);
+    }
+    expect::<Token![;]>(input, messages::EXPECTED_PARAM)?;
+    Ok(Statement::Param { name, ty, init })
 }
 
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {

@@ -49,6 +49,12 @@ pub(crate) enum Statement {
         mutable: bool,
         value: Expr,
     },
+    /// `param x: [axes] = init;`
+    Param {
+        name: Ident,
+        ty: TypeDraft,
+        init: TokenStream,
+    },
     /// `x = value;`
     Assign { name: Ident, value: Expr },
     /// `repeat count, options { statements }`

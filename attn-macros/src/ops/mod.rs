@@ -22,6 +22,7 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod param;
 mod sinusoidal_position;
 mod softmax;
 
@@ -43,6 +44,7 @@ pub(crate) use attention::Attention;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
+pub(crate) use param::{Param, Tensor};
 
 /// Every operation with a name, in the order in which the documentation lists them.
 pub(crate) static OPERATIONS: &[&Operation] = &[

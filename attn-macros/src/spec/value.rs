@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::rc::Rc;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -46,6 +47,8 @@ pub(crate) struct Size {
     text: String,
     /// The tokens as the user wrote them, for errors. Empty for a derived size.
     pub(crate) origin: TokenStream,
+    /// The name of an axis of this size, if it is declared with one.
+    pub(crate) axis: Option<Rc<str>>,
 }
 
 impl Size {
@@ -56,6 +59,7 @@ impl Size {
             tokens: literal.to_token_stream(),
             text: value.to_string(),
             origin: TokenStream::new(),
+            axis: None,
         }
     }
 
@@ -69,6 +73,7 @@ impl Size {
                 tokens: inner(expr).to_token_stream(),
                 text: text::of(&inner(expr).to_token_stream()),
                 origin: TokenStream::new(),
+                axis: None,
             },
             Known::Wrong => return None,
         };
@@ -137,6 +142,7 @@ impl Size {
                 tokens,
                 text,
                 origin: TokenStream::new(),
+                axis: None,
             },
         }
     }
@@ -173,6 +179,7 @@ impl Size {
     fn derived(&self) -> Size {
         Size {
             origin: TokenStream::new(),
+            axis: None,
             ..self.clone()
         }
     }

@@ -15,7 +15,7 @@ use crate::model::syntax::{Call, Expr, first};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
-use crate::spec::{Init, Real, Size};
+use crate::spec::{Distribution, Real, Size};
 
 impl Lowering<'_> {
     pub(super) fn call(
@@ -153,14 +153,20 @@ impl Lowering<'_> {
         place
     }
 
-    fn init(&mut self, arguments: &Arguments) -> Init {
+    fn init(&mut self, arguments: &Arguments) -> Option<Distribution> {
         let Some(Value::Word(call)) = arguments.value("init") else {
-            return Init::Torch;
+            return None;
         };
-        match Init::of(call) {
-            Init::Normal { std } if !self.is_positive(&std, Init::STD) => Init::Torch,
-            init => init,
-        }
+        self.sound(Distribution::of(call))
+    }
+
+    /// The distribution, if its number is positive.
+    pub(super) fn sound(&mut self, distribution: Distribution) -> Option<Distribution> {
+        let is_sound = match distribution.scale() {
+            Some((scale, what)) => self.is_positive(scale, what),
+            None => true,
+        };
+        is_sound.then_some(distribution)
     }
 
     /// The type of the first operand, which must be floats.
