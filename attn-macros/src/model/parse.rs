@@ -4,6 +4,7 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr, parse_values};
@@ -308,11 +309,7 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
     if input.peek(token::Paren) {
-        let names: Group = input.parse()?;
-        cx.error(&names, messages::SEVERAL_VARIABLES);
-        skip(input);
-        let declares = sizes::names(&names.stream());
-        return Ok(Statement::Unreadable { declares });
+        return parse_let_parts(mutable, input, cx);
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
     if input.peek(Token![,]) {
@@ -342,6 +339,33 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
         mutable,
         value,
     })
+}
+
+/// `(a, b) = split::<axis>(x);`
+fn parse_let_parts(
+    mutable: bool,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Statement> {
+    let group: Group = input.parse()?;
+    let declares = sizes::names(&group.stream());
+    let names = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(group.stream());
+    let names: Vec<Ident> = match names {
+        Ok(names) if !mutable => names.into_iter().collect(),
+        _ => {
+            cx.error(&group, messages::SEVERAL_VARIABLES);
+            skip(input);
+            return Ok(Statement::Unreadable { declares });
+        }
+    };
+    match parse_value(input, cx) {
+        Ok(value) => Ok(Statement::LetParts { names, value }),
+        Err(error) => {
+            cx.push(error);
+            skip(input);
+            Ok(Statement::Unreadable { declares })
+        }
+    }
 }
 
 /// `= value;`

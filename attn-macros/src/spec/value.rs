@@ -114,6 +114,17 @@ impl Size {
         Size::derive(value, quote!((#a) + (#b)), format!("{a} + {b}"))
     }
 
+    /// `self - other`, where `other` is at most `self`.
+    pub(crate) fn minus(&self, other: &Size) -> Size {
+        let a = self;
+        let b = other;
+        if b.value == Some(0) {
+            return a.derived();
+        }
+        let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_sub(b));
+        Size::derive(value, quote!((#a) - (#b)), format!("{a} - {}", b.factor()))
+    }
+
     /// `self / other`, rounded down; but at least 1, so that one mistake stays one error.
     pub(crate) fn over(&self, other: &Size, krate: &TokenStream) -> Size {
         let a = self;

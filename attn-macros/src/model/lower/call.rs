@@ -37,6 +37,11 @@ impl Lowering<'_> {
         let result = match &operation.lower {
             // An operand of its own: it may be a number.
             Lower::Function(_) => None,
+            Lower::Parts => {
+                self.cx.error(&call.name, messages::PARTS_WITHOUT_NAMES);
+                self.read_all(&call.operands, builder);
+                return None;
+            }
             _ if self.has_numbers(call, operation) => {
                 self.read_all(&call.operands, builder);
                 return None;
@@ -99,7 +104,7 @@ impl Lowering<'_> {
     }
 
     /// The operands of a call, which are given by their position, and so many.
-    fn operands(
+    pub(super) fn operands(
         &mut self,
         call: &Call,
         operation: &Operation,

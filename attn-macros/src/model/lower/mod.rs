@@ -9,6 +9,7 @@ mod call;
 mod condition;
 mod operators;
 mod param;
+mod parts;
 mod scope;
 mod statements;
 mod tied;

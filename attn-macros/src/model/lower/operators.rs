@@ -74,7 +74,9 @@ impl Lowering<'_> {
                 let mut operands = call.operands.iter();
                 function_of(call).is_some() && operands.all(|operand| self.is_number(operand))
             }
-            syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => false,
+            syntax::Expr::Index { .. } | syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => {
+                false
+            }
         }
     }
 
@@ -121,6 +123,10 @@ impl Lowering<'_> {
                 }
                 None => self.call(call, name, builder).map(Operand::Tensor),
             },
+            syntax::Expr::Index { value, indices, .. } => {
+                let part = self.index(value, indices, name, builder);
+                part.map(Operand::Tensor)
+            }
             syntax::Expr::If {
                 at,
                 condition,
