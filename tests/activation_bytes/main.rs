@@ -132,6 +132,12 @@ mod elementwise {
     support::combined_by_name!(exact);
 }
 
+mod shapes {
+    use super::*;
+
+    support::shapes!(exact);
+}
+
 mod graphs {
     use super::*;
 
