@@ -133,6 +133,12 @@ mod elementwise {
     support::parts!(exact);
 }
 
+mod shapes {
+    use super::*;
+
+    support::shapes!(exact);
+}
+
 mod graphs {
     use super::*;
 

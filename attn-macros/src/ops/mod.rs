@@ -23,6 +23,7 @@ mod mean_pool;
 mod module;
 mod norm;
 mod param;
+mod permute;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
@@ -80,6 +81,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &function::OPERATIONS[8],
     &softmax::SOFTMAX,
     &concat::CONCAT,
+    &permute::PERMUTE,
     &split::SPLIT,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
