@@ -13,8 +13,9 @@ pub use crate::ops::{
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::slices::{Norm, norm_footprint},
+    reduce::slices::{Reduction, reduce, reduce_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
-    softmax::slices::{softmax, softmax_backward},
+    softmax::slices::{softmax, softmax_along, softmax_along_backward, softmax_backward},
 };
 
 pub use crate::kernel::dropout::Dropout;

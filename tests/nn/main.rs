@@ -29,6 +29,7 @@ mod mean_pool;
 mod models;
 mod norms;
 mod pass;
+mod reduce;
 mod softmax;
 
 use attn::{Backend, Element};

@@ -14,7 +14,8 @@
 //! | [`dropout`] | random elements become 0 |
 //! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
 //! | [`scale`], [`shift`] | by a number |
-//! | [`softmax`] | softmax of the last axis |
+//! | [`softmax`], [`softmax_along`] | softmax of the last axis, or of any axis |
+//! | [`sum`], [`mean`], [`max`], [`min`], [`variance`], [`logsumexp`] | reductions of any axis |
 //! | [`expand`] | a broadcast along axes of size 1 |
 //! | [`concat`](fn@concat) | concatenation along the last axis |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
@@ -22,7 +23,7 @@
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
-//! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis.
+//! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation without an axis applies to the last one.
 //! Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
 //! tensor.
 //!
@@ -45,6 +46,7 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod reduce;
 mod shape;
 pub(crate) mod sinusoidal_position;
 pub(crate) mod softmax;
@@ -80,9 +82,13 @@ pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
+pub use reduce::{
+    logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
+    try_variance, variance,
+};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
-pub use softmax::{softmax, try_softmax};
+pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
 
 /// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
 ///
@@ -103,8 +109,9 @@ pub mod composed {
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,
         norm::composed::{layer_norm, rms_norm},
+        reduce::composed::{logsumexp, max, mean, min, sum, variance},
         sinusoidal_position::composed::sinusoidal_position,
-        softmax::composed::softmax,
+        softmax::composed::{softmax, softmax_along},
     };
 }
 

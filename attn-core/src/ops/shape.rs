@@ -1,12 +1,12 @@
-//! Traits of shapes and their last axis.
+//! Traits of shapes and their last axis, and tensors around one axis.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape, Shape},
+    shapes::{self, Const, Dim, HasAxes, HasShape, Shape},
     tensor::{Tape, Tensor},
     tensor_ops::Device,
 };
 
-use crate::{Element, composed::reshape};
+use crate::{Element, composed::reshape, kernel::axis::Axis};
 
 /// A shape with a last axis, which an operation can replace. Implemented for tuples of one to four axes.
 ///
@@ -110,4 +110,28 @@ pub(super) fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
 ) -> Result<Rows<S::Last, E, D, T>, D::Err> {
     let shape = *x.shape();
     reshape(x, (shape.leading().num_elements(), shape.last()))
+}
+
+/// Axis `I` of a shape, in row-major memory.
+pub(super) fn axis_of<const I: isize>(shape: &(impl Shape + HasAxes<shapes::Axis<I>>)) -> Axis {
+    let before = I as usize;
+    let sizes = || shape.concrete().into_iter();
+    Axis {
+        outer: sizes().take(before).product(),
+        len: HasAxes::<shapes::Axis<I>>::size(shape),
+        inner: sizes().skip(before + 1).product(),
+    }
+}
+
+/// A tensor of the axes before one, the axis, and those after it.
+pub(super) type Around<E, D, T> = Tensor<(usize, usize, usize), E, D, T>;
+
+pub(super) fn around<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Around<E, D, T>, D::Err>
+where
+    S: Shape + HasAxes<shapes::Axis<I>>,
+{
+    let axis = axis_of::<I>(x.shape());
+    reshape(x, (axis.outer, axis.len, axis.inner))
 }
