@@ -6,19 +6,19 @@ use support::tensors::flat;
 
 /// Calls a macro for each reduction, with its name.
 macro_rules! for_each_reduction {
-    ($check:ident!($($argument:tt)*)) => {
-        $check!(sum, $($argument)*);
-        $check!(mean, $($argument)*);
-        $check!(max, $($argument)*);
-        $check!(min, $($argument)*);
-        $check!(variance, $($argument)*);
-        $check!(logsumexp, $($argument)*);
+    ($check:ident!($($argument:expr),*)) => {
+        $check!(sum $(, $argument)*);
+        $check!(mean $(, $argument)*);
+        $check!(max $(, $argument)*);
+        $check!(min $(, $argument)*);
+        $check!(variance $(, $argument)*);
+        $check!(logsumexp $(, $argument)*);
     };
 }
 
 /// Checks that both forms of an operation along an axis agree.
 macro_rules! assert_forms_agree {
-    ($operation:ident, $x:ident, $view:expr, $axis:expr) => {
+    ($operation:ident, $x:expr, $view:expr, $axis:expr) => {{
         assert_agree!(
             format!(
                 "{} along {:?} of {:?}",
@@ -29,8 +29,8 @@ macro_rules! assert_forms_agree {
             [$x],
             ops::$operation($view, $axis),
             composed::$operation($view, $axis).unwrap()
-        )
-    };
+        );
+    }};
 }
 
 type Cube<E> = Tensor<(usize, usize, Const<5>), E, Cpu>;
@@ -60,18 +60,18 @@ fn results_equal_those_of_dfdx() {
     let x: Tensor<(usize, Const<3>, usize), f64, _> = tensor("x", (4, Const, 7));
     // No two numbers are equal: for equal ones dfdx gives each the whole gradient.
     macro_rules! assert_equals_dfdx {
-        ($operation:ident, $of_dfdx:ident, $($x:ident)?) => {
+        ($operation:ident, $of_dfdx:ident) => {
             let found: Traced<(usize, usize), f64> = ops::$operation(x.leaky_trace(), Axis::<1>);
             let expected = x.leaky_trace().$of_dfdx::<_, Axis<1>>();
             assert_agree!(stringify!($operation), [x], found, expected);
         };
     }
-    assert_equals_dfdx!(sum, sum,);
-    assert_equals_dfdx!(mean, mean,);
-    assert_equals_dfdx!(max, max,);
-    assert_equals_dfdx!(min, min,);
-    assert_equals_dfdx!(variance, var,);
-    assert_equals_dfdx!(logsumexp, logsumexp,);
+    assert_equals_dfdx!(sum, sum);
+    assert_equals_dfdx!(mean, mean);
+    assert_equals_dfdx!(max, max);
+    assert_equals_dfdx!(min, min);
+    assert_equals_dfdx!(variance, var);
+    assert_equals_dfdx!(logsumexp, logsumexp);
     let found = ops::softmax_along(x.leaky_trace(), Axis::<1>);
     assert_agree!("softmax", [x], found, x.leaky_trace().softmax::<Axis<1>>());
 }
@@ -119,7 +119,7 @@ fn numbers_that_are_not_finite_have_the_same_results_and_gradients_in_both_forms
     let x: Tensor<Rank2<5, 2>, f64, _> =
         Cpu::default().tensor([[0.0, -inf], [-inf; 2], [0.0, inf], [nan, 1.0], [2.0, 2.0]]);
     macro_rules! assert_equal_forms {
-        ($operation:ident, $($x:ident)?) => {
+        ($operation:ident) => {
             let [fused, composed] = [
                 ops::$operation(x.leaky_trace(), Axis::<1>),
                 composed::$operation(x.leaky_trace(), Axis::<1>).unwrap(),
@@ -136,11 +136,11 @@ fn numbers_that_are_not_finite_have_the_same_results_and_gradients_in_both_forms
             );
         };
     }
-    assert_equal_forms!(sum,);
-    assert_equal_forms!(mean,);
-    assert_equal_forms!(max,);
-    assert_equal_forms!(min,);
-    assert_equal_forms!(logsumexp,);
+    assert_equal_forms!(sum);
+    assert_equal_forms!(mean);
+    assert_equal_forms!(max);
+    assert_equal_forms!(min);
+    assert_equal_forms!(logsumexp);
     let y = ops::logsumexp(x.leaky_trace(), Axis::<1>);
     assert_eq!(flat(&y)[..3], [0.0, -inf, inf]);
     let gradient = flat(&y.sum().backward().get(&x));
@@ -204,11 +204,11 @@ fn the_reduction_of_an_empty_axis_is_its_neutral_element_or_nan() {
 fn the_tape_has_one_operation() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 2));
     macro_rules! assert_one_operation {
-        ($operation:ident, $($x:ident)?) => {
+        ($operation:ident) => {
             let y = ops::$operation(x.leaky_trace(), Axis::<0>);
             assert_eq!(operations(y), 1, stringify!($operation));
         };
     }
     for_each_reduction!(assert_one_operation!());
-    assert_one_operation!(softmax_along,);
+    assert_one_operation!(softmax_along);
 }
