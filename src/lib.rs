@@ -385,7 +385,8 @@ pub mod __private {
         maps::{AttentionMap, Attentions, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
-            check_axis, check_length, count, on, summary, summary_of, tapes_of_results,
+            check_at_least, check_axis, check_length, count, on, summary, summary_of,
+            tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
@@ -396,6 +397,8 @@ pub mod __private {
         unwrap,
     };
     pub use attn_macros::{attention, model};
+
+    pub use ::dfdx::shapes;
 
     /// The error type of the default device.
     pub type AutoErr = <AutoDevice as HasErr>::Err;

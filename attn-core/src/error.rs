@@ -158,6 +158,19 @@ pub enum Error<Dev> {
         max: usize,
     },
 
+    /// An axis is shorter than a part of it that a model reads.
+    #[error("{model}: `{axis}` has size {size}, the model reads {least} of it")]
+    TooShort {
+        /// The model's name.
+        model: &'static str,
+        /// The name of the axis.
+        axis: &'static str,
+        /// Its size.
+        size: usize,
+        /// The least size that it can have.
+        least: usize,
+    },
+
     /// A tensor of these sizes exceeds any memory; or the activations of a pass exceed the available memory, then the only size is their
     /// number of bytes.
     ///

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use dfdx::{
-    shapes::{Rank1, Rank2, Shape},
+    shapes::{HasShape, Rank1, Rank2, Shape},
     tensor::Tensor,
     tensor_ops::Device,
 };
@@ -67,9 +67,74 @@ pub fn alibi_slopes<const H: usize, E: Element, D: Device<E>>(
     Ok(())
 }
 
-/// The initial distribution of a layer's matrices, where it differs from the layer's own.
+/// Normal values of mean 0 within two standard deviations; `torch.nn.init.trunc_normal_(t, std=std, a=-2*std, b=2*std)`.
+pub fn truncated_normal<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+    std: f64,
+) -> Result<(), D::Err> {
+    t.try_fill_with_distr(TruncatedNormal { std })
+}
+
+/// A random matrix `[out, in ..]` with perpendicular rows of length 1, or columns if these are longer (Saxe et al. 2014);
+/// `torch.nn.init.orthogonal_(t)`.
+pub fn orthogonal<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+) -> Result<(), D::Err> {
+    normal(t, 1.0)?;
+    let numbers = t.as_vec();
+    let rows = t.shape().concrete().into_iter().next().unwrap_or(1);
+    let cols = numbers.len().checked_div(rows).unwrap_or(0);
+    // The vectors of the longer side are as many as the shorter one is long.
+    let [count, stride, step] = match rows <= cols {
+        true => [rows, cols, 1],
+        false => [cols, 1, cols],
+    };
+    let length = rows.max(cols);
+    let place = |vector: usize, index: usize| vector * stride + index * step;
+    let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for vector in 0..count {
+        let numbers = (0..length).map(|index| numbers[place(vector, index)].into());
+        vectors.push(perpendicular(numbers.collect(), &vectors));
+    }
+    let mut numbers = numbers;
+    for (vector, values) in vectors.iter().enumerate() {
+        for (index, value) in values.iter().enumerate() {
+            numbers[place(vector, index)] = E::of(*value);
+        }
+    }
+    t.copy_from(&numbers);
+    Ok(())
+}
+
+/// The vector without its parts along `others`, which have length 1, and then with length 1 itself. Rounding leaves a part of the order
+/// of `1 / length`, so it is taken away twice.
+fn perpendicular(mut vector: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    for other in others.iter().chain(others) {
+        let along = dot(&vector, other);
+        let parts = vector.iter_mut().zip(other);
+        parts.for_each(|(number, other)| *number -= along * other);
+    }
+    let length = dot(&vector, &vector).sqrt();
+    vector.iter_mut().for_each(|number| *number /= length);
+    vector
+}
+
+/// The distribution of a tensor before training, where it differs from the layer's own.
+///
+/// The fans of a tensor are PyTorch's: `in` and `out` of a matrix `[out, in]`; further axes multiply both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Initial {
+    /// One number; `torch.nn.init.constant_(t, value)`.
+    Constant {
+        /// The number.
+        value: f64,
+    },
+    /// Uniform in `[-bound, bound]`; `torch.nn.init.uniform_(t, -bound, bound)`.
+    Uniform {
+        /// The largest number.
+        bound: f64,
+    },
     /// Uniform in `[-bound, bound]` with `bound = sqrt(6 / (fan_in + fan_out))`; `torch.nn.init.xavier_uniform_(t)`.
     XavierUniform,
     /// Uniform in `[-bound, bound]` with `bound = sqrt(6 / fan_in)`; `torch.nn.init.kaiming_uniform_(t)`.
@@ -79,6 +144,17 @@ pub enum Initial {
         /// The standard deviation.
         std: f64,
     },
+    /// Normal with mean 0 and standard deviation `sqrt(2 / (fan_in + fan_out))`; `torch.nn.init.xavier_normal_(t)`.
+    XavierNormal,
+    /// Normal with mean 0 and standard deviation `sqrt(2 / fan_in)`; `torch.nn.init.kaiming_normal_(t)`.
+    KaimingNormal,
+    /// [`truncated_normal`].
+    TruncatedNormal {
+        /// The standard deviation before the numbers beyond two of it are drawn again.
+        std: f64,
+    },
+    /// [`orthogonal`].
+    Orthogonal,
 }
 
 thread_local! {
@@ -93,6 +169,34 @@ impl Initial {
         let _outer = Outer(REQUESTED.replace(Some(self)));
         visit()
     }
+
+    /// The distribution of the layer that is being visited.
+    pub(crate) fn requested() -> Option<Initial> {
+        REQUESTED.get()
+    }
+
+    /// Fills a tensor.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn fill<S: Shape, E: Element, D: Device<E>>(
+        self,
+        t: &mut Tensor<S, E, D>,
+    ) -> Result<(), D::Err> {
+        let [input, output] = fans(&t.shape().concrete().into_iter().collect::<Vec<_>>());
+        let root = |gain: f64, fans: usize| (gain / fans.max(1) as f64).sqrt();
+        match self {
+            Initial::Constant { value } => constant(t, value),
+            Initial::Uniform { bound } => uniform(t, bound),
+            Initial::Normal { std } => normal(t, std),
+            Initial::TruncatedNormal { std } => truncated_normal(t, std),
+            Initial::XavierUniform => uniform(t, root(6.0, input.saturating_add(output))),
+            Initial::XavierNormal => normal(t, root(2.0, input.saturating_add(output))),
+            Initial::KaimingUniform => uniform(t, root(6.0, input)),
+            Initial::KaimingNormal => normal(t, root(2.0, input)),
+            Initial::Orthogonal => orthogonal(t),
+        }
+    }
 }
 
 /// The earlier setting. Dropping restores it.
@@ -104,18 +208,23 @@ impl Drop for Outer {
     }
 }
 
-/// Fills a matrix of a layer with the requested distribution, or else by `own`. The fans are PyTorch's: `I` and `O`, also for a
-/// table of vectors.
+/// The fans `in` and `out`.
+fn fans(sizes: &[usize]) -> [usize; 2] {
+    let [output, input, rest @ ..] = sizes else {
+        return [sizes.iter().product(); 2];
+    };
+    let rest: usize = rest.iter().product();
+    [input * rest, output * rest]
+}
+
+/// Fills a matrix of a layer with the requested distribution, or else by `own`.
 pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
     t: &mut Tensor<Rank2<O, I>, E, D>,
     own: impl FnOnce(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
 ) -> Result<(), D::Err> {
-    let bound = |fans: usize| (6.0 / fans.max(1) as f64).sqrt();
     match REQUESTED.get() {
         None => own(t),
-        Some(Initial::XavierUniform) => uniform(t, bound(I.saturating_add(O))),
-        Some(Initial::KaimingUniform) => uniform(t, bound(I)),
-        Some(Initial::Normal { std }) => normal(t, std),
+        Some(initial) => initial.fill(t),
     }
 }
 
@@ -138,6 +247,19 @@ impl<E: Element> Distribution<E> for Normal {
     fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> E {
         let z: f64 = StandardNormal.sample(rng);
         E::of(self.std * z)
+    }
+}
+
+/// The same within two standard deviations.
+struct TruncatedNormal {
+    std: f64,
+}
+
+impl<E: Element> Distribution<E> for TruncatedNormal {
+    fn sample<R: Rng + ?Sized>(&self, rng: &mut R) -> E {
+        let z = std::iter::repeat_with(|| -> f64 { StandardNormal.sample(rng) });
+        let z = { z }.find(|z| z.abs() <= 2.0);
+        E::of(self.std * z.unwrap_or(0.0))
     }
 }
 
@@ -198,6 +320,13 @@ mod tests {
             (Initial::Normal { std: 0.02 }, 4e-4),
             (Initial::XavierUniform, 2.0 / 500.0),
             (Initial::KaimingUniform, 2.0 / 400.0),
+            (Initial::XavierNormal, 2.0 / 500.0),
+            (Initial::KaimingNormal, 2.0 / 400.0),
+            (Initial::Uniform { bound: 0.3 }, 0.03),
+            (Initial::Constant { value: -0.5 }, 0.25),
+            // The variance of a normal distribution within two standard deviations: 1 - 4 φ(2) / (2 Φ(2) - 1).
+            (Initial::TruncatedNormal { std: 0.1 }, 0.01 * 0.773_741),
+            (Initial::Orthogonal, 1.0 / 400.0),
         ];
         for (initial, expected) in asked {
             let found = initial.within(square_of_matrix);
@@ -206,6 +335,50 @@ mod tests {
                 "{initial:?}: {found}"
             );
         }
+    }
+
+    #[test]
+    fn a_truncated_normal_is_within_two_standard_deviations() {
+        let x = filled(|t| truncated_normal(t, 0.5));
+        let largest = x.iter().fold(0.0_f64, |largest, v| largest.max(v.abs()));
+        // A 20th of normal numbers lies beyond. Of so many within, one is close to the end.
+        assert!((0.99..=1.0).contains(&largest), "{largest}");
+    }
+
+    #[test]
+    fn orthogonal_vectors_of_the_longer_side_are_perpendicular_and_of_length_1() {
+        fn check<const O: usize, const I: usize>() {
+            let mut t: Tensor<Rank2<O, I>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
+            orthogonal(&mut t).expect("the Cpu has memory");
+            let x = t.as_vec();
+            let number = |vector: usize, index: usize| match O <= I {
+                true => x[vector * I + index],
+                false => x[index * I + vector],
+            };
+            for a in 0..O.min(I) {
+                for b in 0..O.min(I) {
+                    let products = (0..O.max(I)).map(|index| number(a, index) * number(b, index));
+                    let product: f64 = products.sum();
+                    let expected = f64::from(u8::from(a == b));
+                    // Sums of up to 7 products, each rounded.
+                    assert!((product - expected).abs() < 1e-14, "{a} {b}: {product}");
+                }
+            }
+        }
+        check::<3, 7>();
+        check::<7, 3>();
+        check::<5, 5>();
+        check::<1, 4>();
+        check::<0, 4>();
+        check::<4, 0>();
+    }
+
+    #[test]
+    fn further_axes_multiply_both_fans() {
+        assert_eq!(fans(&[3, 5]), [5, 3]);
+        assert_eq!(fans(&[3, 5, 2, 2]), [20, 12]);
+        assert_eq!(fans(&[3]), [3, 3]);
+        assert_eq!(fans(&[]), [1, 1]);
     }
 
     #[test]

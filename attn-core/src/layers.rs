@@ -4,7 +4,7 @@
 //! caller passes the buffer of the result, and a [`GradTarget`](crate::fused::GradTarget) for each gradient.
 
 pub use crate::ops::{
-    concat::slices::{concat, concat_backward},
+    concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
     elementwise::{elementwise, elementwise_backward},
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
@@ -13,8 +13,11 @@ pub use crate::ops::{
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::slices::{Norm, norm_footprint},
+    param::slices::Param,
+    permute::slices::{permute, permute_backward},
     reduce::slices::{Reduction, reduce, reduce_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
+    slice::slices::{slice, slice_backward},
     softmax::slices::{softmax, softmax_along, softmax_along_backward, softmax_backward},
 };
 

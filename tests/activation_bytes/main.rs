@@ -129,6 +129,7 @@ mod elementwise {
     use super::*;
 
     support::elementwise!(exact);
+    support::combined_by_name!(exact);
 }
 
 mod graphs {

@@ -70,3 +70,63 @@ fn widths_that_do_not_add_up_panic() {
     let x: Tensor<Rank1<2>, f64, _> = tensor("x", Default::default());
     let _: Tensor<Rank1<5>, f64, _> = ops::concat(x.clone(), x);
 }
+
+type Three = (usize, usize, usize);
+
+fn agrees_along<E: Element>()
+where
+    Cpu: Backend<E>,
+{
+    for ((a, b, c), more) in [
+        ((2, 3, 4), 1),
+        ((1, 1, 1), 1),
+        ((5, 7, 33), 2),
+        ((2, 3, 4), 0),
+        ((3, 0, 2), 4),
+        ((0, 2, 3), 0),
+    ] {
+        let x: Tensor<Three, E, _> = tensor("x", (a, b, c));
+        macro_rules! agree_along {
+            ($axis:literal, $y:expr, $to:expr) => {
+                let y: Tensor<Three, E, _> = tensor("y", $y);
+                assert_agree!(
+                    format!("{:?} and {:?} along axis {}", (a, b, c), $y, $axis),
+                    [x, y],
+                    ops::concat_along(x.leaky_trace(), y.leaky_trace(), Axis::<$axis>, $to),
+                    composed::concat_along(x.leaky_trace(), y.leaky_trace(), Axis::<$axis>, $to)
+                        .unwrap()
+                );
+            };
+        }
+        agree_along!(0, (more, b, c), (a + more, b, c));
+        agree_along!(1, (a, more, c), (a, b + more, c));
+        agree_along!(2, (a, b, more), (a, b, c + more));
+    }
+}
+
+#[test]
+fn concat_along_an_axis_equals_that_of_dfdx() {
+    for_both!(agrees_along);
+}
+
+#[test]
+fn slices_along_the_axis_are_the_operands() {
+    let x: Tensor<Three, f64, _> = tensor("x", (2, 3, 4));
+    let y: Tensor<Three, f64, _> = tensor("y", (2, 2, 4));
+    let z = ops::concat_along(x.clone(), y.clone(), Axis::<1>, (2, 5, 4));
+    let first = ops::slice(z.clone(), Axis::<1>, 0, (2, 3, 4));
+    let second = ops::slice(z, Axis::<1>, 3, (2, 2, 4));
+    assert_eq!(flat(&first), flat(&x));
+    assert_eq!(flat(&second), flat(&y));
+    let twice = ops::concat_along(x.leaky_trace(), x.leaky_trace(), Axis::<0>, (4, 3, 4));
+    let gradients = twice.sum().backward();
+    assert_eq!(flat(&gradients.get(&x)), [2.0; 24]);
+}
+
+#[test]
+#[should_panic(expected = "[2, 3] and [2, 4] along axis 0 are not [4, 3]")]
+fn other_axes_have_the_same_sizes() {
+    let x: Tensor<(usize, usize), f64, _> = tensor("x", (2, 3));
+    let y: Tensor<(usize, usize), f64, _> = tensor("y", (2, 4));
+    ops::concat_along(x, y, Axis::<0>, (4, 3));
+}

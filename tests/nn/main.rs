@@ -29,8 +29,11 @@ mod mean_pool;
 mod models;
 mod norms;
 mod pass;
+mod permute;
 mod reduce;
+mod slice;
 mod softmax;
+mod stack;
 
 use attn::{Backend, Element};
 use dfdx::prelude::*;

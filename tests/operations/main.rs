@@ -6,6 +6,7 @@
 )]
 
 mod agree;
+mod by_name;
 mod dropped;
 mod elementwise;
 mod graphs;

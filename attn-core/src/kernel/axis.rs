@@ -6,7 +6,7 @@ use super::compiled::compiled;
 use super::fold::fold_rows;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{MatrixMut, Pooled, Real};
+use super::{Matrix, MatrixMut, Pooled, Real};
 use crate::simd::slice::{self, Itself, Sum, load_any, store_any};
 use crate::simd::{Kernel, Vector, call, run};
 
@@ -22,10 +22,37 @@ pub struct Axis {
 }
 
 impl Axis {
+    /// One axis of a tensor with these sizes.
+    ///
+    /// # Panics
+    /// If it has fewer axes.
+    #[track_caller]
+    pub fn of(sizes: &[usize], axis: usize) -> Self {
+        Self {
+            outer: sizes[..axis].iter().product(),
+            len: sizes[axis],
+            inner: sizes[axis + 1..].iter().product(),
+        }
+    }
+
     /// The range of the elements at one index of the outer axes.
     pub(super) fn block(self, outer: usize) -> Range<usize> {
         let block = self.len * self.inner;
         outer * block..(outer + 1) * block
+    }
+
+    /// A tensor with the axis as the matrix `[outer, len * inner]`.
+    ///
+    /// # Panics
+    /// If it has another number of elements.
+    #[track_caller]
+    pub fn matrix<E>(self, x: &[E]) -> Matrix<'_, E> {
+        Matrix::new(x, self.outer, self.len * self.inner)
+    }
+
+    /// The columns of [`matrix`](Self::matrix) with these indices of the axis.
+    pub fn columns(self, indices: Range<usize>) -> Range<usize> {
+        indices.start * self.inner..indices.end * self.inner
     }
 
     /// The number of elements.

@@ -28,6 +28,7 @@ pub mod optim;
 mod outer_products;
 mod panel;
 pub mod parallel;
+pub mod permute;
 pub mod pool;
 pub mod reduce;
 pub mod rows;
@@ -60,6 +61,7 @@ pub trait Kernels:
     + max::Maxima<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
+    + permute::Permute<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>

@@ -11,6 +11,8 @@ use std::{
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
+use super::MatrixMut;
+
 /// The number of elements below which a second thread does not pay: a few microseconds of work, about the cost of waking a
 /// thread.
 pub const SMALL: usize = 16 * 1024;
@@ -125,6 +127,20 @@ fn turn(owner: Option<usize>, is_over: Arc<AtomicBool>, awake: &'static AtomicUs
 /// The number of rows of `width` that are worth a thread.
 pub fn rows_per_task(width: usize) -> usize {
     (SMALL / width.max(1)).max(1)
+}
+
+/// Rectangles of up to `width` columns that are worth a thread, each with its first row and column.
+pub(super) fn rectangles<E>(
+    to: MatrixMut<'_, E>,
+    width: usize,
+) -> impl Iterator<Item = (usize, usize, MatrixMut<'_, E>)> {
+    let width = to.cols().clamp(1, width);
+    let height = rows_per_task(width);
+    let rows = to.row_chunks(height).enumerate();
+    rows.flat_map(move |(i, rows)| {
+        let parts = rows.col_chunks(width).enumerate();
+        parts.map(move |(j, part)| (i * height, j * width, part))
+    })
 }
 
 #[cfg(test)]

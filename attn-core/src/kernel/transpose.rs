@@ -2,7 +2,7 @@
 
 use super::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
-use crate::simd::{Kernel, Vector, run};
+use crate::simd::{Kernel, Vector, WriteMode, run};
 
 /// The lanes of the widest vector.
 const MAX_LANES: usize = 16;
@@ -35,20 +35,21 @@ impl<E: Real> Kernel for Transpose<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        transpose_here::<V>(self.x, &mut self.to);
+        transpose_here::<V>(self.x, &mut self.to, WriteMode::Overwrite);
     }
 }
 
-/// [`transpose`] as a part of a kernel. Panics if `to` has fewer rows or columns.
+/// [`transpose`] as a part of a kernel: `to = xᵀ` or `to += xᵀ`. Panics if `to` has fewer rows or columns.
 #[inline(always)]
 pub(super) fn transpose_here<V: Vector>(
     x: Matrix<'_, V::Element>,
     to: &mut MatrixMut<'_, V::Element>,
+    into: WriteMode,
 ) {
     // The loop is along the rows of the result, so that few rows are written at a time.
     for col in (0..x.cols()).step_by(V::LANES) {
         for row in (0..x.rows()).step_by(V::LANES) {
-            transpose_square::<V>(x, to, row, col);
+            transpose_square::<V>(x, to, (row, col), into);
         }
     }
 }
@@ -62,8 +63,8 @@ pub(super) fn transpose_here<V: Vector>(
 fn transpose_square<V: Vector>(
     x: Matrix<'_, V::Element>,
     to: &mut MatrixMut<'_, V::Element>,
-    row: usize,
-    col: usize,
+    (row, col): (usize, usize),
+    into: WriteMode,
 ) {
     let rows = x.rows() - row;
     let cols = x.cols() - col;
@@ -75,7 +76,11 @@ fn transpose_square<V: Vector>(
         }
         transpose_vectors(&mut square);
         for j in 0..V::LANES {
-            square[j].store(&mut to.row_mut(col + j)[row..]);
+            let to = &mut to.row_mut(col + j)[row..];
+            match into {
+                WriteMode::Overwrite => square[j].store(to),
+                WriteMode::Add => (V::load(to) + square[j]).store(to),
+            }
         }
     } else {
         let mut square = [V::zero(); MAX_LANES];
@@ -84,7 +89,11 @@ fn transpose_square<V: Vector>(
         }
         transpose_vectors(&mut square);
         for j in 0..V::LANES.min(cols) {
-            store_any(square[j], &mut to.row_mut(col + j)[row..]);
+            let to = &mut to.row_mut(col + j)[row..];
+            match into {
+                WriteMode::Overwrite => store_any(square[j], to),
+                WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
+            }
         }
     }
 }

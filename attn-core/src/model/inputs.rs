@@ -41,6 +41,27 @@ pub fn check_length<Dev>(length: usize, max: usize) -> Result<(), Error<Dev>> {
     })
 }
 
+/// Checks that an axis has at least so many indices.
+///
+/// # Errors
+/// [`Error::TooShort`], with both.
+pub fn check_at_least<Dev>(
+    model: &'static str,
+    axis: &'static str,
+    size: usize,
+    least: usize,
+) -> Result<(), Error<Dev>> {
+    if size >= least {
+        return Ok(());
+    }
+    Err(Error::TooShort {
+        model,
+        axis,
+        size,
+        least,
+    })
+}
+
 /// Checks that an axis has the same size in two inputs.
 ///
 /// # Errors

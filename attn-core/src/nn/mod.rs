@@ -13,6 +13,7 @@
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
 //! | [`Gelu`], [`GeluTanh`], [`Relu`], [`ReluSquared`], [`Silu`], [`Sigmoid`], [`Tanh`] | nonlinearities | `AccurateGeLU`, `FastGeLU`, `ReLU`, .. |
 //! | [`SwiGlu`], [`GeGlu`], [`ReGlu`] | gates | |
+//! | [`Weight`] | a learned tensor | |
 //! | [`Dropout`] | | `Dropout` |
 //! | [`Residual`] | a sum with the input | `Residual` |
 //!
@@ -33,10 +34,8 @@
 //! ```
 
 mod residual;
-mod weight;
 
 pub use residual::Residual;
-pub use weight::Weight;
 
 // Each module is defined beside its operation.
 pub use crate::ops::{
@@ -48,4 +47,5 @@ pub use crate::ops::{
     learned_position::{LearnedPosition, Sequence},
     linear::{Linear, UnbiasedLinear},
     norm::{LayerNorm, RmsNorm},
+    param::Weight,
 };

@@ -1,7 +1,7 @@
-//! Broadcasts along axes of size 1.
+//! Broadcasts along axes of size 1, and along new axes.
 
 use dfdx::{
-    shapes::{HasShape, Shape},
+    shapes::{Axes, BroadcastShapeTo, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
@@ -9,7 +9,7 @@ use crate::{
     Backend, Element, Error,
     fused::{GradTarget, Operation, zeros},
     model::Pass,
-    ops::check_shape,
+    ops::{check_shape, shape::dims},
     unwrap,
 };
 
@@ -57,25 +57,87 @@ where
     S: Shape,
     S2: Shape<Concrete = S::Concrete>,
 {
-    expand_with_form(D::FUSED, x, to)
+    let from = dims(x.shape());
+    repeat_with_form(D::FUSED, "expand", x, &from, to)
 }
 
-/// [`try_expand`] in the fused or the composed form.
+/// Repeats a tensor along the new axes `Ax` of the shape `to`, whose other axes are those of `x`. The gradient is summed over them.
+///
+/// PyTorch: `x.unsqueeze(axis).expand(to)`; the numbers are copied.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::broadcast};
+///
+/// let bias: Tensor<Rank1<2>, f32, _> = Cpu::default().tensor([1.0, 2.0]);
+/// let y: Tensor<(usize, Const<2>), f32, _, _> = broadcast(bias.leaky_trace(), Axis::<0>, (3, Const));
+/// assert_eq!(y.as_vec(), [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+/// assert_eq!(y.sum().backward().get(&bias).array(), [3.0, 3.0]);
+/// ```
+///
+/// # Panics
+/// If [`try_broadcast`] returns an error or panics.
+#[doc(alias = "unsqueeze")]
 #[track_caller]
-pub(crate) fn expand_with_form<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
-    fused: bool,
+pub fn broadcast<S, S2: Shape, Ax: Axes, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
+    new: Ax,
+    to: S2,
+) -> Tensor<S2, E, D, T>
+where
+    S: Shape + BroadcastShapeTo<S2, Ax>,
+{
+    unwrap(try_broadcast(x, new, to))
+}
+
+/// The fallible version of [`broadcast`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of the result do not fit the memory; [`Error::Device`] if dfdx fails.
+///
+/// # Panics
+/// If sizes of `x` are not those of the other axes.
+#[track_caller]
+pub fn try_broadcast<S, S2: Shape, Ax: Axes, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    new: Ax,
+    to: S2,
+) -> Result<Tensor<S2, E, D, T>, Error<D::Err>>
+where
+    S: Shape + BroadcastShapeTo<S2, Ax>,
+{
+    let from = with_ones(x.shape(), new, S2::NUM_DIMS);
+    repeat_with_form(D::FUSED, "broadcast", x, &from, to)
+}
+
+/// The sizes of a shape with so many axes in which the new ones have size 1.
+fn with_ones<Ax: Axes>(shape: &impl Shape, _: Ax, axes: usize) -> Vec<usize> {
+    let mut sizes = shape.concrete().into_iter();
+    let is_new = |axis: usize| Ax::as_array().into_iter().any(|new| new == axis as isize);
+    let size = |axis: usize| match is_new(axis) {
+        true => Some(1),
+        false => sizes.next(),
+    };
+    (0..axes).filter_map(size).collect()
+}
+
+/// Repeats a tensor of the sizes `from`, in the fused or the composed form.
+#[track_caller]
+fn repeat_with_form<S, S2, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    operation: &'static str,
+    x: Tensor<S, E, D, T>,
+    from: &[usize],
     to: S2,
 ) -> Result<Tensor<S2, E, D, T>, Error<D::Err>>
 where
     S: Shape,
-    S2: Shape<Concrete = S::Concrete>,
+    S2: Shape,
 {
-    check_shape("expand", x.shape())?;
-    check_shape("expand", &to)?;
-    let steps = slices::expanded_axes(&dims(x.shape()), &dims(&to));
+    check_shape(operation, x.shape())?;
+    check_shape(operation, &to)?;
+    let steps = slices::expanded_axes(from, &dims(&to));
     if !fused {
-        return Ok(composed::expand(x, to)?);
+        return Ok(composed::repeat(x, from, to)?);
     }
     let device = x.device().clone();
     let mut operation = Operation::default();
@@ -86,10 +148,6 @@ where
     Ok(operation.finish(&device, y, to, move |d_y, gradients| {
         slices::expand_backward(&steps, d_y, &mut GradTarget::slot(d_x), gradients)
     })?)
-}
-
-fn dims(shape: &impl Shape) -> Vec<usize> {
-    shape.concrete().into_iter().collect()
 }
 
 impl<T> Pass<'_, T> {
@@ -111,7 +169,34 @@ impl<T> Pass<'_, T> {
         S2: Shape<Concrete = S::Concrete>,
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| expand_with_form(fused, x, to))
+        let from = dims(x.shape());
+        self.run(x, |fused, x| {
+            repeat_with_form(fused, "expand", x, &from, to)
+        })
+    }
+
+    /// Repeats `x` along the new axes `Ax` of a shape: [`broadcast`].
+    ///
+    /// # Errors
+    /// The errors of [`try_broadcast`].
+    ///
+    /// # Panics
+    /// The panics of [`try_broadcast`].
+    #[track_caller]
+    pub fn broadcast<S, S2: Shape, Ax: Axes, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        new: Ax,
+        to: S2,
+    ) -> Result<Tensor<S2, E, D>, Error<D::Err>>
+    where
+        S: Shape + BroadcastShapeTo<S2, Ax>,
+        T: Tape<E, D>,
+    {
+        let from = with_ones(x.shape(), new, S2::NUM_DIMS);
+        self.run(x, |fused, x| {
+            repeat_with_form(fused, "broadcast", x, &from, to)
+        })
     }
 }
 
@@ -199,8 +284,7 @@ pub(crate) mod slices {
             assert_eq!(from[axis], 1, "axis {axis} of {from:?} in {to:?}");
             Axis {
                 outer: from[..axis].iter().product(),
-                len: to[axis],
-                inner: to[axis + 1..].iter().product(),
+                ..Axis::of(to, axis)
             }
         })
         .collect()
@@ -210,15 +294,12 @@ pub(crate) mod slices {
 /// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
-        shapes::{HasShape, Shape},
-        tensor::{Tape, Tensor, TensorFromVec},
-        tensor_ops::{Device, GatherTo},
+        shapes::{Axes, BroadcastShapeTo, HasShape, Shape},
+        tensor::{Tape, Tensor},
+        tensor_ops::Device,
     };
 
-    use crate::{
-        Element,
-        composed::{is_empty, reshape, zeros_after},
-    };
+    use crate::{Element, ops::shape::gather};
 
     /// [`expand`](super::expand)
     ///
@@ -232,10 +313,33 @@ pub(super) mod composed {
         S: Shape,
         S2: Shape<Concrete = S::Concrete>,
     {
-        if is_empty(&to) {
-            return zeros_after(x, to);
-        }
-        let sizes: Vec<_> = std::iter::zip(x.shape().concrete(), to.concrete()).collect();
+        let from = super::dims(x.shape());
+        repeat(x, &from, to)
+    }
+
+    /// [`broadcast`](super::broadcast)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn broadcast<S, S2: Shape, Ax: Axes, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        new: Ax,
+        to: S2,
+    ) -> Result<Tensor<S2, E, D, T>, D::Err>
+    where
+        S: Shape + BroadcastShapeTo<S2, Ax>,
+    {
+        let from = super::with_ones(x.shape(), new, S2::NUM_DIMS);
+        repeat(x, &from, to)
+    }
+
+    /// Repeats a tensor of the sizes `from` along axes of size 1.
+    pub(super) fn repeat<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        from: &[usize],
+        to: S2,
+    ) -> Result<Tensor<S2, E, D, T>, D::Err> {
+        let sizes: Vec<_> = std::iter::zip(from.iter().copied(), to.concrete()).collect();
         // The offset in `x` of an element of the result: along an axis of size 1, the index is 0.
         let source = |mut place: usize| {
             let mut source = 0;
@@ -247,10 +351,6 @@ pub(super) mod composed {
             }
             source
         };
-        let sources = (0..to.num_elements()).map(source).collect();
-        let count = (to.num_elements(),);
-        let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, count)?;
-        let numbers = (x.shape().num_elements(),);
-        reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+        gather(x, source, to)
     }
 }

@@ -216,17 +216,18 @@ pub(crate) mod slices {
 pub(super) mod composed {
     use dfdx::{
         shapes::HasShape,
-        tensor::{Tape, Tensor, TensorFromVec, ZerosTensor},
-        tensor_ops::{ChooseFrom, Device, GatherTo},
+        tensor::{Tape, Tensor, ZerosTensor},
+        tensor_ops::{ChooseFrom, Device},
     };
 
     use crate::{
         Element,
-        composed::{conditions, is_empty, reshape, zeros_after},
+        composed::{conditions, is_empty, zeros_after},
         ops::{
             LastAxis,
             mean_pool::{Pooled, sequence},
             reduce::composed::places_of_largest,
+            shape::gather,
         },
     };
 
@@ -246,14 +247,11 @@ pub(super) mod composed {
         let axis = sequence(x.shape());
         let is_counted = |o: usize, l: usize| marks[o * axis.len + l];
         let places = places_of_largest(&x.as_vec(), axis, is_counted);
-        let count = (places.len(),);
-        let any = conditions::<_, E, D>(&device, places.iter().map(Option::is_some), count)?;
+        let any = places.iter().map(Option::is_some);
+        let any = conditions::<_, E, D>(&device, any, shape)?;
         // For an empty column, gather the first element of the tensor, and then replace it by 0.
-        let places = places.into_iter().map(Option::unwrap_or_default).collect();
-        let places = TensorFromVec::<usize>::try_tensor_from_vec(&device, places, count)?;
-        let all = (axis.elements(),);
-        let y = reshape(x, all)?.try_gather(places)?;
-        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &count)?;
-        reshape(any.try_choose(y, zeros)?, shape)
+        let y = gather(x, |column| places[column].unwrap_or_default(), shape)?;
+        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &shape)?;
+        any.try_choose(y, zeros)
     }
 }

@@ -16,15 +16,19 @@
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`], [`softmax_along`] | softmax of the last axis, or of any axis |
 //! | [`sum`], [`mean`], [`max`], [`min`], [`variance`], [`logsumexp`] | reductions of any axis |
-//! | [`expand`] | a broadcast along axes of size 1 |
-//! | [`concat`](fn@concat) | concatenation along the last axis |
+//! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
+//! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
+//! | [`stack`](fn@stack) | values along a new axis |
+//! | [`slice`](fn@slice), [`select`] | a range of an axis, one index of it |
+//! | [`permute`](fn@permute) | the axes in another order |
+//! | [`reshape`](fn@reshape) | the same numbers in another shape |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
-//! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation without an axis applies to the last one.
-//! Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
+//! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis,
+//! unless it names another. Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
 //! tensor.
 //!
 //! The layers in [`nn`](crate::nn) are these operations with parameters. A device that is not [`FUSED`](crate::Backend::FUSED)
@@ -46,10 +50,15 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod param;
+pub(crate) mod permute;
 pub(crate) mod reduce;
+mod reshape;
 mod shape;
 pub(crate) mod sinusoidal_position;
+pub(crate) mod slice;
 pub(crate) mod softmax;
+mod stack;
 mod twins;
 
 pub use crate::kernel::{
@@ -64,11 +73,11 @@ pub use activation::{
 pub use arithmetic::{
     add, mul, scale, shift, sub, try_add, try_mul, try_scale, try_shift, try_sub,
 };
-pub use concat::{concat, try_concat};
+pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
-pub use expand::{expand, try_expand};
+pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
     feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
 };
@@ -82,13 +91,17 @@ pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
+pub use permute::{permute, try_permute};
 pub use reduce::{
     logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
     try_variance, variance,
 };
+pub use reshape::{reshape, try_reshape};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
+pub use slice::{select, slice, try_select, try_slice};
 pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
+pub use stack::{stack, try_stack};
 
 /// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
 ///
@@ -97,11 +110,11 @@ pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
 pub mod composed {
     pub use super::{
         arithmetic::composed::{add, mul, scale, shift, sub},
-        concat::composed::concat,
+        concat::composed::{concat, concat_along},
         cross_entropy::composed::cross_entropy,
         dropout::composed::dropout,
         embedding::composed::embedding,
-        expand::composed::expand,
+        expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
         l2_norm::composed::l2_norm,
@@ -109,9 +122,13 @@ pub mod composed {
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,
         norm::composed::{layer_norm, rms_norm},
+        permute::composed::permute,
         reduce::composed::{logsumexp, max, mean, min, sum, variance},
+        reshape::composed::reshape,
         sinusoidal_position::composed::sinusoidal_position,
+        slice::composed::{select, slice},
         softmax::composed::{softmax, softmax_along},
+        stack::composed::stack,
     };
 }
 

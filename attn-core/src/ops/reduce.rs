@@ -225,9 +225,7 @@ pub(super) mod composed {
     use dfdx::{
         shapes::{self, HasShape, ReduceShape, ReduceStridesTo, Shape},
         tensor::{NoneTape, PutTape, SplitTape, Tape, Tensor, TensorFromVec, ZerosTensor},
-        tensor_ops::{
-            BroadcastTo, ChooseFrom, Device, GatherTo, MeanTo, SumTo, TryAdd, TrySub, VarTo,
-        },
+        tensor_ops::{BroadcastTo, ChooseFrom, Device, MeanTo, SumTo, TryAdd, TrySub, VarTo},
     };
 
     use super::{Reduced, Reduction};
@@ -235,7 +233,7 @@ pub(super) mod composed {
         Element,
         composed::{conditions, is_empty, reshape, zeros_after},
         kernel::axis::Axis,
-        ops::shape::{Around, around, axis_of},
+        ops::shape::{Around, around, axis_of, gather},
     };
 
     macro_rules! reductions {
@@ -304,11 +302,8 @@ pub(super) mod composed {
     ) -> Result<Tensor<(usize, usize), E, D, T>, D::Err> {
         let keys: Vec<E> = x.as_vec().into_iter().map(key).collect();
         let places = places_of_largest(&keys, axis, |_, _| true);
-        let places = places.into_iter().flatten().collect();
-        let count = (axis.outer * axis.inner,);
-        let places = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), places, count)?;
-        let y = reshape(x, (axis.elements(),))?.try_gather(places)?;
-        reshape(y, (axis.outer, axis.inner))
+        let source = |column: usize| places[column].unwrap_or_default();
+        gather(x, source, (axis.outer, axis.inner))
     }
 
     /// The place of the largest counted number `[o, .., i]`, for each `o` and `i`: the first of equal ones. NaN is larger than any number.

@@ -1,12 +1,16 @@
-//! Traits of shapes and their last axis, and tensors around one axis.
+//! Shapes, traits of their last axis, and what composed forms do with them.
 
 use dfdx::{
     shapes::{self, Const, Dim, HasAxes, HasShape, Shape},
-    tensor::{Tape, Tensor},
-    tensor_ops::Device,
+    tensor::{Tape, Tensor, TensorFromVec},
+    tensor_ops::{Device, GatherTo},
 };
 
-use crate::{Element, composed::reshape, kernel::axis::Axis};
+use crate::{
+    Element,
+    composed::{is_empty, reshape, zeros_after},
+    kernel::axis::Axis,
+};
 
 /// A shape with a last axis, which an operation can replace. Implemented for tuples of one to four axes.
 ///
@@ -112,7 +116,28 @@ pub(super) fn rows<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
     reshape(x, (shape.leading().num_elements(), shape.last()))
 }
 
-/// Axis `I` of a shape, in row-major memory.
+/// The sizes of the axes.
+pub(super) fn dims(shape: &impl Shape) -> Vec<usize> {
+    shape.concrete().into_iter().collect()
+}
+
+/// The tensor of this shape whose element `i` is element `source(i)` of `x`, both row-major.
+pub(super) fn gather<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    source: impl Fn(usize) -> usize,
+    to: S2,
+) -> Result<Tensor<S2, E, D, T>, D::Err> {
+    if is_empty(&to) {
+        return zeros_after(x, to);
+    }
+    let count = to.num_elements();
+    let sources = (0..count).map(source).collect();
+    let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, (count,))?;
+    let numbers = (x.shape().num_elements(),);
+    reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+}
+
+/// Axis `I` of a shape, in row-major memory. One number has an axis of size 1, as in PyTorch.
 pub(super) fn axis_of<const I: isize>(shape: &(impl Shape + HasAxes<shapes::Axis<I>>)) -> Axis {
     let before = I as usize;
     let sizes = || shape.concrete().into_iter();

@@ -93,7 +93,7 @@ pub(super) fn walk_value(
         KeyKind::Projections => walk_projections(names, value),
         KeyKind::Type => names.ty(value.rest()),
         // Its axes are names of a model, which walks them itself.
-        KeyKind::Shape => {}
+        KeyKind::Shape | KeyKind::Axes => {}
     }
 }
 

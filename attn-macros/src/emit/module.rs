@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::Layer;
 use crate::graph::{InitKind, Param, ParamKind};
-use crate::spec::Size;
+use crate::spec::{Distribution, Size};
 
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let Layer { name, input, .. } = cx;
@@ -192,18 +192,30 @@ fn emit_field(param: &Param) -> TokenStream {
 fn emit_reset(init: Option<&InitKind>) -> TokenStream {
     match init {
         None => quote!(p::init::zeros(t)),
-        Some(InitKind::Ones) => quote!(p::init::ones(t)),
-        Some(InitKind::Constant(value)) => quote!(p::init::constant(t, #value)),
-        Some(InitKind::Within(bound)) => quote!(p::init::uniform(t, #bound)),
-        Some(InitKind::AlibiSlopes) => quote!(p::init::alibi_slopes(t)),
+        Some(InitKind::Given(given)) => emit_given(given),
         Some(InitKind::Uniform { gain, fans }) => {
             let bound = root_of_ratio(f64::from(*gain), fans);
             quote!(p::init::uniform(t, #bound))
         }
-        Some(InitKind::Normal { std }) => quote!(p::init::normal(t, #std)),
-        Some(InitKind::NormalByFan { fan }) => {
-            let std = root_of_ratio(1.0, std::slice::from_ref(fan));
+        Some(InitKind::Normal { gain, fans }) => {
+            let std = root_of_ratio(f64::from(*gain), fans);
             quote!(p::init::normal(t, #std))
+        }
+    }
+}
+
+fn emit_given(given: &Distribution) -> TokenStream {
+    match given {
+        Distribution::Zeros => quote!(p::init::zeros(t)),
+        Distribution::Ones => quote!(p::init::ones(t)),
+        Distribution::Constant(value) => quote!(p::init::constant(t, #value)),
+        Distribution::Uniform { bound } => quote!(p::init::uniform(t, #bound)),
+        Distribution::Normal { std } => quote!(p::init::normal(t, #std)),
+        Distribution::TruncatedNormal { std } => quote!(p::init::truncated_normal(t, #std)),
+        Distribution::AlibiSlopes => quote!(p::init::alibi_slopes(t)),
+        other => {
+            let initial = other.emit();
+            quote!(#initial.fill(t))
         }
     }
 }

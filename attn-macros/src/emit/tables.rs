@@ -75,5 +75,6 @@ fn values(key: &Key) -> String {
         KeyKind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
         KeyKind::Type => "a type".to_owned(),
         KeyKind::Shape => "a shape".to_owned(),
+        KeyKind::Axes => "an axis, or several in brackets".to_owned(),
     }
 }

@@ -9,7 +9,7 @@ use crate::ops::attention_layer::{
     TransformHeads,
 };
 use crate::score::{Expr, builtin};
-use crate::spec::{self, Dim, ParamDecl, ParamInit, Position, QkNorm, Score, Size, Spec, text};
+use crate::spec::{Dim, Distribution, ParamDecl, Position, QkNorm, Score, Size, Spec, fans, text};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
@@ -131,7 +131,7 @@ impl Builder<'_> {
             field: "score_proj".into(),
             doc: "The matrix between a query and a key, per head.".to_owned(),
             kind: ParamKind::Weight {
-                init: Some(init_kind(&self.spec.init, &width, &width, torch)),
+                init: Some(init_kind(self.spec.init.as_ref(), &width, &width, torch)),
                 dims: vec![heads.clone(), width.clone(), width],
             },
         });
@@ -160,7 +160,7 @@ impl Builder<'_> {
                     doc,
                     kind: ParamKind::Weight {
                         dims,
-                        init: Some(InitKind::Ones),
+                        init: Some(InitKind::Given(Distribution::Ones)),
                     },
                 });
                 self.transform(name, HeadTransform::norm(Norm::Rms(field)), x)
@@ -199,7 +199,12 @@ impl Builder<'_> {
             field: "score_proj".into(),
             doc: "The vector `w_v` that turns the hidden layer into a score, per head.".to_owned(),
             kind: ParamKind::Weight {
-                init: Some(init_kind(&self.spec.init, &hidden, &Size::known(1), torch)),
+                init: Some(init_kind(
+                    self.spec.init.as_ref(),
+                    &hidden,
+                    &Size::known(1),
+                    torch,
+                )),
                 dims: vec![heads, hidden],
             },
         });
@@ -250,12 +255,12 @@ impl Builder<'_> {
     }
 
     fn rel_pos_table(&mut self, num_buckets: &Size) {
-        let torch = InitKind::NormalByFan {
-            fan: self.spec.d_model.clone(),
-        };
         let init = match &self.spec.init {
-            spec::Init::Normal { std } => InitKind::Normal { std: std.clone() },
-            _ => torch,
+            Some(normal @ Distribution::Normal { .. }) => InitKind::Given(normal.clone()),
+            _ => InitKind::Normal {
+                gain: 1,
+                fans: vec![self.spec.d_model.clone()],
+            },
         };
         self.params.push(Param {
             field: "rel_pos_bias".into(),
@@ -270,20 +275,17 @@ impl Builder<'_> {
 
 /// A tensor that the body declares.
 fn declared(param: &ParamDecl) -> Param {
-    let init = match &param.init {
-        ParamInit::Zeros => None,
-        ParamInit::Ones => Some(InitKind::Ones),
-        ParamInit::Constant(value) => Some(InitKind::Constant(value.clone())),
-        ParamInit::Normal { std } => Some(InitKind::Normal { std: std.clone() }),
-        ParamInit::Uniform { bound } => Some(InitKind::Within(bound.clone())),
-        ParamInit::AlibiSlopes => Some(InitKind::AlibiSlopes),
+    let given = InitKind::Given(param.init.clone());
+    let init = match fans(&param.dims) {
+        Some([input, output]) => init_kind(Some(&param.init), &input, &output, given),
+        None => given,
     };
     Param {
         field: param.name.to_string().into(),
         doc: text::documentation(&param.attrs),
         kind: ParamKind::Weight {
             dims: param.dims.clone(),
-            init,
+            init: Some(init),
         },
     }
 }
@@ -324,7 +326,7 @@ fn projection(spec: &Spec, field: &'static str) -> (Param, Size) {
             fans: vec![input.clone(), output.clone()],
         },
     };
-    let init = init_kind(&spec.init, &input, &output, torch);
+    let init = init_kind(spec.init.as_ref(), &input, &output, torch);
     let param = Param {
         field: field.into(),
         doc: format!("{of} from {from}."),

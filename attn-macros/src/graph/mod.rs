@@ -6,7 +6,7 @@ pub(crate) mod passes;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
-use crate::spec::{Init, Real, Size, Spec, text};
+use crate::spec::{Distribution, Size, Spec, text};
 
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::{Attend, LayerOp};
@@ -106,24 +106,12 @@ pub(crate) enum ParamKind {
 /// The distribution of a tensor before training.
 #[derive(Clone, Debug)]
 pub(crate) enum InitKind {
-    Ones,
-    Constant(Real),
-    /// Uniform in `[-number, number]`.
-    Within(Real),
-    /// The slopes of ALiBi, one per head.
-    AlibiSlopes,
+    /// One that is the same for tensors of all sizes.
+    Given(Distribution),
     /// Uniform within `sqrt(gain / Σ fans)`.
-    Uniform {
-        gain: u32,
-        fans: Vec<Size>,
-    },
-    Normal {
-        std: Real,
-    },
-    /// Normal with the standard deviation `1 / sqrt(fan)`.
-    NormalByFan {
-        fan: Size,
-    },
+    Uniform { gain: u32, fans: Vec<Size> },
+    /// Normal with the standard deviation `sqrt(gain / Σ fans)`.
+    Normal { gain: u32, fans: Vec<Size> },
 }
 
 impl Param {
@@ -189,17 +177,32 @@ fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
 }
 
 /// The initial distribution by `init`, for a matrix with these fans. `torch` is PyTorch's default.
-fn init_kind(init: &Init, fan_in: &Size, fan_out: &Size, torch: InitKind) -> InitKind {
+fn init_kind(
+    init: Option<&Distribution>,
+    fan_in: &Size,
+    fan_out: &Size,
+    torch: InitKind,
+) -> InitKind {
+    let both = || vec![fan_in.clone(), fan_out.clone()];
+    let input = || vec![fan_in.clone()];
     match init {
-        Init::Torch => torch,
-        Init::XavierUniform => InitKind::Uniform {
+        None => torch,
+        Some(Distribution::XavierUniform) => InitKind::Uniform {
             gain: 6,
-            fans: vec![fan_in.clone(), fan_out.clone()],
+            fans: both(),
         },
-        Init::KaimingUniform => InitKind::Uniform {
+        Some(Distribution::XavierNormal) => InitKind::Normal {
+            gain: 2,
+            fans: both(),
+        },
+        Some(Distribution::KaimingUniform) => InitKind::Uniform {
             gain: 6,
-            fans: vec![fan_in.clone()],
+            fans: input(),
         },
-        Init::Normal { std } => InitKind::Normal { std: std.clone() },
+        Some(Distribution::KaimingNormal) => InitKind::Normal {
+            gain: 2,
+            fans: input(),
+        },
+        Some(given) => InitKind::Given(given.clone()),
     }
 }

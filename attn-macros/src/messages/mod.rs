@@ -108,6 +108,7 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::Projections => "false".to_owned(),
         KeyKind::Type => "Linear<8, 3>".to_owned(),
         KeyKind::Shape => "[batch, seq, 8]".to_owned(),
+        KeyKind::Axes => "seq".to_owned(),
     };
     format!("{} = {value}", key.name)
 }
@@ -432,6 +433,13 @@ pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
         }
         _ => format!("`heads = {heads}` must be divisible by `kv_heads = {kv_heads}`"),
     }
+}
+
+/// A distribution of matrices, for a tensor with one axis.
+pub(crate) fn init_of_vector(word: &str) -> String {
+    format!(
+        "`{word}` is the distribution of a matrix, and this tensor has one axis\nhelp: write `normal(std)` or a number"
+    )
 }
 
 pub(crate) fn not_positive(what: &str, number: &Real) -> String {

@@ -2,12 +2,14 @@
 
 mod elsewhere;
 
+use std::fmt::Display;
+
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use elsewhere::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
-use crate::model::types::{Type, ValueKind};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::body::Function;
@@ -33,7 +35,10 @@ pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the op
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
 pub(crate) const SEVERAL_VARIABLES: &str = "an operation has one result, and a `let` one name\n\
-    help: `let x = ..;`";
+    help: `let x = ..;`; `split` has several: `let (a, b) = split::<axis>(x);`";
+pub(crate) const PARTS_WITHOUT_NAMES: &str = "`split` has several results, and each needs a name\n\
+    help: `let (a, b) = split::<axis>(x);`";
+pub(crate) const SPLIT_ALONG_ONE: &str = "`split` cuts one axis";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
     help: `let x = ..;`";
 pub(crate) const EXPECTED_VALUE: &str = "expected `=` and a value";
@@ -43,8 +48,12 @@ pub(crate) const EXPECTED_OPERAND: &str =
     "expected a value: a variable, an operation, a number, or a constant expression in braces";
 pub(crate) const EXPECTED_OPERANDS: &str = "expected the operands in parentheses";
 pub(crate) const EXPECTED_REPEAT: &str = "expected `repeat count { .. }`";
-pub(crate) const PARTS: &str = "there is no access to parts of a value\n\
-    help: a module of your own has it: `module::<Type, out = [batch, d_model]>(x)`";
+pub(crate) const PARTS: &str = "a part of a value is that of an axis, by name\n\
+    help: `x[seq = 0]` is one index of it, `x[seq = -1]` the last one, `x[seq = 1..]` and `x[seq = 2..-1]` are ranges";
+pub(crate) const HALF_OPEN: &str =
+    "a range ends before its end, as `0..4` does, which has four indices";
+pub(crate) const PART_OF_OPERATION: &str = "a part is that of a variable or of the result of an operation\n\
+    help: give the value a name: `let y = ..; y[seq = 0]`";
 pub(crate) const QUESTION: &str = "operations do not fail, so nothing is handed on by `?`\n\
     help: remove it; `try_forward` of the model returns a `Result`";
 pub(crate) const POWER: &str = "there is no operator `**`\n\
@@ -245,7 +254,90 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
     format!(
-        "`{operator}`: left is {left}, right is {right}\nhelp: both are floats with the same axes; an axis of size 1 is repeated"
+        "`{operator}`: left is {left}, right is {right}\n\
+         help: both are floats, and the axes of one are among those of the other; an axis of size 1 is repeated"
+    )
+}
+
+pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor with its axes and its initial values: `param token: [1, d_model] = normal(0.02);`";
+
+/// An axis of a learned tensor whose size only the call knows.
+pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
+    format!(
+        "`{axis}` is an axis of the inputs, of any length, and the tensor `{param}` has as many numbers at every call\n\
+         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
+    format!(
+        "a learned tensor has floats, and `{param}` is {found}\nhelp: leave out `{}`",
+        found.kind.prefix()
+    )
+}
+
+/// An index that an axis does not have.
+pub(crate) fn no_such_index(index: &TokenStream, axis: &TokenStream, size: &Size) -> String {
+    format!(
+        "`{}` has no index `{}`: it has {size}, the first is 0 and the last is -1",
+        text::of(axis),
+        text::of(index)
+    )
+}
+
+pub(crate) fn behind_the_end(axis: &TokenStream) -> String {
+    format!("`{}` has no index `-0`: the last one is -1", text::of(axis))
+}
+
+/// A range that goes beyond its axis.
+pub(crate) fn empty_range(axis: &TokenStream, size: &Size) -> String {
+    format!(
+        "the range goes beyond `{}`, which has {size}",
+        text::of(axis)
+    )
+}
+
+pub(crate) fn upside_down(axis: &TokenStream) -> String {
+    format!("the range of `{}` ends before it starts", text::of(axis))
+}
+
+/// A range of an axis of any length whose own length is none of constants.
+pub(crate) fn range_of_any_length(axis: &TokenStream) -> String {
+    let axis = text::of(axis);
+    format!(
+        "`{axis}` is of any length, and how many indices this range has depends on it\n\
+         help: a range from the start, `{axis} = 0..4`, or one from the end, `{axis} = -4..`, has as many at every call"
+    )
+}
+
+pub(crate) fn split_of_any_length(axis: &Axis, model: &Ident) -> String {
+    format!(
+        "`{axis}` is of any length, and parts of one size need a constant\n\
+         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
+    format!("{size} cannot be cut into {parts} parts of one size")
+}
+
+pub(crate) const NO_AXIS_NAMED: &str =
+    "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
+
+pub(crate) fn axis_twice(found: &TokenStream) -> String {
+    format!("the axis `{}` stands here twice", text::of(found))
+}
+
+/// An axis that a value does not have.
+pub(crate) fn no_such_axis(found: &impl Display, value: &Type) -> String {
+    format!("there is no axis `{found}` in {value}")
+}
+
+/// Several axes of a value that have the asked size.
+pub(crate) fn ambiguous_axis(found: &impl Display, value: &Type) -> String {
+    format!(
+        "several axes of {value} are `{found}`\n\
+         help: name a size of the model after the axis: `struct Model<width = {found}>;`"
     )
 }
 

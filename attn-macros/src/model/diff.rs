@@ -160,7 +160,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             return;
         };
         let mut computed = Vec::new();
-        let mut is_passed_on = true;
+        let mut is_passed_on = !node.operands.is_empty();
         for (operand, gradient) in node
             .op
             .gradients(node.operands.len())
@@ -176,7 +176,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             }
             is_passed_on &= matches!(gradient, Gradient::Same);
         }
-        // An operation on indices has no gradient to write, but perhaps those of its parameters.
+        // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters.
         if !is_passed_on {
             self.adjoint(node, d_result, computed, lines);
         }

@@ -7,7 +7,7 @@ use syn::{Lit, Token, braced, parenthesized, token};
 
 use super::condition::parse_if;
 use super::parse::{argument, parse_arguments, read, require};
-use super::syntax::{Argument, Call, Expr, Operator};
+use super::syntax::{Argument, Call, Expr, Index, Operator, Part};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::ops::Operation;
@@ -114,11 +114,14 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
         return parse_path(name, input, cx);
     }
     let is_call = input.peek(Token![::]) || has_lost_colons(input) || input.peek(token::Paren);
-    let value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
+    let mut value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
         Expr::Call(parse_call(name, input, cx)?)
     } else {
         Expr::Name(name)
     };
+    while input.peek(token::Bracket) {
+        value = parse_indices(value, input)?;
+    }
     if input.peek(Token![.]) {
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
     }
@@ -133,11 +136,57 @@ pub(super) fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
         return input.error(messages::method_call(method.as_ref()));
     }
     input.error(if input.peek(token::Bracket) {
-        messages::PARTS
+        messages::PART_OF_OPERATION
     } else if input.peek(Token![?]) {
         messages::QUESTION
     } else {
         expected
+    })
+}
+
+/// `[seq = 0, d_model = 1..]` behind a value.
+fn parse_indices(value: Expr, input: ParseStream<'_>) -> syn::Result<Expr> {
+    let group: Group = input.parse()?;
+    let entries = split_at_commas(group.stream());
+    if entries.is_empty() {
+        return Err(syn::Error::new(group.span(), messages::PARTS));
+    }
+    let indices = entries.into_iter().map(parse_index);
+    Ok(Expr::Index {
+        value: Box::new(value),
+        indices: indices.collect::<syn::Result<_>>()?,
+    })
+}
+
+/// `axis = index`, `axis = start..end`
+fn parse_index(entry: TokenStream) -> syn::Result<Index> {
+    let tokens: Vec<TokenTree> = entry.into_iter().collect();
+    let is = |token: &TokenTree, sign: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign);
+    let [axis, equals, value @ ..] = tokens.as_slice() else {
+        return Err(syn::Error::new(tokens[0].span(), messages::PARTS));
+    };
+    if !is(equals, '=') || value.is_empty() {
+        return Err(syn::Error::new(axis.span(), messages::PARTS));
+    }
+    let side = |tokens: &[TokenTree]| -> Option<TokenStream> {
+        (!tokens.is_empty()).then(|| tokens.iter().cloned().collect())
+    };
+    let dots = value
+        .windows(2)
+        .position(|pair| pair.iter().all(|token| is(token, '.')));
+    let part = match dots {
+        None => Part::At(value.iter().cloned().collect()),
+        Some(dots) => {
+            let end = &value[dots + 2..];
+            if let Some(sign) = end.first().filter(|token| is(token, '=') || is(token, '.')) {
+                return Err(syn::Error::new(sign.span(), messages::HALF_OPEN));
+            }
+            Part::Range([side(&value[..dots]), side(end)])
+        }
+    };
+    Ok(Index {
+        axis: axis.clone().into(),
+        part,
     })
 }
 

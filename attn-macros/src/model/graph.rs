@@ -9,7 +9,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::types::Type;
 use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
-use crate::spec::{Assertion, Init, Item, Size};
+use crate::spec::{Assertion, Distribution, Item, Size};
 
 /// Everything that is emitted.
 pub(crate) struct Model {
@@ -72,7 +72,7 @@ pub(crate) struct Field {
     pub(crate) name: String,
     pub(crate) layer: Submodule,
     /// How its matrices begin. That of an attention is in its spec.
-    pub(crate) init: Init,
+    pub(crate) init: Option<Distribution>,
     /// The operation as written, for the table of the docs.
     pub(crate) output: String,
 }

@@ -4,11 +4,12 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
-use super::signature::{parse_inputs, parse_results, skip_to_body};
+use super::signature::{parse_inputs, parse_results, parse_type, skip_to_body};
 use super::sizes;
 use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement};
 use crate::diag::Diagnostics;
@@ -240,6 +241,9 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     if input.peek(Token![let]) {
         return parse_let(input, cx);
     }
+    if is_param(input) {
+        return parse_param(input);
+    }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
     }
@@ -281,15 +285,31 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
         && !fork.peek(Token![;])
 }
 
+fn is_param(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    fork.parse::<Ident>().is_ok_and(|word| word == "param") && fork.peek(syn::Ident)
+}
+
+/// `param token: [1, d] = normal(0.02);`
+fn parse_param(input: ParseStream<'_>) -> syn::Result<Statement> {
+    input.parse::<Ident>()?;
+    let name: Ident = expect(input, messages::EXPECTED_PARAM)?;
+    expect::<Token![:]>(input, messages::EXPECTED_PARAM)?;
+    let ty = parse_type(input)?;
+    expect::<Token![=]>(input, messages::EXPECTED_PARAM)?;
+    let mut init = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![;]) {
+        init.extend([input.parse::<TokenTree>()?]);
+    }
+    expect::<Token![;]>(input, messages::EXPECTED_PARAM)?;
+    Ok(Statement::Param { name, ty, init })
+}
+
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
     if input.peek(token::Paren) {
-        let names: Group = input.parse()?;
-        cx.error(&names, messages::SEVERAL_VARIABLES);
-        skip(input);
-        let declares = sizes::names(&names.stream());
-        return Ok(Statement::Unreadable { declares });
+        return parse_let_parts(mutable, input, cx);
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
     if input.peek(Token![,]) {
@@ -319,6 +339,33 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
         mutable,
         value,
     })
+}
+
+/// `(a, b) = split::<axis>(x);`
+fn parse_let_parts(
+    mutable: bool,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Statement> {
+    let group: Group = input.parse()?;
+    let declares = sizes::names(&group.stream());
+    let names = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(group.stream());
+    let names: Vec<Ident> = match names {
+        Ok(names) if !mutable => names.into_iter().collect(),
+        _ => {
+            cx.error(&group, messages::SEVERAL_VARIABLES);
+            skip(input);
+            return Ok(Statement::Unreadable { declares });
+        }
+    };
+    match parse_value(input, cx) {
+        Ok(value) => Ok(Statement::LetParts { names, value }),
+        Err(error) => {
+            cx.push(error);
+            skip(input);
+            Ok(Statement::Unreadable { declares })
+        }
+    }
 }
 
 /// `= value;`

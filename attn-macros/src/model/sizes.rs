@@ -1,6 +1,7 @@
 //! The sizes of the header, by name wherever a constant may stand.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -47,7 +48,9 @@ impl Sizes {
                 .then(|| parse_size(&value, &name.to_string(), cx))
                 .flatten();
             if let Some(size) = &mut size {
-                constants.name_as(&name.unraw().to_string(), size);
+                let text = name.unraw().to_string();
+                constants.name_as(&text, size);
+                size.axis = Some(text.into());
             }
             let value = size
                 .as_ref()
@@ -111,6 +114,12 @@ impl Sizes {
         named.size.clone()
     }
 
+    /// The axis of the size that `tokens` name, if they are a name and nothing else.
+    pub(super) fn axis(&self, tokens: &TokenStream) -> Option<Rc<str>> {
+        let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
+        self.find(&name)?.size.as_ref()?.axis.clone()
+    }
+
     pub(super) fn has(&self, name: &Ident) -> bool {
         self.find(name).is_some()
     }
@@ -162,7 +171,7 @@ fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
     };
     let text = value.to_string();
     let is_value = match key.kind {
-        KeyKind::Size | KeyKind::Type | KeyKind::Shape => false,
+        KeyKind::Size | KeyKind::Type | KeyKind::Shape | KeyKind::Axes => false,
         KeyKind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
         _ => {
             let first = value.clone().into_iter().next();

@@ -49,6 +49,14 @@ pub(crate) enum Statement {
         mutable: bool,
         value: Expr,
     },
+    /// `param x: [axes] = init;`
+    Param {
+        name: Ident,
+        ty: TypeDraft,
+        init: TokenStream,
+    },
+    /// `let (a, b) = split::<axis>(x);`
+    LetParts { names: Vec<Ident>, value: Expr },
     /// `x = value;`
     Assign { name: Ident, value: Expr },
     /// `repeat count, options { statements }`
@@ -84,6 +92,11 @@ pub(crate) enum Expr {
         sides: Box<[Expr; 2]>,
     },
     Call(Call),
+    /// `x[seq = 0, d_model = 1..]`
+    Index {
+        value: Box<Expr>,
+        indices: Vec<Index>,
+    },
     /// `if condition { then } else { otherwise }`
     If {
         at: Span,
@@ -92,6 +105,19 @@ pub(crate) enum Expr {
     },
     /// Not understood, and reported.
     Invalid(Span),
+}
+
+/// The part of an axis.
+pub(crate) struct Index {
+    pub(crate) axis: TokenStream,
+    pub(crate) part: Part,
+}
+
+pub(crate) enum Part {
+    /// `seq = -1`
+    At(TokenStream),
+    /// `seq = 1..`: from an index on, up to another one. Either may be missing.
+    Range([Option<TokenStream>; 2]),
 }
 
 /// Element by element.
@@ -184,6 +210,7 @@ impl Expr {
             | Expr::If { at, .. }
             | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
+            Expr::Index { value, .. } => value.span(),
         }
     }
 
@@ -200,6 +227,7 @@ impl Expr {
                 format!("{} {} {}", left.text(), operator.text(), right.text())
             }
             Expr::Call(call) => format!("{}(..)", call.name),
+            Expr::Index { value, .. } => format!("{}[..]", value.text()),
             Expr::If { .. } => "if ..".to_owned(),
             Expr::Invalid(_) => "..".to_owned(),
         }
@@ -210,7 +238,7 @@ impl Expr {
         match self {
             Expr::Name(name) => f(name),
             Expr::Number(_) | Expr::Invalid(_) => {}
-            Expr::Negate(_, inner) => inner.for_each_name(f),
+            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => inner.for_each_name(f),
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
             Expr::If {
                 condition,

@@ -62,6 +62,31 @@ impl Type {
         Type::floats(before.chain([last]).collect())
     }
 
+    /// The indices of the axes that `axis` may be: the one of its name, or else those of its size.
+    pub(crate) fn candidates(&self, axis: &Axis) -> Vec<usize> {
+        let indices = |is: &dyn Fn(&Axis) -> bool| -> Vec<usize> {
+            let axes = self.axes.iter().enumerate();
+            let found = axes.filter(|(_, other)| is(other));
+            found.map(|(index, _)| index).collect()
+        };
+        let of_name = indices(&|other| axis.name().is_some() && other.name() == axis.name());
+        match of_name.is_empty() {
+            true => indices(&|other| other.is(axis)),
+            false => of_name,
+        }
+    }
+
+    /// For each axis of `other`, the index of the same axis here. `None` if one is none of these, or may be several of them.
+    pub(crate) fn places(&self, other: &Type) -> Option<Vec<usize>> {
+        let places = other.axes.iter().map(|axis| match *self.candidates(axis) {
+            [place] => Some(place),
+            _ => None,
+        });
+        let places: Vec<usize> = places.collect::<Option<_>>()?;
+        let is_again = |(index, place): (usize, &usize)| places[..index].contains(place);
+        (!places.iter().enumerate().any(is_again)).then_some(places)
+    }
+
     /// Whether the two are equal.
     pub(crate) fn same(&self, other: &Type) -> Same {
         if self.kind != other.kind || self.axes.len() != other.axes.len() {
@@ -77,6 +102,22 @@ impl Axis {
         match self {
             Axis::Size(size) => Some(size),
             Axis::Symbol(_) => None,
+        }
+    }
+
+    /// Its name. A number has none.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Axis::Symbol(name) => Some(name),
+            Axis::Size(size) => size.axis.as_deref(),
+        }
+    }
+
+    /// Whether it is the same axis: by the names if both have one, otherwise by the size.
+    fn is(&self, other: &Axis) -> bool {
+        match (self.name(), other.name()) {
+            (Some(a), Some(b)) => a == b,
+            _ => matches!(self.same(other), Same::Yes),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) static EMBEDDING: Operation = Operation {
         layer::size("d_model", "required", "Width of a vector."),
         layer::init(
             "`normal(1)`",
-            "Distribution of the table before training: `normal(std)`, `xavier_uniform`, or `kaiming_uniform`. A table that others are tied to wants `normal(0.02)`.",
+            "Distribution of the table before training: `normal(std)`, `xavier_uniform`, or another word of `init`. A table that others are tied to wants `normal(0.02)`.",
         ),
     ],
     positional: 2,
@@ -64,9 +64,9 @@ struct Table {
 }
 
 impl Layer for Table {
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
         let [vocab, width] = [&self.vocab, &self.width].map(Size::arg);
-        quote!(#nn::Embedding<#vocab, #width #rest>)
+        quote!(#krate::nn::Embedding<#vocab, #width #rest>)
     }
 
     fn label(&self) -> String {

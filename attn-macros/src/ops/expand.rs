@@ -1,7 +1,7 @@
-//! Axes of size 1 repeated, so that two operands have one shape.
+//! A value repeated along axes, so that two operands have one shape.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
 
 use super::{
     Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
@@ -10,8 +10,33 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 
-/// To the shape of the result.
-pub(crate) struct Expand;
+/// To the shape of the result: along axes of size 1, and along axes that the operand does not have.
+pub(crate) struct Expand {
+    /// For each axis of the operand, in ascending order, which one it is in the result.
+    places: Vec<usize>,
+}
+
+impl Expand {
+    pub(crate) fn new(places: Vec<usize>) -> Self {
+        Expand { places }
+    }
+
+    /// The sizes of the operand, with 1 for every axis that it does not have.
+    fn with_ones(&self, sizes: Vec<TokenStream>, axes: usize) -> Vec<TokenStream> {
+        let mut all = vec![quote!(1); axes];
+        for (place, size) in self.places.iter().zip(sizes) {
+            all[*place] = size;
+        }
+        all
+    }
+
+    /// `&p::layers::expanded_axes(&[1, 512], &[sizes.seq, 512])`
+    fn growing(&self, of: &FusedNode<'_>) -> TokenStream {
+        let to = of.sizes_of_result();
+        let from = self.with_ones(of.sizes(0), to.len());
+        quote!(&p::layers::expanded_axes(&[#(#from),*], &[#(#to),*]))
+    }
+}
 
 impl Op for Expand {
     fn properties(&self) -> Properties<'_> {
@@ -54,34 +79,42 @@ impl Emit<ModelFrame<'_>> for Expand {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let shape = of.shape(0);
-        of.define(&quote!(expand(&#x, #shape)))
+        let axes = of.result_type().axes.len();
+        let new = (0..axes).filter(|axis| !self.places.contains(axis));
+        let new: Vec<_> = new
+            .map(|axis| Literal::isize_unsuffixed(axis as isize))
+            .collect();
+        if new.is_empty() {
+            return of.define(&quote!(expand(&#x, #shape)));
+        }
+        let new = match new.as_slice() {
+            [axis] => quote!(p::shapes::Axis::<#axis>),
+            several => {
+                let axes = format_ident!("Axes{}", several.len());
+                quote!(p::shapes::#axes::<#(#several),*>)
+            }
+        };
+        of.define(&quote!(broadcast(&#x, #new, #shape)))
     }
 
     fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
         let extents = of.extents();
-        let from = extents.operand(0);
         let to = extents.result();
+        let from = self.with_ones(extents.operand(0), to.len());
         Footprints::of_both(quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#to),*])))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.slice(0);
-        let axes = growing(of);
+        let axes = self.growing(of);
         let y = to.slice();
         quote!(p::layers::expand(#x, #axes, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let axes = growing(of);
+        let axes = self.growing(of);
         let d_y = gradients.slice();
         let d_x = gradients.targets();
         quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #d_x,)* gradients);)
     }
-}
-
-/// `&p::layers::expanded_axes(&[1, 512], &[sizes.seq, 512])`
-fn growing(of: &FusedNode<'_>) -> TokenStream {
-    let from = of.sizes(0);
-    let to = of.sizes_of_result();
-    quote!(&p::layers::expanded_axes(&[#(#from),*], &[#(#to),*]))
 }

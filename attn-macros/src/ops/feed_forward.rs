@@ -137,12 +137,12 @@ struct TwoLayers {
 }
 
 impl Layer for TwoLayers {
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
         let gated = if self.gated { "Gated" } else { "" };
         let layer = format_ident!("{gated}FeedForward");
         let activation = format_ident!("{}", self.activation.ty);
         let [width, hidden] = [&self.width, &self.hidden].map(Size::arg);
-        quote!(#nn::#layer<#width, #hidden, #nn::#activation #rest>)
+        quote!(#krate::nn::#layer<#width, #hidden, #krate::nn::#activation #rest>)
     }
 
     fn label(&self) -> String {

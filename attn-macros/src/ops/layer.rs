@@ -2,13 +2,13 @@
 
 use proc_macro2::TokenStream;
 
-use crate::spec::keys::{INITS, Key, KeyKind};
+use crate::spec::keys::{DISTRIBUTIONS, Key, KeyKind};
 use crate::spec::{Real, Size};
 
 /// A module of `attn::nn` among the layers of a model.
 pub(crate) trait Layer {
-    /// Its type: `nn` is the path of `attn::nn`, `rest` the element and the device, `, E, D`.
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream;
+    /// Its type: `krate` is the path of `attn`, `rest` the element and the device, `, E, D`.
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream;
 
     /// In a word or two, with its sizes.
     fn label(&self) -> String;
@@ -38,7 +38,7 @@ pub(super) const fn size(name: &'static str, default: &'static str, doc: &'stati
 pub(super) const fn init(default: &'static str, doc: &'static str) -> Key {
     Key {
         name: "init",
-        kind: KeyKind::Word(INITS),
+        kind: KeyKind::Word(DISTRIBUTIONS),
         default,
         doc,
     }

@@ -62,9 +62,9 @@ struct Table {
 }
 
 impl Layer for Table {
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
         let [max_len, width] = [&self.max_len, &self.width].map(Size::arg);
-        quote!(#nn::LearnedPosition<#max_len, #width #rest>)
+        quote!(#krate::nn::LearnedPosition<#max_len, #width #rest>)
     }
 
     fn label(&self) -> String {

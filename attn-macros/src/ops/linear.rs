@@ -116,7 +116,7 @@ struct Affine {
 }
 
 impl Layer for Affine {
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
         let linear = format_ident!(
             "{}",
             if self.bias {
@@ -126,7 +126,7 @@ impl Layer for Affine {
             }
         );
         let [input, output] = [&self.input, &self.output].map(Size::arg);
-        quote!(#nn::#linear<#input, #output #rest>)
+        quote!(#krate::nn::#linear<#input, #output #rest>)
     }
 
     fn label(&self) -> String {

@@ -22,8 +22,11 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod param;
 mod sinusoidal_position;
+mod slice;
 mod softmax;
+mod split;
 
 use std::ops::RangeInclusive;
 
@@ -43,6 +46,8 @@ pub(crate) use attention::Attention;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
+pub(crate) use param::{Param, Tensor};
+pub(crate) use slice::{Offset, Slice};
 
 /// Every operation with a name, in the order in which the documentation lists them.
 pub(crate) static OPERATIONS: &[&Operation] = &[
@@ -75,6 +80,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &function::OPERATIONS[8],
     &softmax::SOFTMAX,
     &concat::CONCAT,
+    &split::SPLIT,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
 ];
@@ -99,6 +105,8 @@ pub(crate) enum Lower {
     Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
     /// From the values and numbers that this function is of.
     Function(&'static Function),
+    /// To several values, which a `let` has to name.
+    Parts,
     /// From its tokens: operands by name and a body are its own affair.
     Call(LowerCall),
 }

@@ -99,13 +99,13 @@ struct Gain {
 }
 
 impl Layer for Gain {
-    fn ty(&self, nn: &TokenStream, rest: &TokenStream) -> TokenStream {
+    fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
         let norm = match self.norm {
             Norm::Layer => format_ident!("LayerNorm"),
             Norm::Rms => format_ident!("RmsNorm"),
         };
         let width = self.width.arg();
-        quote!(#nn::#norm<#width #rest>)
+        quote!(#krate::nn::#norm<#width #rest>)
     }
 
     fn label(&self) -> String {

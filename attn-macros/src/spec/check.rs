@@ -13,7 +13,8 @@ use super::parse::{Draft, Entry, Value};
 use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
-    Assertion, Atom, Init, MaskExpr, Normalizer, Position, Projections, QkNorm, Score, Spec, text,
+    Assertion, Atom, Distribution, MaskExpr, Normalizer, Position, Projections, QkNorm, Score,
+    Spec, text,
 };
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -471,14 +472,13 @@ impl Checker<'_> {
         (kept && p.value != Some(0.0)).then_some(p)
     }
 
-    fn init(&mut self) -> Init {
-        let init = self
-            .word("init")
-            .map_or(Init::Torch, |call| Init::of(&call));
-        match init {
-            Init::Normal { std } if !self.is_positive(&std, Init::STD) => Init::Torch,
-            init => init,
-        }
+    fn init(&mut self) -> Option<Distribution> {
+        let init = Distribution::of(&self.word("init")?);
+        let is_sound = match init.scale() {
+            Some((scale, what)) => self.is_positive(scale, what),
+            None => true,
+        };
+        is_sound.then_some(init)
     }
 
     /// `None` if the mask is not known, for a mistake that is reported.

@@ -27,8 +27,10 @@ pub(crate) enum KeyKind {
     Projections,
     /// A type of Rust.
     Type,
-    /// Axes in brackets.
+    /// The axes of a result, in brackets.
     Shape,
+    /// The name of an axis, or several in brackets.
+    Axes,
 }
 
 /// A word of the language, with its arguments.
@@ -195,7 +197,7 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "init",
-        kind: KeyKind::Word(INITS),
+        kind: KeyKind::Word(DISTRIBUTIONS),
         default: "as `torch.nn.MultiheadAttention`",
         doc: "Distribution of the weights before training. Biases start at 0 and the gains of `qk_norm` at 1.",
     },
@@ -347,38 +349,72 @@ static QK_NORMS: &[Word] = &[
     plain("l2", "Unit length (Henry et al. 2020)."),
 ];
 
-pub(crate) const INITS: &[Word] = &[
-    plain(
-        "xavier_uniform",
-        "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010).",
-    ),
-    plain(
-        "kaiming_uniform",
-        "Uniform within `sqrt(6 / fan_in)` (He et al. 2015).",
-    ),
-    Word {
-        name: "normal",
-        args: &[number("std", None)],
-        doc: "Normal around 0 with the given standard deviation.",
-    },
+const ZEROS: Word = plain("zeros", "Every element is 0.");
+const ONES: Word = plain("ones", "Every element is 1.");
+const NORMAL: Word = Word {
+    name: "normal",
+    args: &[number("std", None)],
+    doc: "Normal around 0 with the given standard deviation.",
+};
+const TRUNCATED_NORMAL: Word = Word {
+    name: "truncated_normal",
+    args: &[number("std", None)],
+    doc: "Normal around 0, drawn again beyond two standard deviations.",
+};
+const UNIFORM: Word = Word {
+    name: "uniform",
+    args: &[number("bound", None)],
+    doc: "Uniform between `-bound` and `bound`.",
+};
+const XAVIER_UNIFORM: Word = plain(
+    "xavier_uniform",
+    "Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot & Bengio 2010).",
+);
+const XAVIER_NORMAL: Word = plain(
+    "xavier_normal",
+    "Normal with the standard deviation `sqrt(2 / (fan_in + fan_out))` (Glorot & Bengio 2010).",
+);
+const KAIMING_UNIFORM: Word = plain(
+    "kaiming_uniform",
+    "Uniform within `sqrt(6 / fan_in)` (He et al. 2015).",
+);
+const KAIMING_NORMAL: Word = plain(
+    "kaiming_normal",
+    "Normal with the standard deviation `sqrt(2 / fan_in)` (He et al. 2015).",
+);
+const ORTHOGONAL: Word = plain(
+    "orthogonal",
+    "Random rows, or columns if these are longer, of length 1 that are perpendicular (Saxe et al. 2014).",
+);
+
+/// The distributions of a tensor before training.
+pub(crate) const DISTRIBUTIONS: &[Word] = &[
+    ZEROS,
+    ONES,
+    NORMAL,
+    TRUNCATED_NORMAL,
+    UNIFORM,
+    XAVIER_UNIFORM,
+    XAVIER_NORMAL,
+    KAIMING_UNIFORM,
+    KAIMING_NORMAL,
+    ORTHOGONAL,
 ];
 
 /// The initializer after the `=` of a `param`, unless it is a number. It is no key: it belongs to the body.
 pub(crate) static INITIALIZER: Key = Key {
     name: "initializer",
     kind: KeyKind::Word(&[
-        plain("zeros", "Every element is 0."),
-        plain("ones", "Every element is 1."),
-        Word {
-            name: "normal",
-            args: &[number("std", None)],
-            doc: "Normal around 0 with the given standard deviation.",
-        },
-        Word {
-            name: "uniform",
-            args: &[number("bound", None)],
-            doc: "Uniform between `-bound` and `bound`.",
-        },
+        ZEROS,
+        ONES,
+        NORMAL,
+        TRUNCATED_NORMAL,
+        UNIFORM,
+        XAVIER_UNIFORM,
+        XAVIER_NORMAL,
+        KAIMING_UNIFORM,
+        KAIMING_NORMAL,
+        ORTHOGONAL,
         plain(
             "alibi_slopes",
             "ALiBi's slope of every head (Press et al. 2022), for `[heads]`.",
@@ -401,7 +437,8 @@ impl Key {
             | KeyKind::Number
             | KeyKind::Projections
             | KeyKind::Type
-            | KeyKind::Shape => &[],
+            | KeyKind::Shape
+            | KeyKind::Axes => &[],
         }
     }
 }

@@ -6,6 +6,7 @@
 pub(crate) mod body;
 mod check;
 mod claims;
+pub(crate) mod distribution;
 pub(crate) mod elsewhere;
 pub(crate) mod keys;
 mod mask;
@@ -21,8 +22,9 @@ use std::fmt;
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Visibility};
 
-pub(crate) use body::{Body, ParamDecl, ParamInit};
+pub(crate) use body::{Body, ParamDecl};
 pub(crate) use check::{ABOUT_QUERIES, check};
+pub(crate) use distribution::{Distribution, fans};
 pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use value::{Real, Size};
@@ -54,7 +56,7 @@ pub(crate) struct Spec {
     pub(crate) bias: Projections,
     /// `None` is 0.
     pub(crate) dropout: Option<Real>,
-    pub(crate) init: Init,
+    pub(crate) init: Option<Distribution>,
     pub(crate) body: Body,
     /// The names of the keys that were given, with their values as written.
     pub(crate) written: Vec<(&'static str, String)>,
@@ -229,33 +231,6 @@ impl Projections {
             k: value,
             v: value,
             o: value,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Init {
-    /// The initial distribution of PyTorch's layer of this kind, such as `torch.nn.MultiheadAttention`.
-    Torch,
-    XavierUniform,
-    KaimingUniform,
-    Normal {
-        std: Real,
-    },
-}
-
-impl Init {
-    /// The name of the number that must be positive, for a message.
-    pub(crate) const STD: &str = "std` of `normal";
-
-    /// The initial distribution for a word of the key `init`.
-    pub(crate) fn of(call: &Call) -> Self {
-        match call.word.name {
-            "xavier_uniform" => Init::XavierUniform,
-            "kaiming_uniform" => Init::KaimingUniform,
-            _ => Init::Normal {
-                std: call.number("std"),
-            },
         }
     }
 }

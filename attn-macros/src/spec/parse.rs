@@ -517,7 +517,7 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
         KeyKind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
-        KeyKind::Type | KeyKind::Shape => Value::Tokens(origin.clone()),
+        KeyKind::Type | KeyKind::Shape | KeyKind::Axes => Value::Tokens(origin.clone()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::rc::Rc;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -46,6 +47,8 @@ pub(crate) struct Size {
     text: String,
     /// The tokens as the user wrote them, for errors. Empty for a derived size.
     pub(crate) origin: TokenStream,
+    /// The name of an axis of this size, if it is declared with one.
+    pub(crate) axis: Option<Rc<str>>,
 }
 
 impl Size {
@@ -56,6 +59,7 @@ impl Size {
             tokens: literal.to_token_stream(),
             text: value.to_string(),
             origin: TokenStream::new(),
+            axis: None,
         }
     }
 
@@ -69,6 +73,7 @@ impl Size {
                 tokens: inner(expr).to_token_stream(),
                 text: text::of(&inner(expr).to_token_stream()),
                 origin: TokenStream::new(),
+                axis: None,
             },
             Known::Wrong => return None,
         };
@@ -109,6 +114,17 @@ impl Size {
         Size::derive(value, quote!((#a) + (#b)), format!("{a} + {b}"))
     }
 
+    /// `self - other`, where `other` is at most `self`.
+    pub(crate) fn minus(&self, other: &Size) -> Size {
+        let a = self;
+        let b = other;
+        if b.value == Some(0) {
+            return a.derived();
+        }
+        let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_sub(b));
+        Size::derive(value, quote!((#a) - (#b)), format!("{a} - {}", b.factor()))
+    }
+
     /// `self / other`, rounded down; but at least 1, so that one mistake stays one error.
     pub(crate) fn over(&self, other: &Size, krate: &TokenStream) -> Size {
         let a = self;
@@ -137,6 +153,7 @@ impl Size {
                 tokens,
                 text,
                 origin: TokenStream::new(),
+                axis: None,
             },
         }
     }
@@ -173,6 +190,7 @@ impl Size {
     fn derived(&self) -> Size {
         Size {
             origin: TokenStream::new(),
+            axis: None,
             ..self.clone()
         }
     }

@@ -10,7 +10,7 @@ use crate::graph::{AttentionLayer, InitKind, Param, ParamKind};
 use crate::ops::attention_layer::Attend;
 use crate::pipeline::fuse_layer;
 use crate::score::{Binary, Expr, Unary, Var};
-use crate::spec::{Real, Size};
+use crate::spec::{Distribution, Real, Size};
 
 /// The lines between the product of query and key and the normalizer, in a layer of two heads with learned tensors
 /// `slope: [2]` and `table: [2, 4]`.
@@ -22,9 +22,9 @@ fn lines(expr: Expr) -> String {
             doc: String::new(),
             kind: ParamKind::Weight {
                 dims: dims.iter().map(|&dim| Size::known(dim)).collect(),
-                init: Some(InitKind::Normal {
+                init: Some(InitKind::Given(Distribution::Normal {
                     std: Real::known(1.0),
-                }),
+                })),
             },
         });
     }

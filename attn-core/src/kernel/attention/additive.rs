@@ -22,7 +22,7 @@ use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled};
 use crate::simd::slice::{axpy, load_any, store_any, sum};
-use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, math};
+use crate::simd::{Mask, Matrix, MatrixMut, Real, Vector, WriteMode, math};
 
 /// For numbers up to this, a product of two powers is neither infinite nor subnormal, in `f32` as well.
 const FAR: f64 = 20.0;
@@ -130,7 +130,8 @@ pub(super) fn gradients<V: Vector<Element: Pooled>>(
         store_any(load_any::<V>(d_w) + d_sum - (du + du), d_w);
 
         let h = Matrix::strided(&keys[2 * V::LANES..], len, some.len(), KEY * V::LANES, 1);
-        transpose_here::<V>(h, &mut MatrixMut::strided(&mut h_kt, some.len(), len, len));
+        let mut to = MatrixMut::strided(&mut h_kt, some.len(), len, len);
+        transpose_here::<V>(h, &mut to, WriteMode::Overwrite);
         for (n, h) in some.zip(h_kt.chunks(len)) {
             axpy::<V>(V::Element::of_f64(4.0) * w[n], h, d_kt.row_mut(n));
         }
@@ -145,7 +146,7 @@ const KEY: usize = 3;
 #[inline(always)]
 fn load_keys<V: Vector>(kt: Matrix<'_, V::Element>, keys: &mut [V::Element]) -> bool {
     let mut k = MatrixMut::strided(keys, kt.cols(), kt.rows(), KEY * V::LANES);
-    transpose_here::<V>(kt, &mut k);
+    transpose_here::<V>(kt, &mut k, WriteMode::Overwrite);
     let mut far = false;
     for key in keys.chunks_exact_mut(KEY * V::LANES) {
         let power = power(V::load(key));

@@ -22,7 +22,7 @@ use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
-use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, run};
+use crate::simd::{Kernel, Matrix, MatrixMut, Real, Vector, WriteMode, run};
 
 /// It keeps the root, and with it the gradient, finite where a vector is 0.
 const EPSILON: f64 = 1e-6;
@@ -242,7 +242,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         "columns of another shape"
     );
     if transform.is_nothing() {
-        return transpose_here::<V>(x, to);
+        return transpose_here::<V>(x, to, WriteMode::Overwrite);
     }
     let width = x.cols();
     let mut memory = Buffer::uninit(STRIP * width);
@@ -254,7 +254,7 @@ pub(super) fn load_columns<V: Vector<Element: Pooled>>(
         let memory = &mut memory[..rows.rows() * width];
         let mut transformed = MatrixMut::new(memory, rows.rows(), width);
         load_rows::<V>(transform, rows, first + start, &mut transformed);
-        transpose_here::<V>(transformed.as_ref(), &mut columns);
+        transpose_here::<V>(transformed.as_ref(), &mut columns, WriteMode::Overwrite);
     }
 }
 

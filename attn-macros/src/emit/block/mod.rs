@@ -134,7 +134,7 @@ pub(crate) trait Frame: Sized {
     fn extents(&self, id: ValueId) -> [TokenStream; 2] {
         let axes = &self.ty(id).axes;
         let width = axes.last().map_or(quote!(1), size);
-        [self.rows(&axes[..axes.len() - 1]), width]
+        [self.rows(&axes[..axes.len().saturating_sub(1)]), width]
     }
 
     /// `let mut name = p::Array::<E>::uninit(rows, [width]);`

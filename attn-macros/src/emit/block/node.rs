@@ -102,10 +102,15 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// The sequences of vectors of an operand, as an axis between others.
     pub(crate) fn sequence(&self, operand: usize) -> TokenStream {
+        self.axis(operand, self.axes(operand).len() - 2)
+    }
+
+    /// An axis of an operand, between the product of those before it and that of those after it.
+    pub(crate) fn axis(&self, operand: usize, index: usize) -> TokenStream {
         let axes = self.axes(operand);
-        let outer = product(&axes[..axes.len() - 2]);
-        let len = length(axes);
-        let inner = axes.last().map(size);
+        let outer = product(&axes[..index]);
+        let len = size(&axes[index]);
+        let inner = product(&axes[index + 1..]);
         quote!(p::Axis { outer: #outer, len: #len, inner: #inner })
     }
 

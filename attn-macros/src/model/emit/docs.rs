@@ -8,7 +8,6 @@ use crate::messages;
 use crate::model::graph::{Field, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::ops::Label;
-use crate::spec::Init;
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
@@ -113,10 +112,8 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
 fn described(field: &Field) -> String {
     let layer = markdown(&field.layer);
     match &field.init {
-        Init::Torch => layer,
-        Init::XavierUniform => format!("{layer}, init xavier_uniform"),
-        Init::KaimingUniform => format!("{layer}, init kaiming_uniform"),
-        Init::Normal { std } => format!("{layer}, init normal({std})"),
+        None => layer,
+        Some(init) => format!("{layer}, init {init}"),
     }
 }
 

@@ -91,6 +91,11 @@ impl ComposedNode<'_> {
         self.cx.var(self.node.operands[index])
     }
 
+    /// The name of the model.
+    pub(crate) fn label(&self) -> String {
+        self.cx.label()
+    }
+
     pub(crate) fn operands(&self) -> Vec<Ident> {
         let operands = self.node.operands.iter();
         operands.map(|id| self.cx.var(*id)).collect()

@@ -8,7 +8,7 @@ use super::opaque::Access;
 use super::{Emitter, MODEL, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
-use crate::spec::Init;
+use crate::spec::Distribution;
 
 /// The structs: one for the model, one for the body of every `repeat`.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
@@ -75,7 +75,7 @@ fn field_type(cx: &Emitter<'_>, field: &Field) -> TokenStream {
 pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream) -> TokenStream {
     let krate = cx.krate;
     match layer {
-        Submodule::Layer(layer) => layer.ty(&quote!(#krate::nn), rest),
+        Submodule::Layer(layer) => layer.ty(krate, rest),
         Submodule::Attention(index) => with_rest(&cx.model.attentions[*index].spec.item.name, rest),
         Submodule::Opaque { index, .. } => {
             let built = cx.model.opaques[*index].built();
@@ -151,7 +151,7 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     let visits = module.fields.iter().zip(&names).map(|(of, field)| {
         let saved = &of.name;
         let visit = quote!(Self::module(#saved, |s| &s.#field, |s| &mut s.#field));
-        match emit_initial(&of.init) {
+        match of.init.as_ref().and_then(Distribution::emit) {
             None => visit,
             Some(initial) => quote!(p::InitialField { field: #visit, initial: #initial }),
         }
@@ -186,16 +186,6 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
                 p::ModuleVisitor::visit_fields(visitor, #visits, |#patterns| #name { #(#built_fields,)* #none })
             }
         }
-    }
-}
-
-/// The initial distribution, unless it is the layer's own.
-fn emit_initial(init: &Init) -> Option<TokenStream> {
-    match init {
-        Init::Torch => None,
-        Init::XavierUniform => Some(quote!(p::init::Initial::XavierUniform)),
-        Init::KaimingUniform => Some(quote!(p::init::Initial::KaimingUniform)),
-        Init::Normal { std } => Some(quote!(p::init::Initial::Normal { std: (#std) as f64 })),
     }
 }
 

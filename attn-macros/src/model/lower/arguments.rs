@@ -148,6 +148,8 @@ impl Lowering<'_> {
         };
         let origin = match key.kind {
             keys::KeyKind::Type => self.sizes.substitute_in_type(&argument.value),
+            // They are found by name.
+            keys::KeyKind::Axes => argument.value.clone(),
             _ => self.sizes.substitute(&argument.value),
         };
         if origin.is_empty() {
@@ -163,6 +165,9 @@ impl Lowering<'_> {
             _ => parse_value(key, &origin, self.cx),
         };
         value.for_each_constant(&mut |value| self.constants.name(value));
+        if let Value::Size(size) = &mut value {
+            size.axis = self.sizes.axis(&argument.value);
+        }
         Some(Entry::new(key, name, value, origin))
     }
 

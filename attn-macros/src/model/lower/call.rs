@@ -15,7 +15,7 @@ use crate::model::syntax::{Call, Expr, first};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{CallSite, Layer, Lower, Operation};
 use crate::spec::parse::{Entry, Value};
-use crate::spec::{Init, Real, Size};
+use crate::spec::{Distribution, Real, Size};
 
 impl Lowering<'_> {
     pub(super) fn call(
@@ -37,6 +37,11 @@ impl Lowering<'_> {
         let result = match &operation.lower {
             // An operand of its own: it may be a number.
             Lower::Function(_) => None,
+            Lower::Parts => {
+                self.cx.error(&call.name, messages::PARTS_WITHOUT_NAMES);
+                self.read_all(&call.operands, builder);
+                return None;
+            }
             _ if self.has_numbers(call, operation) => {
                 self.read_all(&call.operands, builder);
                 return None;
@@ -99,7 +104,7 @@ impl Lowering<'_> {
     }
 
     /// The operands of a call, which are given by their position, and so many.
-    fn operands(
+    pub(super) fn operands(
         &mut self,
         call: &Call,
         operation: &Operation,
@@ -153,14 +158,20 @@ impl Lowering<'_> {
         place
     }
 
-    fn init(&mut self, arguments: &Arguments) -> Init {
+    fn init(&mut self, arguments: &Arguments) -> Option<Distribution> {
         let Some(Value::Word(call)) = arguments.value("init") else {
-            return Init::Torch;
+            return None;
         };
-        match Init::of(call) {
-            Init::Normal { std } if !self.is_positive(&std, Init::STD) => Init::Torch,
-            init => init,
-        }
+        self.sound(Distribution::of(call))
+    }
+
+    /// The distribution, if its number is positive.
+    pub(super) fn sound(&mut self, distribution: Distribution) -> Option<Distribution> {
+        let is_sound = match distribution.scale() {
+            Some((scale, what)) => self.is_positive(scale, what),
+            None => true,
+        };
+        is_sound.then_some(distribution)
     }
 
     /// The type of the first operand, which must be floats.

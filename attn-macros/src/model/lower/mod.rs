@@ -4,9 +4,12 @@
 
 mod arguments;
 mod attention;
+mod axes;
 mod call;
 mod condition;
 mod operators;
+mod param;
+mod parts;
 mod scope;
 mod statements;
 mod tied;
@@ -31,7 +34,7 @@ use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
-use crate::spec::{Assertion, Init, Item, Size};
+use crate::spec::{Assertion, Item, Size};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -312,6 +315,7 @@ impl<'a> Lowering<'a> {
         }
         let mut size = crate::spec::parse_size(&size, what, self.cx)?;
         self.constants.name(&mut size);
+        size.axis = self.sizes.axis(tokens);
         Some(size)
     }
 
@@ -448,7 +452,7 @@ impl<'a> Lowering<'a> {
         fields.push(Field {
             name: field.clone(),
             layer,
-            init: Init::Torch,
+            init: None,
             output,
         });
         ParamPath { module, field }

@@ -10,8 +10,8 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{self, Call, Operator};
-use crate::model::types::{Axis, Same, Type, ValueKind};
-use crate::ops::{Elementwise, Expand, Lower, Operation};
+use crate::model::types::{Type, ValueKind};
+use crate::ops::{Elementwise, Lower, Operation};
 use crate::score::eval::{self, Value};
 use crate::score::{Binary, Expr};
 use crate::spec::Real;
@@ -74,7 +74,9 @@ impl Lowering<'_> {
                 let mut operands = call.operands.iter();
                 function_of(call).is_some() && operands.all(|operand| self.is_number(operand))
             }
-            syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => false,
+            syntax::Expr::Index { .. } | syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => {
+                false
+            }
         }
     }
 
@@ -121,6 +123,10 @@ impl Lowering<'_> {
                 }
                 None => self.call(call, name, builder).map(Operand::Tensor),
             },
+            syntax::Expr::Index { value, indices, .. } => {
+                let part = self.index(value, indices, name, builder);
+                part.map(Operand::Tensor)
+            }
             syntax::Expr::If {
                 at,
                 condition,
@@ -266,7 +272,7 @@ impl Lowering<'_> {
         )))
     }
 
-    /// Of two tensors, whose axes are the same, or 1.
+    /// Of two tensors: the axes of one are among those of the other.
     fn tensors(
         &mut self,
         operator: Operator,
@@ -276,8 +282,7 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let [left, right] = sides.map(|side| self.ty(side).clone());
-        let message = || messages::operands_differ(operator.text(), &left, &right);
-        let ty = self.common([&left, &right], at, message)?;
+        let ty = self.common([&left, &right], at, operator.text())?;
         let (op, kind) = match operator {
             Operator::Add => (Binary::Add, "add"),
             Operator::Sub => (Binary::Sub, "sub"),
@@ -294,7 +299,7 @@ impl Lowering<'_> {
         Some(Operand::Tensor(result))
     }
 
-    /// A function of values with axes, which are the same or 1, and of numbers. Of numbers alone it is a number.
+    /// A function of values with axes, and of numbers. Of numbers alone it is a number.
     fn function(
         &mut self,
         call: &Call,
@@ -367,60 +372,6 @@ impl Lowering<'_> {
         Some(Operand::Number(number))
     }
 
-    /// The type of all values, of which there is one at least, with axes of size 1 repeated. If they differ, that is reported.
-    pub(super) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
-        let mut ty = self.ty(values[0]).clone();
-        if ty.kind != ValueKind::Floats {
-            self.error(at, messages::expected_floats(what, &ty));
-            return None;
-        }
-        for other in &values[1..] {
-            let (left, right) = (ty, self.ty(*other).clone());
-            let message = || messages::operands_differ(what, &left, &right);
-            ty = self.common([&left, &right], at, message)?;
-        }
-        Some(ty)
-    }
-
-    /// The same of two types.
-    fn common(
-        &mut self,
-        [left, right]: [&Type; 2],
-        at: Span,
-        message: impl Fn() -> String,
-    ) -> Option<Type> {
-        let floats = [left, right]
-            .iter()
-            .all(|side| side.kind == ValueKind::Floats);
-        if !floats || left.axes.len() != right.axes.len() {
-            self.error(at, message());
-            return None;
-        }
-        let mut axes = Vec::new();
-        let mut conditions = Vec::new();
-        for (a, b) in left.axes.iter().zip(&right.axes) {
-            let axis = match a.same(b) {
-                Same::Yes => a,
-                // A size that only rustc knows may be 1, too. Then the two are equal.
-                _ if a.is_one() => b,
-                _ if b.is_one() => a,
-                Same::No => {
-                    self.error(at, message());
-                    return None;
-                }
-                Same::If(more) => {
-                    conditions.extend(more);
-                    a
-                }
-            };
-            axes.push(axis.clone());
-        }
-        if !conditions.is_empty() {
-            self.assume(conditions, at, message());
-        }
-        Some(Type::floats(axes))
-    }
-
     /// An elementwise operation of values, which are repeated to its type. A value that stands there twice is one operand.
     pub(super) fn elementwise(
         &mut self,
@@ -442,17 +393,6 @@ impl Lowering<'_> {
         let expr = expr.with_operands(&|index| Expr::Operand(places[index]));
         let op = Elementwise::new(expr, operands.len());
         self.node(builder, op, operands, (name, ty))
-    }
-
-    /// The value with its axes of size 1 repeated, where `ty` has more.
-    fn expanded(&mut self, value: ValueId, ty: &Type, builder: &mut RegionBuilder) -> ValueId {
-        let axes = self.ty(value).axes.iter().zip(&ty.axes);
-        let is_repeated = |(from, to): (&Axis, &Axis)| from.is_one() && !to.is_one();
-        if axes.into_iter().any(is_repeated) {
-            self.node(builder, Expand, vec![value], ("expand", ty.clone()))
-        } else {
-            value
-        }
     }
 }
 

@@ -21,7 +21,13 @@ impl Later<'_> {
     /// Whether a variable of this name is declared there.
     fn declares(&self, name: &Ident) -> bool {
         let mut blocks = std::iter::successors(Some(self), |block| block.around);
-        let is_it = |statement: &Statement| matches!(statement, Statement::Let { name: other, .. } if other == name);
+        let is_it = |statement: &Statement| match statement {
+            Statement::Let { name: other, .. } | Statement::Param { name: other, .. } => {
+                other == name
+            }
+            Statement::LetParts { names, .. } => names.contains(name),
+            _ => false,
+        };
         blocks.any(|block| block.statements.iter().any(is_it))
     }
 }
@@ -57,6 +63,20 @@ impl Lowering<'_> {
                         false => Changes::Never,
                     };
                     self.scopes.declare(name, value, changes);
+                }
+                Statement::LetParts { names, value } => {
+                    self.check_names(value, later);
+                    let values = self.split(names, value, builder);
+                    for (index, name) in names.iter().enumerate() {
+                        let value = values.as_ref().map(|values| values[index]);
+                        self.note_shape(name, value);
+                        self.scopes.declare(name, value, Changes::Never);
+                    }
+                }
+                Statement::Param { name, ty, init } => {
+                    let value = self.param(name, ty, init, builder);
+                    self.note_shape(name, value);
+                    self.scopes.declare(name, value, Changes::Never);
                 }
                 Statement::Assign { name, value } => {
                     let is_early = self.check_set_later(name, later);
@@ -314,12 +334,12 @@ fn assigned(statements: &[Statement]) -> Vec<Ident> {
     let mut assigned: Vec<Ident> = Vec::new();
     for statement in statements {
         let names = match statement {
-            Statement::Let { name, .. } => {
+            Statement::Let { name, .. } | Statement::Param { name, .. } => {
                 declared.push(name);
                 continue;
             }
-            Statement::Unreadable { declares } => {
-                declared.extend(declares);
+            Statement::LetParts { names, .. } | Statement::Unreadable { declares: names } => {
+                declared.extend(names);
                 continue;
             }
             Statement::Assign { name, .. } => vec![name.clone()],

@@ -24,13 +24,14 @@ use syn::Attribute;
 use syn::ext::IdentExt;
 
 use super::check::Checker;
-use super::value::{Real, Size};
-use super::{Dim, Normalizer};
+use super::value::Size;
+use super::{Dim, Distribution, Normalizer};
 use crate::score::{Expr, Type};
 
 pub(crate) use functions::{FUNCTIONS, Function, upside_down};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
+pub(crate) use names::may_be_constant;
 pub(crate) use operand::OperandKind;
 pub(crate) use parse::parse;
 pub(crate) use parse::{BodyDraft, FunctionKind};
@@ -57,7 +58,7 @@ pub(crate) struct ParamDecl {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) name: Ident,
     pub(crate) dims: Vec<Size>,
-    pub(crate) init: ParamInit,
+    pub(crate) init: Distribution,
 }
 
 /// A tensor that the call passes.
@@ -106,24 +107,6 @@ impl<'a> Tensor<'a> {
             Tensor::Data(data) => data.dims.clone(),
         }
     }
-}
-
-/// The initial values of a learned tensor.
-#[derive(Clone, Debug)]
-pub(crate) enum ParamInit {
-    Zeros,
-    Ones,
-    /// Every element is this number.
-    Constant(Real),
-    Normal {
-        std: Real,
-    },
-    /// Between `-bound` and `bound`.
-    Uniform {
-        bound: Real,
-    },
-    /// ALiBi's slope of every head: `[heads]`.
-    AlibiSlopes,
 }
 
 /// The sizes of the header that a body may name.

@@ -20,7 +20,7 @@ pub(super) fn variable(name: &Ident) -> Option<Var> {
 }
 
 /// Constants are written in capitals: any other name that is not known is a mistake.
-pub(super) fn may_be_constant(name: &Ident) -> bool {
+pub(crate) fn may_be_constant(name: &Ident) -> bool {
     name.to_string().chars().any(char::is_uppercase)
 }
 

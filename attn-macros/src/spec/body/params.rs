@@ -1,17 +1,16 @@
 //! Learned tensors: their names, sizes and initial values.
 
-use proc_macro2::{Ident, TokenTree};
+use proc_macro2::Ident;
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 
-use super::names::{may_be_constant, variable};
+use super::names::variable;
 use super::parse::ParamDraft;
-use super::{ParamDecl, ParamInit, Sizes, constants, data, dims};
+use super::{ParamDecl, Sizes, constants, data, dims};
 use crate::messages::body as messages;
 use crate::spec::check::{Checker, LARGEST_LENGTH, unless_out_of_bounds};
-use crate::spec::keys::INITIALIZER;
-use crate::spec::value::{Real, Size};
-use crate::spec::word;
+use crate::spec::distribution::{self, Distribution};
+use crate::spec::value::{Constant, Size};
 
 /// The names that a layer uses itself.
 const FIELDS: [&str; 9] = [
@@ -49,10 +48,10 @@ pub(super) fn check(
         check_name(&draft.name, checker);
         let mut dims = check_dims(draft, sizes, checker);
         let mut init = check_init(draft, &dims, sizes, checker);
-        if matches!(init, ParamInit::AlibiSlopes) && !are_slopes(&dims, sizes) {
+        if matches!(init, Distribution::AlibiSlopes) && !are_slopes(&dims, sizes) {
             // Slopes belong to the heads. Neither reads of this tensor nor its values are further mistakes.
             dims.clear();
-            init = ParamInit::Zeros;
+            init = Distribution::Zeros;
         }
         ParamDecl {
             attrs: draft.attrs.clone(),
@@ -117,52 +116,30 @@ fn check_init(
     dims: &[Size],
     sizes: Sizes<'_>,
     checker: &mut Checker<'_>,
-) -> ParamInit {
-    let tokens: Vec<_> = draft.init.clone().into_iter().collect();
-    let is_word = match tokens.as_slice() {
-        [TokenTree::Ident(name)] => !may_be_constant(name),
-        [TokenTree::Ident(name), TokenTree::Group(_)] => !may_be_constant(name),
-        _ => false,
+) -> Distribution {
+    let cx = checker.cx;
+    let mut name = |value: &mut dyn Constant| checker.name_constant(value);
+    let init = match distribution::parse(&draft.init, cx, &mut name) {
+        None => return Distribution::Zeros,
+        Some(Distribution::Constant(number)) => {
+            Distribution::Constant(constants::real(number, checker))
+        }
+        Some(init) => init,
     };
-    if !is_word {
-        return check_number(draft, checker);
+    if let Some((scale, what)) = init.scale() {
+        checker.is_positive(scale, what);
     }
-    let words = INITIALIZER.words();
-    let Some(mut call) = word::parse_single(&draft.init, &INITIALIZER, words, checker.cx) else {
-        return ParamInit::Zeros;
-    };
-    call.constants()
-        .for_each(|constant| checker.name_constant(constant));
-    match call.word.name {
-        "ones" => ParamInit::Ones,
-        "normal" => {
-            let std = call.number("std");
-            checker.is_positive(&std, "std` of `normal");
-            ParamInit::Normal { std }
-        }
-        "uniform" => {
-            let bound = call.number("bound");
-            checker.is_positive(&bound, "bound` of `uniform");
-            ParamInit::Uniform { bound }
-        }
-        "alibi_slopes" => {
-            check_slopes(draft, dims, sizes, checker);
-            ParamInit::AlibiSlopes
-        }
-        _ => ParamInit::Zeros,
+    if let Distribution::AlibiSlopes = init {
+        check_slopes(draft, dims, sizes, checker);
     }
-}
-
-fn check_number(draft: &ParamDraft, checker: &mut Checker<'_>) -> ParamInit {
-    let number = syn::parse2(draft.init.clone()).ok();
-    match number.and_then(|expr| Real::from_expr(&expr)) {
-        Some(number) => ParamInit::Constant(constants::real(number, checker)),
-        None => {
-            let message = messages::expected_initializer(&draft.init);
-            checker.cx.error(&draft.init, message);
-            ParamInit::Zeros
-        }
+    // Missing sizes are a mistake that is reported elsewhere.
+    if let Some(word) = init.of_matrices()
+        && dims.len() == 1
+    {
+        let message = crate::messages::init_of_vector(word);
+        checker.cx.error(&draft.init, message);
     }
+    init
 }
 
 /// There is one slope for each head.

@@ -99,7 +99,7 @@ mistakes! {
         "param slope: «[heads, 1_000_000, 1_000]» = ones;" => "`slope` has at most 2147483648 elements in all";
         "param slope: [«\"8\"»] = ones;" => "`axis` of `slope` expects a positive whole number, found `\"8\"`\nhelp: a literal, a constant, or an expression in braces: `8`, `HEADS`, `{ 2 * N }`";
         "param slope: [heads] = «zeroes»;" => "`initializer` has no value `zeroes`\nhelp: did you mean `zeros`?";
-        "param slope: [heads] = «random»;" => "`initializer` has no value `random`\nhelp: `initializer` is one of `zeros`, `ones`, `normal`, `uniform` or `alibi_slopes`";
+        "param slope: [heads] = «random»;" => "`initializer` has no value `random`\nhelp: `initializer` is one of `zeros`, `ones`, `normal`, `truncated_normal`, `uniform`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, `kaiming_normal`, `orthogonal` or `alibi_slopes`";
         "param slope: [heads] = zeros«()»;" => "`zeros` takes no arguments";
         "param slope: [heads] = «normal»;" => "`normal` needs its argument `std`\nhelp: write `normal(std)`";
         "param slope: [heads] = normal(std = «0.0»);" => "`std` of `normal` must be positive and finite, found 0";

@@ -3,8 +3,8 @@
 use quote::ToTokens;
 
 use super::spec;
+use crate::spec::Distribution;
 use crate::spec::Spec;
-use crate::spec::body::ParamInit;
 
 /// A layer whose score reads its only tensor `t`, with these `dims` and this `init`.
 fn tensor(dims: &str, init: &str) -> Spec {
@@ -75,7 +75,7 @@ fn initializers_are_parsed() {
         ("config::INITIAL", "Constant(config::INITIAL)"),
     ] {
         let spec = tensor("heads", init);
-        let found: &ParamInit = &spec.body.params[0].init;
+        let found: &Distribution = &spec.body.params[0].init;
         assert_eq!(format!("{found:?}"), expected);
     }
 }

@@ -103,6 +103,11 @@ impl ModelFrame<'_> {
 
 /// Parts that only a model has.
 impl BlockNode<'_, ModelFrame<'_>> {
+    /// The name of the model.
+    pub(crate) fn label(&self) -> String {
+        self.frame.cx.label()
+    }
+
     /// The parameters at a path.
     pub(crate) fn weights(&self, path: &ParamPath) -> TokenStream {
         self.frame.weights(path)

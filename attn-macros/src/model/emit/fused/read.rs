@@ -136,7 +136,7 @@ impl ModelFrame<'_> {
         };
         for node in self.model().nodes() {
             let ty = self.ty(node.result);
-            let (before, last) = ty.axes.split_at(ty.axes.len() - 1);
+            let (before, last) = ty.axes.split_at(ty.axes.len().saturating_sub(1));
             push(before, product(last));
             if let Some(hidden) = node.op.cost(&FusedNode::new(self, node).extents()).hidden {
                 push(before, hidden);

@@ -1,0 +1,181 @@
+//! Axes by name: those that a call names, and those of two values that are combined.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use syn::ext::IdentExt;
+
+use super::{Lowering, RegionBuilder};
+use crate::messages::model as messages;
+use crate::model::graph::ValueId;
+use crate::model::syntax::first;
+use crate::model::types::{Axis, Same, Type, ValueKind};
+use crate::ops::{CallSite, Expand};
+use crate::spec::split_at_commas;
+
+impl Lowering<'_> {
+    /// The indices of the axes that the key `axis` names, in the order in which they are written. `None` if there are none, or after a
+    /// mistake.
+    pub(crate) fn axes_of(&mut self, call: &CallSite<'_>, ty: &Type) -> Option<Vec<usize>> {
+        let tokens = call.arguments.tokens("axis")?.clone();
+        let names = match one_group(&tokens) {
+            Some(group) => split_at_commas(group.stream()),
+            None => vec![tokens.clone()],
+        };
+        if names.is_empty() {
+            self.error(first(&tokens), messages::NO_AXIS_NAMED);
+        }
+        let mut indices: Vec<usize> = Vec::new();
+        for name in &names {
+            let index = self.index_of_axis(name, ty)?;
+            if indices.contains(&index) {
+                self.error(first(name), messages::axis_twice(name));
+                return None;
+            }
+            indices.push(index);
+        }
+        (!indices.is_empty()).then_some(indices)
+    }
+
+    /// The index of the axis of `ty` with this name, or of this size.
+    pub(crate) fn index_of_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<usize> {
+        let axis = self.named_axis(tokens, ty)?;
+        match *ty.candidates(&axis) {
+            [index] => Some(index),
+            [] => {
+                self.error(first(tokens), messages::no_such_axis(&axis, ty));
+                None
+            }
+            _ => {
+                self.error(first(tokens), messages::ambiguous_axis(&axis, ty));
+                None
+            }
+        }
+    }
+
+    fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {
+        if let Ok(name) = syn::parse2::<Ident>(tokens.clone())
+            && !self.sizes.has(&name)
+        {
+            let text = name.unraw().to_string();
+            if self.symbols.contains(&text) {
+                return Some(Axis::Symbol(text));
+            }
+            if !super::is_name_of_constant(&text) {
+                if self.knows_axes {
+                    self.error(name.span(), messages::no_such_axis(&text, ty));
+                }
+                return None;
+            }
+        }
+        self.axis(tokens)
+    }
+
+    /// The type of all values, of which there is one at least: that of the one with the most axes. If they differ, that is reported.
+    pub(super) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
+        let mut ty = self.ty(values[0]).clone();
+        if ty.kind != ValueKind::Floats {
+            self.error(at, messages::expected_floats(what, &ty));
+            return None;
+        }
+        for other in &values[1..] {
+            let right = self.ty(*other).clone();
+            ty = self.common([&ty, &right], at, what)?;
+        }
+        Some(ty)
+    }
+
+    /// The same of two types. Axes are the same by their names; of as many axes also by their places, where one of size 1 is repeated.
+    pub(super) fn common(
+        &mut self,
+        [left, right]: [&Type; 2],
+        at: Span,
+        what: &str,
+    ) -> Option<Type> {
+        let message = || messages::operands_differ(what, left, right);
+        let of_kind = |ty: &Type| ty.kind == ValueKind::Floats;
+        if !of_kind(left) || !of_kind(right) {
+            self.error(at, message());
+            return None;
+        }
+        let [larger, smaller] = match left.axes.len() < right.axes.len() {
+            true => [right, left],
+            false => [left, right],
+        };
+        let places = larger.places(smaller);
+        if places.is_some_and(|places| places.is_sorted()) {
+            return Some(larger.clone());
+        }
+        if larger.axes.len() > smaller.axes.len() {
+            self.error(at, message());
+            return None;
+        }
+        self.common_by_place([left, right], at, &message)
+    }
+
+    fn common_by_place(
+        &mut self,
+        [left, right]: [&Type; 2],
+        at: Span,
+        message: &dyn Fn() -> String,
+    ) -> Option<Type> {
+        let mut axes = Vec::new();
+        let mut conditions = Vec::new();
+        for (a, b) in left.axes.iter().zip(&right.axes) {
+            let axis = match a.same(b) {
+                Same::Yes => a,
+                // A size that only rustc knows may be 1, too. Then the two are equal.
+                _ if a.is_one() => b,
+                _ if b.is_one() => a,
+                Same::No => {
+                    self.error(at, message());
+                    return None;
+                }
+                Same::If(more) => {
+                    conditions.extend(more);
+                    a
+                }
+            };
+            axes.push(axis.clone());
+        }
+        if !conditions.is_empty() {
+            self.assume(conditions, at, message());
+        }
+        Some(Type::floats(axes))
+    }
+
+    /// The value with the axes of `ty`, repeated along those that it does not have or of which it has one of size 1.
+    pub(super) fn expanded(
+        &mut self,
+        value: ValueId,
+        ty: &Type,
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let from = self.ty(value).clone();
+        let by_place = || (0..from.axes.len()).collect::<Vec<_>>();
+        let places = ty.places(&from).unwrap_or_else(by_place);
+        let grows = from.axes.len() < ty.axes.len();
+        let is_repeated =
+            |(from, place): (&Axis, &usize)| from.is_one() && !ty.axes[*place].is_one();
+        if !grows && !from.axes.iter().zip(&places).any(is_repeated) {
+            return value;
+        }
+        self.node(
+            builder,
+            Expand::new(places),
+            vec![value],
+            ("expand", ty.clone()),
+        )
+    }
+}
+
+/// The axes in brackets.
+fn one_group(tokens: &TokenStream) -> Option<Group> {
+    let mut tokens = tokens.clone().into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Group(group)), None)
+            if group.delimiter() == proc_macro2::Delimiter::Bracket =>
+        {
+            Some(group)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! `param token: [1, d_model] = normal(0.02);`
+
+use proc_macro2::{Ident, TokenStream};
+use syn::ext::IdentExt;
+
+use super::{Lowering, RegionBuilder};
+use crate::messages::{self, model};
+use crate::model::graph::{Submodule, ValueId};
+use crate::model::syntax::{TypeDraft, first};
+use crate::model::types::{Axis, Type, ValueKind};
+use crate::ops::{Param, Tensor};
+use crate::spec::distribution::{self, Distribution};
+use crate::spec::value::Constant;
+
+impl Lowering<'_> {
+    pub(super) fn param(
+        &mut self,
+        name: &Ident,
+        ty: &TypeDraft,
+        init: &TokenStream,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let ty = self.type_of_param(name, ty);
+        let init = self.initial_values(init, ty.as_ref());
+        let ty = ty?;
+        let tensor = Submodule::Layer(Box::new(Tensor::new(&ty)));
+        let text = name.unraw().to_string();
+        let place = self.field(builder.module, (&text, Some(name)), tensor, ty.to_string());
+        if let Some(field) = self.modules[builder.module.0].fields.last_mut() {
+            field.init = Some(init?);
+        }
+        Some(self.node(builder, Param::new(place), Vec::new(), (&text, ty)))
+    }
+
+    /// Floats with constant axes, of which there may be none.
+    fn type_of_param(&mut self, name: &Ident, draft: &TypeDraft) -> Option<Type> {
+        let ty = match draft.kind.is_none() && draft.axes.is_empty() {
+            true => Type::floats(Vec::new()),
+            false => self.declared_type(draft)?,
+        };
+        if ty.kind != ValueKind::Floats {
+            self.error(draft.span, model::param_of_indices(name, &ty));
+            return None;
+        }
+        for (axis, tokens) in ty.axes.iter().zip(&draft.axes) {
+            if let Axis::Symbol(axis) = axis {
+                let message = model::axis_of_param(axis, name, &self.item.name);
+                self.error(first(tokens), message);
+                return None;
+            }
+        }
+        Some(ty)
+    }
+
+    fn initial_values(&mut self, tokens: &TokenStream, ty: Option<&Type>) -> Option<Distribution> {
+        if !self.is_constant(tokens) {
+            return None;
+        }
+        let substituted = self.sizes.substitute(tokens);
+        let mut name = |value: &mut dyn Constant| self.constants.name(value);
+        let mut init = distribution::parse(&substituted, self.cx, &mut name)?;
+        if let Distribution::Constant(number) = &mut init {
+            self.constants.name(number);
+        }
+        if let Distribution::AlibiSlopes = init {
+            let message = messages::body::expected_initializer(tokens);
+            self.error(first(tokens), message);
+            return None;
+        }
+        if let Some(word) = init.of_matrices()
+            && ty.is_some_and(|ty| ty.axes.len() < 2)
+        {
+            self.error(first(tokens), messages::init_of_vector(word));
+            return None;
+        }
+        self.sound(init)
+    }
+}

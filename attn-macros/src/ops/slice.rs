@@ -1,0 +1,148 @@
+//! `x[seq = 0]` and `x[seq = 1..]`: one index of an axis, or a range.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+use super::{
+    Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
+};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
+use crate::model::graph::Model;
+use crate::model::types::Axis;
+use crate::spec::Size;
+
+/// A part of an axis.
+pub(crate) struct Slice {
+    /// The axis of the operand, and its index there.
+    pub(crate) axis: Axis,
+    pub(crate) index: usize,
+    pub(crate) start: Offset,
+    /// The number of indices. `None` is one index, and the axis goes away.
+    pub(crate) len: Option<Size>,
+}
+
+/// An index of an axis.
+#[derive(Clone)]
+pub(crate) enum Offset {
+    FromStart(Size),
+    /// So many before the end.
+    FromEnd(Size),
+}
+
+impl Slice {
+    /// The first index, where the axis is so long.
+    fn start(&self, len: &TokenStream) -> TokenStream {
+        match &self.start {
+            Offset::FromStart(start) => quote!(#start),
+            Offset::FromEnd(before) => quote!(#len - #before),
+        }
+    }
+
+    fn len(&self) -> TokenStream {
+        self.len.as_ref().map_or(quote!(1), |len| quote!(#len))
+    }
+
+    /// How long the axis must be, if only the call knows how long it is.
+    fn check(&self, model: &str, len: &TokenStream) -> Option<TokenStream> {
+        let Axis::Symbol(axis) = &self.axis else {
+            return None;
+        };
+        let least = match &self.start {
+            Offset::FromStart(start) => {
+                let len = self.len();
+                quote!(#start + #len)
+            }
+            Offset::FromEnd(before) => quote!(#before),
+        };
+        Some(quote!(p::check_at_least(#model, #axis, #len, #least)?;))
+    }
+
+    /// The axis, the first index, and how many there are.
+    fn part(&self, of: &FusedNode<'_>) -> [TokenStream; 3] {
+        let len = &of.sizes(0)[self.index];
+        [of.axis(0, self.index), self.start(len), self.len()]
+    }
+}
+
+impl Op for Slice {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for Slice {
+    fn description(&self) -> Description<'_> {
+        let name = match &self.len {
+            Some(_) => "slice",
+            None => "select",
+        };
+        Description {
+            label: Label::Text(format!("{name} {}", self.axis)),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    /// Of the tokens, those before are not there.
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(match self.axis {
+            Axis::Symbol(_) => Decode::Never,
+            Axis::Size(_) => Decode::PerToken,
+        })
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
+    }
+
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        Slice::check(self, &of.label(), &of.sizes(0)[self.index])
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Slice {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let index = syn::Index::from(self.index);
+        let axis = Literal::isize_unsuffixed(self.index as isize);
+        let len = quote!(p::Dim::size(&p::HasShape::shape(&#x).#index));
+        let start = self.start(&len);
+        let check = Slice::check(self, &of.label(), &len);
+        let line = match &self.len {
+            Some(_) => {
+                let shape = of.shape(0);
+                of.define(&quote!(slice(&#x, p::shapes::Axis::<#axis>, #start, #shape)))
+            }
+            None => of.define(&quote!(select(&#x, p::shapes::Axis::<#axis>, #start))),
+        };
+        quote!(#check #line)
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let x = of.slice(0);
+        let [axis, start, len] = self.part(of);
+        let y = to.slice();
+        quote!(p::layers::slice(#x, #axis, #start, #len, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let [axis, start, len] = self.part(of);
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
+        quote!(p::layers::slice_backward(#axis, #start, #len, #d_y, #(&mut #d_x,)* gradients);)
+    }
+}

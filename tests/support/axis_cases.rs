@@ -1,0 +1,92 @@
+//! Models whose values are combined by the names of their axes: a value with fewer axes is repeated along the others.
+//!
+//! The notation is that of [`cases`](crate::cases).
+
+/// Values without axes at the front, in the middle, at the end, and with axes of size 1.
+#[macro_export]
+macro_rules! combined_by_name {
+    ($claim:ident) => {
+        $claim! {
+            without_the_first_axes {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], y: [d]) -> [batch, seq, d] {
+                    let x = linear::<d>(x);
+                    x * y + gelu(y - x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (Const::<5>,))) reads x;
+
+            without_the_sequence {
+                struct M<d = 5, hidden = { 2 * d }>;
+                fn forward(x: [batch, seq, d], y: [batch, d]) -> [batch, seq, hidden] {
+                    let gate = sigmoid(linear::<hidden>(y));
+                    max(linear::<hidden>(x), gate) * gate
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (batch, Const::<5>))) reads x;
+
+            without_the_last_axis {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], y: [batch, seq]) -> [batch, seq, d] {
+                    let x = linear::<d>(x);
+                    if x < y { x * y } else { y / (2 + x * x) }
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (batch, seq))) reads x;
+
+            without_two_axes_around_one {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], y: [seq]) -> [batch, seq, d] {
+                    y - linear::<d>(x) * y
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (seq,))) reads x;
+
+            of_the_axes_of_numbers {
+                struct M<>;
+                fn forward(x: [batch, 3, 4], y: [3], z: [4]) -> [batch, 3, 4] {
+                    linear::<4>(x) * y + z
+                }
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<3>, Const::<4>)), tensor::<_, E>("y", (Const::<3>,)), tensor::<_, E>("z", (Const::<4>,))) reads x;
+
+            learned_tensors {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    param scale: [d] = ones;
+                    param token: [d] = normal(0.5);
+                    param temperature: [] = 2.5;
+                    (linear::<d>(x) * scale + token) / temperature
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            learned_tensors_in_rounds {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 3 {
+                        param scale: [d] = 0.1;
+                        x = x + scale * feed_forward::<6>(layer_norm(x));
+                    }
+                    x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+
+            a_learned_tensor_as_the_result {
+                struct M<d = 4>;
+                fn forward(x: [batch, d]) -> [3, d] {
+                    param latents: [3, d] = xavier_uniform;
+                    param unread_by_layers: [3, d] = orthogonal;
+                    let _x = x;
+                    latents * tanh(unread_by_layers)
+                }
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>)));
+
+            in_rounds {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d], scale: [d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2 {
+                        x = x + scale * feed_forward::<6>(layer_norm(x) * scale);
+                    }
+                    x
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), tensor::<_, E>("scale", (Const::<4>,))) reads x;
+        }
+    };
+}
