@@ -6,19 +6,19 @@ use support::tensors::flat;
 
 /// Calls a macro for each reduction, with its name.
 macro_rules! for_each_reduction {
-    ($check:ident!($($argument:expr),*)) => {
-        $check!(sum $(, $argument)*);
-        $check!(mean $(, $argument)*);
-        $check!(max $(, $argument)*);
-        $check!(min $(, $argument)*);
-        $check!(variance $(, $argument)*);
-        $check!(logsumexp $(, $argument)*);
+    ($check:ident!($($argument:tt)*)) => {
+        $check!(sum, $($argument)*);
+        $check!(mean, $($argument)*);
+        $check!(max, $($argument)*);
+        $check!(min, $($argument)*);
+        $check!(variance, $($argument)*);
+        $check!(logsumexp, $($argument)*);
     };
 }
 
 /// Checks that both forms of an operation along an axis agree.
 macro_rules! assert_forms_agree {
-    ($operation:ident, $x:expr, $view:expr, $axis:expr) => {{
+    ($operation:ident, $x:ident, $view:expr, $axis:expr) => {
         assert_agree!(
             format!(
                 "{} along {:?} of {:?}",
@@ -29,8 +29,8 @@ macro_rules! assert_forms_agree {
             [$x],
             ops::$operation($view, $axis),
             composed::$operation($view, $axis).unwrap()
-        );
-    }};
+        )
+    };
 }
 
 type Cube<E> = Tensor<(usize, usize, Const<5>), E, Cpu>;
@@ -204,7 +204,7 @@ fn the_reduction_of_an_empty_axis_is_its_neutral_element_or_nan() {
 fn the_tape_has_one_operation() {
     let x: Tensor<(usize, usize), f64, _> = tensor("x", (3, 2));
     macro_rules! assert_one_operation {
-        ($operation:ident) => {
+        ($operation:ident $(,)?) => {
             let y = ops::$operation(x.leaky_trace(), Axis::<0>);
             assert_eq!(operations(y), 1, stringify!($operation));
         };
