@@ -130,6 +130,7 @@ mod elementwise {
 
     support::elementwise!(exact);
     support::combined_by_name!(exact);
+    support::parts!(exact);
 }
 
 mod graphs {

@@ -10,6 +10,7 @@ mod by_name;
 mod dropped;
 mod elementwise;
 mod graphs;
+mod parts;
 
 use attn::dfdx::prelude::*;
 use support::cases::{ids, lens_up_to, marks, scatter, tensor};

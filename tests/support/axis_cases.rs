@@ -90,3 +90,83 @@ macro_rules! combined_by_name {
         }
     };
 }
+
+/// One index of an axis, ranges, and parts of one size.
+#[macro_export]
+macro_rules! parts {
+    ($claim:ident) => {
+        $claim! {
+            indices_of_constants {
+                struct M<rows = 4, d = 5>;
+                fn forward(x: [batch, rows, d]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    y[rows = 0] * y[rows = -1] + x[rows = 2] - y[rows = -2] * y[d = -1, rows = 1]
+                }
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>, Const::<5>))) reads x;
+
+            ranges_of_constants {
+                struct M<d = 7>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+                    let y = linear::<d>(x);
+                    y[d = 1..4] + y[d = ..3] * y[d = -3..] - x[d = 2..-2] + y[d = -4..-1]
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<7>))) reads x;
+
+            split {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let (shift, scale, gate) = split(linear::<{ 3 * d }>(x));
+                    x + sigmoid(gate) * (layer_norm(x) * (1 + scale) + shift)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+
+            split_along_an_axis {
+                struct M<rows = 6, d = 3>;
+                fn forward(x: [batch, rows, d]) -> [batch, 3, d] {
+                    let (first, last) = split::<rows>(linear::<d>(x));
+                    first * last
+                }
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<6>, Const::<3>))) reads x;
+
+            modulation_by_parts_of_another_value {
+                struct M<d = 4>;
+                fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+                    let (shift, scale, gate) = split(linear::<{ 3 * d }>(silu(c)));
+                    x + gate * feed_forward::<6>(layer_norm(x) * (1 + scale) + shift)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), tensor::<_, E>("c", (batch, Const::<4>))) reads x;
+        }
+    };
+}
+
+/// The same of an axis whose size only the call knows.
+#[macro_export]
+macro_rules! parts_of_any_length {
+    ($claim:ident) => {
+        $claim! {
+            indices {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 0] * y[seq = -1] + x[seq = 2] - y[seq = -2]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            indices_of_several_axes {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch] {
+                    let y = linear::<d>(x);
+                    y[seq = 0, d = 1] * y[d = -1][seq = 1] + x[d = 0, seq = -1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            ranges_of_any_length {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 1..3] * y[seq = -2..] + x[seq = ..2] - y[seq = -3..-1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+        }
+    };
+}
