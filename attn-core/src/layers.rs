@@ -15,9 +15,10 @@ pub use crate::ops::{
     norm::slices::{Norm, norm_footprint},
     param::slices::Param,
     permute::slices::{permute, permute_backward},
+    reduce::slices::{Reduction, reduce, reduce_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
     slice::slices::{slice, slice_backward},
-    softmax::slices::{softmax, softmax_backward},
+    softmax::slices::{softmax, softmax_along, softmax_along_backward, softmax_backward},
 };
 
 pub use crate::kernel::dropout::Dropout;

@@ -30,6 +30,7 @@ mod models;
 mod norms;
 mod pass;
 mod permute;
+mod reduce;
 mod slice;
 mod softmax;
 mod stack;

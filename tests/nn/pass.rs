@@ -71,6 +71,19 @@ fn forward<T: Tape<f64, Cpu>>(
     let padded = pass.mean_pool_padded(&y, &lens)?;
     let whole = pass.mean_pool(&x)?;
     let x = pass.mul(&padded, &whole)?;
+    let shares = pass.softmax_along(&y, Axis::<1>)?;
+    let reduced = [
+        pass.sum(&y, Axis::<1>)?,
+        pass.mean(&y, Axis::<1>)?,
+        pass.max(&y, Axis::<1>)?,
+        pass.min(&y, Axis::<1>)?,
+        pass.variance(&shares, Axis::<1>)?,
+        pass.logsumexp(&y, Axis::<1>)?,
+    ];
+    let mut x = x;
+    for reduced in &reduced {
+        x = pass.add(&x, reduced)?;
+    }
     let x = pass.scale(&x, 3.0)?;
     let x = pass.shift(&x, 0.25)?;
     let x = pass.mul(&x, &x)?;
@@ -100,7 +113,7 @@ fn gradients_are_the_derivatives() {
 #[test]
 fn operations_are_one_on_the_tape_each() {
     // The waves have no gradient, and no dropout is applied.
-    assert_eq!(operations(traced(&model(), false)), 22);
+    assert_eq!(operations(traced(&model(), false)), 35);
 }
 
 #[test]

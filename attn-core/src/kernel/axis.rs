@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use super::column_sums::add_column_sums;
 use super::compiled::compiled;
+use super::fold::fold_rows;
+use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
-use super::{Matrix, Pooled};
-use crate::simd::call;
+use super::{Matrix, MatrixMut, Pooled, Real};
+use crate::simd::slice::{self, Itself, Sum, load_any, store_any};
+use crate::simd::{Kernel, Vector, call, run};
 
 /// An axis of a row-major tensor, `[outer, len, inner]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,12 @@ impl Axis {
             with == self.elements() && without == self.outer * self.inner,
             "{with} and {without} elements are not those with and without {self:?}"
         );
+    }
+
+    #[track_caller]
+    pub(super) fn assert_equal_lengths(self, lengths: &[usize]) {
+        let fits = lengths.iter().all(|&len| len == self.elements());
+        assert!(fits, "{lengths:?} elements are not those of {self:?}");
     }
 
     #[track_caller]
@@ -136,7 +144,19 @@ compiled! {
         let block = |o: usize| &x[axis.block(o)];
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
-            add_rows(block(o), to);
+            fold_rows::<Sum, Itself, E>(block(o), None, to);
+        });
+    }
+
+    /// Adds the derivative of [`sum`]: `d_x[o, l, i] += d_y[o, i]` for all `l`.
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    #[track_caller]
+    pub fn sum_backward<E>(d_y: &[E], axis: Axis, d_x: &mut [E]) {
+        axis.assert_lengths(d_x.len(), d_y.len());
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            add_repeated(E::ONE, &d_y[o * axis.inner..][..axis.inner], d_x);
         });
     }
 
@@ -167,7 +187,8 @@ compiled! {
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
             for run in counted.runs(axis, o) {
-                add_rows(&x[axis.block(o)][run.start * axis.inner..run.end * axis.inner], to);
+                let x = &x[axis.block(o)][run.start * axis.inner..run.end * axis.inner];
+                fold_rows::<Sum, Itself, E>(x, None, to);
             }
             call::scale(share(counted.count(axis, o)), to);
         });
@@ -184,25 +205,55 @@ compiled! {
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let d_y = &d_y[o * axis.inner..][..axis.inner];
             let share = share(counted.count(axis, o));
-            for l in counted.runs(axis, o).flatten() {
-                call::axpy(share, d_y, &mut d_x[l * axis.inner..][..axis.inner]);
+            for run in counted.runs(axis, o) {
+                add_repeated(share, d_y, &mut d_x[run.start * axis.inner..run.end * axis.inner]);
             }
         });
+    }
+}
+
+/// Adds `scale * x` to every row of `to`. The rows have the length of `x`.
+fn add_repeated<E: Pooled>(scale: E, x: &[E], to: &mut [E]) {
+    let rows = rows_per_task(x.len());
+    for_each(to.chunks_mut(rows * x.len()), |to| {
+        run(AddRepeated { scale, x, to });
+    });
+}
+
+struct AddRepeated<'a, E> {
+    scale: E,
+    x: &'a [E],
+    to: &'a mut [E],
+}
+
+impl<E: Real> Kernel for AddRepeated<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let scale = V::splat(self.scale);
+        if let [x] = *self.x {
+            let x = V::splat(x);
+            let to = self.to;
+            for_lanes!(
+                V,
+                to.len(),
+                [],
+                [to],
+                store_any(scale.mul_add(x, load_any(to)), to)
+            );
+            return;
+        }
+        for to in self.to.chunks_exact_mut(self.x.len()) {
+            slice::axpy::<V>(self.scale, self.x, to);
+        }
     }
 }
 
 /// `1 / count`, or any number if `count` is 0.
 fn share<E: Pooled>(count: usize) -> E {
     E::ONE / E::of_f64(count.max(1) as f64)
-}
-
-/// `to += Σ rows of x`. The rows have the length of `to`.
-fn add_rows<E: Pooled>(x: &[E], to: &mut [E]) {
-    match to {
-        // With a width of 1 the sum is vectorised over the rows.
-        [to] => *to += call::sum(x),
-        _ => add_column_sums(Matrix::new(x, x.len() / to.len(), to.len()), to),
-    }
 }
 
 /// `body(o, to)` for every index `o` of the outer axes and its `width` elements of `to`.
@@ -212,15 +263,40 @@ pub(super) fn for_each_part<E: Pooled>(
     to: &mut [E],
     body: impl Fn(usize, &mut [E]) + Send + Sync,
 ) {
+    for_each_task(axis, width, to, |outer, to| {
+        for (o, to) in outer.zip(to.chunks_mut(width)) {
+            body(o, to);
+        }
+    });
+}
+
+/// `body(outer, to)` for ranges of indices of the outer axes that are worth a thread, and their elements of `to`, `width` for each index.
+pub(super) fn for_each_task<E: Pooled>(
+    axis: Axis,
+    width: usize,
+    to: &mut [E],
+    body: impl Fn(Range<usize>, &mut [E]) + Send + Sync,
+) {
     if to.is_empty() {
         return;
     }
     let count = rows_per_task(axis.len * axis.inner);
-    let parts = to.chunks_mut(count * width).enumerate();
-    for_each(parts, |(index, to)| {
-        for (o, to) in (index * count..).zip(to.chunks_mut(width)) {
-            body(o, to);
-        }
+    let tasks = to.chunks_mut(count * width).enumerate();
+    for_each(tasks, |(index, to)| {
+        let start = index * count;
+        body(start..start + to.len() / width, to);
+    });
+}
+
+/// `body(columns, to)` for ranges of columns that are worth a thread, and their numbers.
+pub(super) fn for_some_columns<E: Pooled>(
+    to: MatrixMut<'_, E>,
+    body: impl Fn(Range<usize>, MatrixMut<'_, E>) + Send + Sync,
+) {
+    let count = rows_per_task(to.rows()).next_multiple_of(64);
+    for_each(to.col_chunks(count).enumerate(), |(index, to)| {
+        let start = index * count;
+        body(start..start + to.cols(), to);
     });
 }
 

@@ -2,13 +2,15 @@
 //!
 //! NaN is larger than any number. PyTorch: `torch.max(x, 1)`.
 
-use super::axis::{Axis, Counted, for_each_part};
+use super::axis::{Axis, Counted, for_each_part, for_some_columns};
 use super::compiled::compiled;
-use super::{Buffer, Real};
+use super::fold::fold_rows;
+use super::{Buffer, Matrix, MatrixMut, Real};
+use crate::simd::slice::{Itself, Join, Max};
 use crate::simd::{Kernel, Vector, run};
 
 compiled! {
-    Max:
+    Maxima:
 
     /// `to[o, i]` is the largest `x[o, l, i]` of the `l` that are `counted`, and 0 if there are none. The others are not read.
     ///
@@ -19,12 +21,16 @@ compiled! {
         axis.assert_lengths(x.len(), to.len());
         axis.assert_counted(counted);
         for_each_part(axis, axis.inner, to, |o, to| {
-            let x = &x[axis.block(o)];
-            run(Forward { x, places: counted.runs(axis, o).flatten(), to });
+            let any = counted.count(axis, o) > 0;
+            to.fill(if any { Max::start() } else { E::ZERO });
+            for run in counted.runs(axis, o) {
+                let x = &x[axis.block(o)][run.start * axis.inner..run.end * axis.inner];
+                fold_rows::<Max, Itself, E>(x, None, to);
+            }
         });
     }
 
-    /// Adds the derivative of [`forward`], whose result is `y`, to `d_x`.
+    /// Adds the derivative of [`forward`], or that of the minimum, to `d_x`. `y` is the result.
     ///
     /// # Panics
     /// As [`forward`].
@@ -41,63 +47,44 @@ compiled! {
         axis.assert_lengths(d_x.len(), d_y.len());
         axis.assert_counted(counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
-            let row = o * axis.inner..(o + 1) * axis.inner;
-            // Gradients that have not been added yet.
-            let mut rest = Buffer::uninit(axis.inner);
-            rest.copy_from_slice(&d_y[row.clone()]);
-            run(Backward {
-                x: &x[axis.block(o)],
-                places: counted.runs(axis, o).flatten(),
-                y: &y[row],
-                rest: &mut rest,
-                d_x,
+            let x = &x[axis.block(o)];
+            let mut places = counted.runs(axis, o).flatten();
+            if axis.inner == 1 {
+                if let Some(l) = places.find(|&l| is_extreme(x[l], y[o])) {
+                    d_x[l] += d_y[o];
+                }
+                return;
+            }
+            for_some_columns(MatrixMut::new(d_x, axis.len, axis.inner), |cols, d_x| {
+                let row = o * axis.inner + cols.start..o * axis.inner + cols.end;
+                // Gradients that have not been added yet.
+                let mut rest = Buffer::uninit(d_x.cols());
+                rest.copy_from_slice(&d_y[row.clone()]);
+                run(Backward {
+                    x: Matrix::new(x, axis.len, axis.inner).some_cols(cols),
+                    places: counted.runs(axis, o).flatten(),
+                    y: &y[row],
+                    rest: &mut rest,
+                    d_x,
+                });
             });
         });
     }
 }
 
-/// Whether `x` is NaN.
+/// Whether `x` is the maximum or minimum `y`, which may be NaN.
 #[inline(always)]
-fn is_nan<E: Real>(x: E) -> bool {
-    x.partial_cmp(&x).is_none()
-}
-
-struct Forward<'a, E, P> {
-    /// `[len, inner]`
-    x: &'a [E],
-    places: P,
-    /// `[inner]`
-    to: &'a mut [E],
-}
-
-impl<E: Real, P: Iterator<Item = usize>> Kernel for Forward<'_, E, P> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(mut self) {
-        let inner = self.to.len();
-        let row = |l: usize| &self.x[l * inner..][..inner];
-        match self.places.next() {
-            None => self.to.fill(E::ZERO),
-            Some(first) => self.to.copy_from_slice(row(first)),
-        }
-        for l in self.places {
-            for (to, &x) in self.to.iter_mut().zip(row(l)) {
-                // Nothing is larger than NaN.
-                let is_larger = x > *to || (is_nan(x) && !is_nan(*to));
-                *to = if is_larger { x } else { *to };
-            }
-        }
-    }
+fn is_extreme<E: Real>(x: E, y: E) -> bool {
+    let is_nan = |x: E| x.partial_cmp(&x).is_none();
+    x == y || (is_nan(x) && is_nan(y))
 }
 
 struct Backward<'a, E, P> {
-    x: &'a [E],
+    x: Matrix<'a, E>,
     places: P,
     y: &'a [E],
     rest: &'a mut [E],
-    d_x: &'a mut [E],
+    d_x: MatrixMut<'a, E>,
 }
 
 impl<E: Real, P: Iterator<Item = usize>> Kernel for Backward<'_, E, P> {
@@ -105,13 +92,12 @@ impl<E: Real, P: Iterator<Item = usize>> Kernel for Backward<'_, E, P> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let inner = self.y.len();
+    fn run<V: Vector<Element = E>>(mut self) {
         for l in self.places {
-            let x = &self.x[l * inner..][..inner];
-            let d_x = &mut self.d_x[l * inner..][..inner];
+            let x = self.x.row(l);
+            let d_x = self.d_x.row_mut(l);
             for (((d_x, &x), &y), rest) in d_x.iter_mut().zip(x).zip(self.y).zip(&mut *self.rest) {
-                let is_it = x == y || (is_nan(x) && is_nan(y));
+                let is_it = is_extreme(x, y);
                 *d_x += if is_it { *rest } else { E::ZERO };
                 *rest = if is_it { E::ZERO } else { *rest };
             }

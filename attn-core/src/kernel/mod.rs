@@ -9,13 +9,13 @@
 pub mod activation;
 pub mod attention;
 pub mod axis;
-mod column_sums;
 mod compiled;
 pub mod concat;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+mod fold;
 mod index;
 pub mod l2_norm;
 mod lanes;
@@ -30,6 +30,7 @@ mod panel;
 pub mod parallel;
 pub mod permute;
 pub mod pool;
+pub mod reduce;
 pub mod rows;
 pub mod sinusoid;
 pub mod softmax;
@@ -57,12 +58,14 @@ pub trait Kernels:
     + loops::Loops<Self>
     + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>
-    + max::Max<Self>
+    + max::Maxima<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
     + permute::Permute<Self>
+    + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
+    + softmax::SoftmaxAlong<Self>
 {
 }
 

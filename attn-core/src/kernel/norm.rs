@@ -19,8 +19,8 @@
 //!
 //! The variance is the mean square of what is left after the mean is subtracted, so a large mean does not cancel it.
 
-use super::column_sums::{add_column_sums, rows_per_sum};
 use super::compiled::compiled;
+use super::fold::{add_column_sums, rows_per_sum};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::rows::{Sink, Source, for_chunks};

@@ -10,7 +10,7 @@
 
 use std::mem;
 
-use super::column_sums::add_column_sums;
+use super::fold::add_column_sums;
 use super::multiply::add_product;
 use super::panel::Panel;
 use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};

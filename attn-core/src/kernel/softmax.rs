@@ -1,4 +1,4 @@
-//! The softmax of rows, and its derivative.
+//! The softmax of rows or along any axis, and its derivative.
 //!
 //! ```text
 //! y[i] = exp(x[i] - max(x)) / Σ exp(x - max(x))
@@ -10,6 +10,7 @@
 
 use std::iter::repeat;
 
+use super::axis::{Axis, for_each_part, for_some_columns};
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
@@ -46,6 +47,52 @@ compiled! {
                 y: y.some_rows(rows.clone()),
                 d_y: d_y.some_rows(rows),
                 d_x,
+            });
+        });
+    }
+}
+
+compiled! {
+    SoftmaxAlong:
+
+    /// `y = softmax(x)` along an axis: the numbers `y[o, .., i]` have the sum 1. PyTorch: `torch.softmax(x, 1)`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn forward_along<E>(x: &[E], axis: Axis, y: &mut [E]) {
+        axis.assert_equal_lengths(&[x.len(), y.len()]);
+        if axis.inner == 1 {
+            let y = MatrixMut::new(y, axis.outer, axis.len);
+            return forward(Matrix::new(x, axis.outer, axis.len).into(), y.into());
+        }
+        for_each_part(axis, axis.len * axis.inner, y, |o, y| {
+            let x = Matrix::new(&x[axis.block(o)], axis.len, axis.inner);
+            for_some_columns(MatrixMut::new(y, axis.len, axis.inner), |cols, y| {
+                run(ForwardColumns { x: x.some_cols(cols), y });
+            });
+        });
+    }
+
+    /// Adds the derivative of [`forward_along`] to `d_x`, from the result `y` and its gradient.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn backward_along<E>(y: &[E], d_y: &[E], axis: Axis, d_x: &mut [E]) {
+        axis.assert_equal_lengths(&[y.len(), d_y.len(), d_x.len()]);
+        if axis.inner == 1 {
+            let [y, d_y] = [y, d_y].map(|x| Matrix::new(x, axis.outer, axis.len));
+            return backward(y, d_y, MatrixMut::new(d_x, axis.outer, axis.len));
+        }
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            let [y, d_y] = [y, d_y].map(|x| Matrix::new(&x[axis.block(o)], axis.len, axis.inner));
+            for_some_columns(MatrixMut::new(d_x, axis.len, axis.inner), |cols, d_x| {
+                run(BackwardColumns {
+                    y: y.some_cols(cols.clone()),
+                    d_y: d_y.some_cols(cols),
+                    d_x,
+                });
             });
         });
     }
@@ -100,6 +147,68 @@ impl<E: Real> Kernel for Backward<'_, E> {
                 let slope = load_any::<V>(d_y) - mean;
                 store_any(load_any::<V>(y).mul_add(slope, load_any(d_x)), d_x);
             });
+        }
+    }
+}
+
+struct ForwardColumns<'a, E> {
+    x: Matrix<'a, E>,
+    y: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for ForwardColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for start in (0..self.x.cols()).step_by(V::LANES) {
+            let lanes = start..self.x.cols().min(start + V::LANES);
+            let mut max = V::splat(-E::INFINITY);
+            for l in 0..self.x.rows() {
+                max = load_any::<V>(&self.x.row(l)[lanes.clone()]).max(max);
+            }
+            let mut sum = V::zero();
+            for l in 0..self.x.rows() {
+                let x = load_any::<V>(&self.x.row(l)[lanes.clone()]);
+                let power = math::exp_of_nonpositive(x - max);
+                sum += power;
+                store_any(power, &mut self.y.row_mut(l)[lanes.clone()]);
+            }
+            let share = V::splat(E::ONE) / sum;
+            for l in 0..self.x.rows() {
+                let y = &mut self.y.row_mut(l)[lanes.clone()];
+                store_any(load_any::<V>(y) * share, y);
+            }
+        }
+    }
+}
+
+struct BackwardColumns<'a, E> {
+    y: Matrix<'a, E>,
+    d_y: Matrix<'a, E>,
+    d_x: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for BackwardColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for start in (0..self.y.cols()).step_by(V::LANES) {
+            let lanes = start..self.y.cols().min(start + V::LANES);
+            let mut mean = V::zero();
+            for l in 0..self.y.rows() {
+                let y = load_any::<V>(&self.y.row(l)[lanes.clone()]);
+                mean = y.mul_add(load_any(&self.d_y.row(l)[lanes.clone()]), mean);
+            }
+            for l in 0..self.y.rows() {
+                let y = load_any::<V>(&self.y.row(l)[lanes.clone()]);
+                let slope = load_any::<V>(&self.d_y.row(l)[lanes.clone()]) - mean;
+                let d_x = &mut self.d_x.row_mut(l)[lanes.clone()];
+                store_any(y.mul_add(slope, load_any(d_x)), d_x);
+            }
         }
     }
 }
@@ -179,10 +288,77 @@ mod tests {
             [0.0, nan, 1.0],
             [3e38, 3e38, -3e38],
         ];
-        let y = softmax(rows.as_flattened(), 5);
-        assert_eq!(y[..3], [0.5, 0.0, 0.5]);
-        assert!(y[3..12].iter().all(|y| y.is_nan()), "{y:?}");
-        assert_eq!(y[12..], [0.5, 0.5, 0.0]);
+        let by_rows = softmax(rows.as_flattened(), 5);
+        // As columns.
+        let x: Vec<f32> = (0..3).flat_map(|l| rows.map(|row| row[l])).collect();
+        let mut y = vec![f32::INFINITY; 15];
+        let axis = Axis {
+            outer: 1,
+            len: 3,
+            inner: 5,
+        };
+        forward_along(&x, axis, &mut y);
+        let by_columns: Vec<f32> = (0..15).map(|at| y[at % 3 * 5 + at / 3]).collect();
+        for y in [by_rows, by_columns] {
+            assert_eq!(y[..3], [0.5, 0.0, 0.5]);
+            assert!(y[3..12].iter().all(|y| y.is_nan()), "{y:?}");
+            assert_eq!(y[12..], [0.5, 0.5, 0.0]);
+        }
+    }
+
+    #[test]
+    fn columns_are_the_rows_of_the_transposed_tensor() {
+        on_every_isa(|isa| {
+            for sizes in [
+                [1, 1, 1],
+                [3, 5, 7],
+                [2, 3, 33],
+                [4, 9, 1],
+                [0, 3, 2],
+                [3, 0, 2],
+                [3, 2, 0],
+            ]
+            .into_iter()
+            .chain([[1, 3, 20_000], [900, 3, 33]])
+            {
+                let [outer, len, inner] = sizes;
+                let axis = Axis { outer, len, inner };
+                let what = format!("{axis:?} on {isa}");
+                let x: Vec<f32> = noise(axis.elements(), 1)
+                    .iter()
+                    .map(|x: &f32| 9.0 * x)
+                    .collect();
+                let d_y = noise::<f32>(axis.elements(), 2);
+                let mut y = vec![f32::NAN; x.len()];
+                forward_along(&x, axis, &mut y);
+                let mut d_x = vec![1.0; x.len()];
+                backward_along(&y, &d_y, axis, &mut d_x);
+
+                // Row by row, where the axis is the last one.
+                let places = (0..outer).flat_map(|o| {
+                    let at = move |i: usize, l: usize| (o * len + l) * inner + i;
+                    (0..inner).flat_map(move |i| (0..len).map(move |l| at(i, l)))
+                });
+                let places: Vec<usize> = places.collect();
+                let transposed = |x: &[f32]| places.iter().map(|&at| x[at]).collect::<Vec<_>>();
+                let rows = outer * inner;
+                let mut want = vec![f32::NAN; x.len()];
+                let columns = transposed(&x);
+                forward(
+                    Matrix::new(&columns, rows, len).into(),
+                    MatrixMut::new(&mut want, rows, len).into(),
+                );
+                // Weights of at most 1, whose sums are rounded in another order.
+                assert_close(&what, &transposed(&y), &wide(&want), Absolute(3e-7));
+                let mut want_d_x = vec![1.0; x.len()];
+                backward(
+                    Matrix::new(&want, rows, len),
+                    Matrix::new(&transposed(&d_y), rows, len),
+                    MatrixMut::new(&mut want_d_x, rows, len),
+                );
+                assert_close(&what, &transposed(&d_x), &wide(&want_d_x), Absolute(1e-6));
+            }
+        });
     }
 
     #[test]
@@ -197,5 +373,15 @@ mod tests {
     fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(700 * 65, 1);
         same_for_all_threads(|| softmax(&x, 700));
+        for [outer, len, inner] in [[700, 5, 13], [1, 65, 700]] {
+            let axis = Axis { outer, len, inner };
+            same_for_all_threads(|| {
+                let mut y = vec![f32::NAN; axis.elements()];
+                forward_along(&x, axis, &mut y);
+                let mut d_x = vec![0.0; axis.elements()];
+                backward_along(&y, &x, axis, &mut d_x);
+                (y, d_x)
+            });
+        }
     }
 }

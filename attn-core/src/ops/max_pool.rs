@@ -215,15 +215,20 @@ pub(crate) mod slices {
 /// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
-        shapes::{Dim, HasShape, Shape},
-        tensor::{Tape, Tensor, TensorFromVec, ZerosTensor},
-        tensor_ops::{ChooseFrom, Device, GatherTo},
+        shapes::HasShape,
+        tensor::{Tape, Tensor, ZerosTensor},
+        tensor_ops::{ChooseFrom, Device},
     };
 
     use crate::{
         Element,
-        composed::{conditions, is_empty, reshape, zeros_after},
-        ops::{LastAxis, mean_pool::Pooled},
+        composed::{conditions, is_empty, zeros_after},
+        ops::{
+            LastAxis,
+            mean_pool::{Pooled, sequence},
+            reduce::composed::places_of_largest,
+            shape::gather,
+        },
     };
 
     /// [`max_pool`](super::max_pool) over the vectors whose mark is `true`; `marks` are `[.., seq]`.
@@ -234,39 +239,19 @@ pub(super) mod composed {
         x: Tensor<S, E, D, T>,
         marks: &[bool],
     ) -> Result<Tensor<Pooled<S>, E, D, T>, D::Err> {
-        let sequence = x.shape().leading();
         let device = x.device().clone();
-        let shape = sequence.with_last(x.shape().last());
+        let shape = x.shape().leading().with_last(x.shape().last());
         if is_empty(x.shape()) {
             return zeros_after(x, shape);
         }
-        let len = sequence.last().size();
-        let inner = x.shape().last().size();
-        let numbers = x.as_vec();
-        // The index of the maximum of a column: the first of equal numbers; NaN is larger than any number.
-        let is_larger = |a: E, b: E| a > b || (a.is_nan() && !b.is_nan());
-        let largest = |column: usize| {
-            let o = column / inner;
-            let i = column % inner;
-            let places = (0..len).filter(|l| marks[o * len + l]);
-            let places = places.map(|l| (o * len + l) * inner + i);
-            places.reduce(|a, b| {
-                if is_larger(numbers[b], numbers[a]) {
-                    b
-                } else {
-                    a
-                }
-            })
-        };
-        let places: Vec<_> = (0..shape.num_elements()).map(largest).collect();
-        let count = (places.len(),);
-        let any = conditions::<_, E, D>(&device, places.iter().map(Option::is_some), count)?;
+        let axis = sequence(x.shape());
+        let is_counted = |o: usize, l: usize| marks[o * axis.len + l];
+        let places = places_of_largest(&x.as_vec(), axis, is_counted);
+        let any = places.iter().map(Option::is_some);
+        let any = conditions::<_, E, D>(&device, any, shape)?;
         // For an empty column, gather the first element of the tensor, and then replace it by 0.
-        let places = places.into_iter().map(Option::unwrap_or_default).collect();
-        let places = TensorFromVec::<usize>::try_tensor_from_vec(&device, places, count)?;
-        let all = (numbers.len(),);
-        let y = reshape(x, all)?.try_gather(places)?;
-        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &count)?;
-        reshape(any.try_choose(y, zeros)?, shape)
+        let y = gather(x, |column| places[column].unwrap_or_default(), shape)?;
+        let zeros: Tensor<_, E, D> = ZerosTensor::<E>::try_zeros_like(&device, &shape)?;
+        any.try_choose(y, zeros)
     }
 }

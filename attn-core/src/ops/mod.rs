@@ -14,7 +14,8 @@
 //! | [`dropout`] | random elements become 0 |
 //! | [`add`], [`sub`], [`mul`] | of two tensors, which may be the same |
 //! | [`scale`], [`shift`] | by a number |
-//! | [`softmax`] | softmax of the last axis |
+//! | [`softmax`], [`softmax_along`] | softmax of the last axis, or of any axis |
+//! | [`sum`], [`mean`], [`max`], [`min`], [`variance`], [`logsumexp`] | reductions of any axis |
 //! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
@@ -51,6 +52,7 @@ pub(crate) mod mean_pool;
 pub(crate) mod norm;
 pub(crate) mod param;
 pub(crate) mod permute;
+pub(crate) mod reduce;
 mod reshape;
 mod shape;
 pub(crate) mod sinusoidal_position;
@@ -90,11 +92,15 @@ pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded}
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
 pub use permute::{permute, try_permute};
+pub use reduce::{
+    logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
+    try_variance, variance,
+};
 pub use reshape::{reshape, try_reshape};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use slice::{select, slice, try_select, try_slice};
-pub use softmax::{softmax, try_softmax};
+pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
 pub use stack::{stack, try_stack};
 
 /// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
@@ -117,10 +123,11 @@ pub mod composed {
         mean_pool::composed::mean_pool,
         norm::composed::{layer_norm, rms_norm},
         permute::composed::permute,
+        reduce::composed::{logsumexp, max, mean, min, sum, variance},
         reshape::composed::reshape,
         sinusoidal_position::composed::sinusoidal_position,
         slice::composed::{select, slice},
-        softmax::composed::softmax,
+        softmax::composed::{softmax, softmax_along},
         stack::composed::stack,
     };
 }

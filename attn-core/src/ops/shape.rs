@@ -1,7 +1,7 @@
 //! Shapes, traits of their last axis, and what composed forms do with them.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape, Shape},
+    shapes::{self, Const, Dim, HasAxes, HasShape, Shape},
     tensor::{Tape, Tensor, TensorFromVec},
     tensor_ops::{Device, GatherTo},
 };
@@ -9,6 +9,7 @@ use dfdx::{
 use crate::{
     Element,
     composed::{is_empty, reshape, zeros_after},
+    kernel::axis::Axis,
 };
 
 /// A shape with a last axis, which an operation can replace. Implemented for tuples of one to four axes.
@@ -134,4 +135,28 @@ pub(super) fn gather<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D
     let sources = TensorFromVec::<usize>::try_tensor_from_vec(x.device(), sources, (count,))?;
     let numbers = (x.shape().num_elements(),);
     reshape(reshape(x, numbers)?.try_gather(sources)?, to)
+}
+
+/// Axis `I` of a shape, in row-major memory. One number has an axis of size 1, as in PyTorch.
+pub(super) fn axis_of<const I: isize>(shape: &(impl Shape + HasAxes<shapes::Axis<I>>)) -> Axis {
+    let before = I as usize;
+    let sizes = || shape.concrete().into_iter();
+    Axis {
+        outer: sizes().take(before).product(),
+        len: HasAxes::<shapes::Axis<I>>::size(shape),
+        inner: sizes().skip(before + 1).product(),
+    }
+}
+
+/// A tensor of the axes before one, the axis, and those after it.
+pub(super) type Around<E, D, T> = Tensor<(usize, usize, usize), E, D, T>;
+
+pub(super) fn around<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+) -> Result<Around<E, D, T>, D::Err>
+where
+    S: Shape + HasAxes<shapes::Axis<I>>,
+{
+    let axis = axis_of::<I>(x.shape());
+    reshape(x, (axis.outer, axis.len, axis.inner))
 }

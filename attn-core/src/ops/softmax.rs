@@ -1,7 +1,7 @@
-//! The softmax of the last axis.
+//! The softmax of the last axis, or of any axis.
 
 use dfdx::{
-    shapes::{Dim, HasShape, Shape},
+    shapes::{Axis, Dim, HasAxes, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
@@ -10,7 +10,8 @@ use crate::{
     fused::{Array, GradTarget, Operation},
     kernel::Matrix,
     model::Pass,
-    ops::{LastAxis, check_shape, twins::twins},
+    ops::{LastAxis, check_shape, shape::axis_of, twins::twins},
+    unwrap,
 };
 
 twins! {
@@ -55,6 +56,74 @@ pub(crate) fn softmax_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     )
 }
 
+/// `exp(x) / Σ exp(x)` along one axis: positive numbers with the sum 1. [`softmax`] is that of the last axis.
+///
+/// -∞ becomes 0. Numbers of only -∞, or with +∞ or NaN, become NaN. PyTorch: `torch.softmax(x, 0)`.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::softmax_along};
+///
+/// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[1e9, 0.0], [1e9, f32::NEG_INFINITY]]);
+/// assert_eq!(softmax_along(x, Axis::<0>).array(), [[0.5, 1.0], [0.5, 0.0]]);
+/// ```
+///
+/// # Panics
+/// If [`try_softmax_along`] returns an error.
+#[track_caller]
+pub fn softmax_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+) -> Tensor<S, E, D, T>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    unwrap(try_softmax_along(x, axis))
+}
+
+/// The fallible version of [`softmax_along`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+pub fn try_softmax_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    softmax_along_with_form(D::FUSED, x, axis)
+}
+
+/// [`try_softmax_along`] in the fused or the composed form.
+pub(crate) fn softmax_along_with_form<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    check_shape("softmax", x.shape())?;
+    if !fused {
+        return Ok(composed::softmax_along(x, axis)?);
+    }
+    let device = x.device().clone();
+    let shape = *x.shape();
+    let axis = axis_of::<I>(&shape);
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = Array::uninit(axis.outer * axis.len, [axis.inner]);
+    slices::softmax_along(x.values(), axis, y.as_mut_slice());
+    let d_x = x.into_slot();
+    let values = y.as_slice().to_vec();
+    Ok(
+        operation.finish(&device, values, shape, move |d_y, gradients| {
+            let d_x = &mut GradTarget::slot(d_x);
+            slices::softmax_along_backward(y.as_slice(), axis, d_y, d_x, gradients)
+        })?,
+    )
+}
+
 impl<T> Pass<'_, T> {
     /// The softmax of the last axis: [`softmax`].
     ///
@@ -69,6 +138,22 @@ impl<T> Pass<'_, T> {
     {
         self.run(x, |fused, x| softmax_with_form(fused, x))
     }
+
+    /// The softmax along one axis: [`softmax_along`].
+    ///
+    /// # Errors
+    /// The errors of [`try_softmax_along`].
+    pub fn softmax_along<const I: isize, S, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        axis: Axis<I>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        S: Shape + HasAxes<Axis<I>>,
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| softmax_along_with_form(fused, x, axis))
+    }
 }
 
 /// The operation on slices, for the fused form of a model.
@@ -78,6 +163,7 @@ pub(crate) mod slices {
         fused::{GradTarget, Gradients},
         kernel::{
             Matrix, MatrixMut,
+            axis::Axis,
             rows::{Sink, Source},
             softmax as shares,
         },
@@ -101,12 +187,28 @@ pub(crate) mod slices {
             shares::backward(y, d_y, MatrixMut::new(d_x, rows, width));
         })
     }
+
+    /// The softmax along an axis.
+    pub fn softmax_along<E: Element>(x: &[E], axis: Axis, y: &mut [E]) {
+        shares::forward_along(x, axis, y);
+    }
+
+    /// The derivative of [`softmax_along`], given its result `y`.
+    pub fn softmax_along_backward<E: Element>(
+        y: &[E],
+        axis: Axis,
+        d_y: &[E],
+        d_x: &mut GradTarget<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| shares::backward_along(y, d_y, axis, d_x))
+    }
 }
 
 /// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
-        shapes::{Axis, HasShape},
+        shapes::{Axis, HasAxes, HasShape, Shape},
         tensor::{Tape, Tensor},
         tensor_ops::Device,
     };
@@ -114,7 +216,10 @@ pub(super) mod composed {
     use crate::{
         Element,
         composed::{is_empty, reshape, zeros_after},
-        ops::{LastAxis, shape::rows},
+        ops::{
+            LastAxis,
+            shape::{around, rows},
+        },
     };
 
     /// [`softmax`](super::softmax)
@@ -129,5 +234,23 @@ pub(super) mod composed {
             return zeros_after(x, shape);
         }
         reshape(rows(x)?.try_softmax::<Axis<1>>()?, shape)
+    }
+
+    /// [`softmax_along`](super::softmax_along)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn softmax_along<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        _: Axis<I>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        S: Shape + HasAxes<Axis<I>>,
+    {
+        let shape = *x.shape();
+        if is_empty(&shape) {
+            return zeros_after(x, shape);
+        }
+        reshape(around::<I, _, _, _, _>(x)?.try_softmax::<Axis<1>>()?, shape)
     }
 }

@@ -9,7 +9,7 @@
 //! Reductions have four vectors of partial results, so that additions need not wait for each other. The vectors are combined as
 //! `(0 + 1) + (2 + 3)` and then halved. The order depends on the length only.
 
-use super::{Real, Vector};
+use super::{Mask, Real, Vector, math};
 
 /// The number of partial results of a reduction.
 const CHAINS: usize = 4;
@@ -26,30 +26,104 @@ pub trait Zip<E> {
     fn apply<V: Vector<Element = E>>(&self, x: V, y: V) -> V;
 }
 
-macro_rules! zips {
-    ($($name:ident: |$x:ident, $y:ident| $body:expr;)*) => {
-        $(
-            struct $name;
+/// An associative operation, which makes one number of several.
+pub trait Join<E: Real> {
+    /// The neutral element, which is the result for no numbers.
+    fn start() -> E;
 
-            impl<E: Real> Zip<E> for $name {
+    /// `x` and `y`, as one. Mark it `#[inline(always)]`.
+    fn join<V: Vector<Element = E>>(x: V, y: V) -> V;
+
+    /// The lanes of `x`, as one. Mark it `#[inline(always)]`.
+    fn across<V: Vector<Element = E>>(x: V) -> E;
+}
+
+/// What takes part in a fold, given a number and its origin.
+pub trait Term<E> {
+    /// The term. Mark it `#[inline(always)]`.
+    fn of<V: Vector<Element = E>>(x: V, origin: V) -> V;
+}
+
+macro_rules! joins {
+    ($($(#[$doc:meta])* $name:ident: $start:expr, |$x:ident, $y:ident| $join:expr, |$lanes:ident| $across:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
+
+            impl<E: Real> Join<E> for $name {
                 #[inline(always)]
-                fn apply<V: Vector<Element = E>>(&self, $x: V, $y: V) -> V {
-                    $body
+                fn start() -> E {
+                    $start
+                }
+
+                #[inline(always)]
+                fn join<V: Vector<Element = E>>($x: V, $y: V) -> V {
+                    $join
+                }
+
+                #[inline(always)]
+                fn across<V: Vector<Element = E>>($lanes: V) -> E {
+                    $across
                 }
             }
         )*
     };
 }
 
-zips! {
-    Add: |x, y| x + y;
-    MaxPastNan: |max, x| x.max(max);
+joins! {
+    /// The sum.
+    Sum: E::ZERO, |x, y| x + y, |x| x.reduce_sum();
+    /// The maximum; NaN is larger than any number.
+    Max: -E::INFINITY, |x, y| V::select(y.ne(y), y, y.max(x)), |x| nan_or(x, x.reduce_max());
+    /// The minimum; NaN is smaller than any number.
+    Min: E::INFINITY, |x, y| V::select(y.ne(y), y, y.min(x)), |x| nan_or(x, x.reduce_min());
+    /// The maximum of the numbers other than NaN.
+    MaxPastNan: -E::INFINITY, |x, y| y.max(x), |x| x.reduce_max();
+}
+
+/// NaN if a lane of `x` is NaN, otherwise `number`.
+#[inline(always)]
+fn nan_or<V: Vector>(x: V, number: V::Element) -> V::Element {
+    if x.ne(x).any() {
+        V::Element::NAN
+    } else {
+        number
+    }
+}
+
+macro_rules! terms {
+    ($($(#[$doc:meta])* $name:ident: |$x:ident, $origin:pat_param| $term:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
+
+            impl<E: Real> Term<E> for $name {
+                #[inline(always)]
+                fn of<V: Vector<Element = E>>($x: V, $origin: V) -> V {
+                    $term
+                }
+            }
+        )*
+    };
+}
+
+terms! {
+    /// `x`
+    Itself: |x, _| x;
+    /// `x - origin`
+    Deviation: |x, origin| x - origin;
+    /// `(x - origin)²`
+    SquaredDeviation: |x, origin| (x - origin) * (x - origin);
+    /// `exp(x - origin)`
+    Power: |x, origin| math::exp(x - origin);
 }
 
 /// The sum of `x`, or 0 if it is empty.
 #[inline(always)]
 pub fn sum<V: Vector>(x: &[V::Element]) -> V::Element {
-    fold::<V>(x, V::Element::ZERO, Add).reduce_sum()
+    fold::<V, Sum, Itself>(x, V::zero())
 }
 
 /// The sum of the products of `x` and `y`. Panics if their lengths differ.
@@ -77,7 +151,7 @@ pub fn dot<V: Vector>(x: &[V::Element], y: &[V::Element]) -> V::Element {
 /// The largest element of `x` other than NaN, or -∞ if there is none.
 #[inline(always)]
 pub fn max<V: Vector>(x: &[V::Element]) -> V::Element {
-    fold::<V>(x, -V::Element::INFINITY, MaxPastNan).reduce_max()
+    fold::<V, MaxPastNan, Itself>(x, V::zero())
 }
 
 /// `y += a x`. Panics if their lengths differ.
@@ -151,18 +225,27 @@ pub fn store_any<V: Vector>(vector: V, to: &mut [V::Element]) {
     }
 }
 
-/// Folds `x` into four vectors that start as `fill`, and those into one. `fill` also pads the tail.
+/// The terms of `x`, as one number, or `J::start()` if there are none.
 #[inline(always)]
-fn fold<V: Vector>(x: &[V::Element], fill: V::Element, f: impl Zip<V::Element>) -> V {
-    let mut folded = [V::splat(fill); CHAINS];
+pub fn fold<V: Vector, J: Join<V::Element>, T: Term<V::Element>>(
+    x: &[V::Element],
+    origin: V,
+) -> V::Element {
+    let start = V::splat(J::start());
+    let mut folded = [start; CHAINS];
     let mut blocks = x.chunks_exact(CHAINS * V::LANES);
     for block in &mut blocks {
         for (chain, folded) in folded.iter_mut().enumerate() {
-            *folded = f.apply(*folded, V::load(&block[chain * V::LANES..]));
+            let x = V::load(&block[chain * V::LANES..]);
+            *folded = J::join(*folded, T::of(x, origin));
         }
     }
     for (folded, x) in folded.iter_mut().zip(blocks.remainder().chunks(V::LANES)) {
-        *folded = f.apply(*folded, load_filled(x, fill));
+        let term = T::of(load_any(x), origin);
+        *folded = J::join(*folded, V::select(V::first_lanes(x.len()), term, start));
     }
-    f.apply(f.apply(folded[0], folded[1]), f.apply(folded[2], folded[3]))
+    J::across(J::join(
+        J::join(folded[0], folded[1]),
+        J::join(folded[2], folded[3]),
+    ))
 }

@@ -38,7 +38,6 @@ pub(crate) const SEVERAL_VARIABLES: &str = "an operation has one result, and a `
     help: `let x = ..;`; `split` has several: `let (a, b) = split::<axis>(x);`";
 pub(crate) const PARTS_WITHOUT_NAMES: &str = "`split` has several results, and each needs a name\n\
     help: `let (a, b) = split::<axis>(x);`";
-pub(crate) const SPLIT_ALONG_ONE: &str = "`split` cuts one axis";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
     help: `let x = ..;`";
 pub(crate) const EXPECTED_VALUE: &str = "expected `=` and a value";
@@ -324,6 +323,11 @@ pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
 pub(crate) const NO_AXIS_NAMED: &str =
     "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
 
+/// Several axes for an operation along one.
+pub(crate) fn along_one_axis(operation: &Ident) -> String {
+    format!("`{operation}` is along one axis")
+}
+
 pub(crate) fn axis_twice(found: &TokenStream) -> String {
     format!("the axis `{}` stands here twice", text::of(found))
 }
@@ -398,10 +402,14 @@ pub(crate) fn number_of_operands(operation: &Operation, found: usize) -> String 
     )
 }
 
-pub(crate) fn number_of_arguments(function: &Function, found: usize) -> String {
+pub(crate) fn number_of_arguments(function: &Function, found: usize, has_axes: bool) -> String {
     let (usage, count) = (function.usage(), function.arity());
     let word = if count == 1 { "operand" } else { "operands" };
-    format!("`{usage}` has {count} {word}, found {found}")
+    let help = match has_axes {
+        true => format!("\nhelp: along an axis it is `{}::<seq>(x)`", function.name),
+        false => String::new(),
+    };
+    format!("`{usage}` has {count} {word}, found {found}{help}")
 }
 
 /// The keys of an operation, for its errors.

@@ -1,7 +1,9 @@
 //! The functions of the language of bodies, element by element: of values with axes and of numbers.
 
+use super::reduce::{REDUCED, Reduction};
 use super::{Lower, Operation};
 use crate::spec::body::Function;
+use crate::spec::keys::Key;
 
 const fn operation(
     name: &'static str,
@@ -20,8 +22,29 @@ const fn operation(
     }
 }
 
+/// A function of two values, which reduces axes of one value if it is called with their names.
+const fn or_reduction(
+    name: &'static str,
+    doc: &'static str,
+    function: &'static Function,
+    reduction: &'static Reduction,
+) -> Operation {
+    const KEYS: &[Key] = &[Key {
+        default: "none",
+        ..REDUCED
+    }];
+    Operation {
+        name,
+        keys: KEYS,
+        positional: 1,
+        may_be_tied: false,
+        signature: "two of `[..]`, or one and a number, to the same; with axes, one of `[..]` to the same without them",
+        doc,
+        lower: Lower::FunctionOrOperands(function, 1..=1, reduction),
+    }
+}
+
 const ONE: &str = "`[..]` to the same";
-const TWO: &str = "two of `[..]`, or one and a number, to the same";
 
 /// In the order in which the documentation lists them.
 pub(super) static OPERATIONS: [Operation; 9] = [
@@ -51,17 +74,17 @@ pub(super) static OPERATIONS: [Operation; 9] = [
         "`xⁿ`. `torch.pow`",
         &Function::POW,
     ),
-    operation(
+    or_reduction(
         "min",
-        TWO,
-        "The smaller of two elements; where they are equal, each gets half of the gradient. `torch.minimum`",
+        "The smaller of two elements; where they are equal, each gets half of the gradient. `torch.minimum`. The smallest number over axes, `min::<seq>(x)`; the first of equal numbers has the gradient. PyTorch: `x.amin(dim)`.",
         &Function::MIN,
+        &Reduction::Min,
     ),
-    operation(
+    or_reduction(
         "max",
-        TWO,
-        "The larger of two elements; where they are equal, each gets half of the gradient. `torch.maximum`",
+        "The larger of two elements; where they are equal, each gets half of the gradient. `torch.maximum`. The largest number over axes, `max::<seq>(x)`; the first of equal numbers has the gradient. PyTorch: `x.amax(dim)`.",
         &Function::MAX,
+        &Reduction::Max,
     ),
     operation(
         "clamp",

@@ -24,6 +24,7 @@ mod module;
 mod norm;
 mod param;
 mod permute;
+mod reduce;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
@@ -39,6 +40,7 @@ use crate::model::emit::{Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Lowering, RegionBuilder};
 use crate::model::syntax::Call;
+use crate::model::types::Axis;
 use crate::spec::body::Function;
 use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
@@ -79,6 +81,10 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &function::OPERATIONS[6],
     &function::OPERATIONS[7],
     &function::OPERATIONS[8],
+    &reduce::OPERATIONS[0],
+    &reduce::OPERATIONS[1],
+    &reduce::OPERATIONS[2],
+    &reduce::OPERATIONS[3],
     &softmax::SOFTMAX,
     &concat::CONCAT,
     &permute::PERMUTE,
@@ -107,6 +113,12 @@ pub(crate) enum Lower {
     Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
     /// From the values and numbers that this function is of.
     Function(&'static Function),
+    /// A function, or with an axis from the values of its operands.
+    FunctionOrOperands(
+        &'static Function,
+        RangeInclusive<usize>,
+        &'static dyn LowerOperands,
+    ),
     /// To several values, which a `let` has to name.
     Parts,
     /// From its tokens: operands by name and a body are its own affair.
@@ -287,6 +299,16 @@ pub(crate) enum Decode {
     WithPast,
     /// It has no vector for each token.
     Never,
+}
+
+impl Decode {
+    /// Along an axis of values: of the tokens, those before are not there.
+    fn along(axis: &Axis) -> Decode {
+        match axis {
+            Axis::Symbol(_) => Decode::Never,
+            Axis::Size(_) => Decode::PerToken,
+        }
+    }
 }
 
 /// How rows of a learned table are found.

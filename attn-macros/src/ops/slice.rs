@@ -93,12 +93,8 @@ impl ModelOp for Slice {
         }
     }
 
-    /// Of the tokens, those before are not there.
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(match self.axis {
-            Axis::Symbol(_) => Decode::Never,
-            Axis::Size(_) => Decode::PerToken,
-        })
+        Ok(Decode::along(&self.axis))
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

@@ -16,8 +16,8 @@
 //! Attention transforms vectors as it loads them. [`head_transform`] is for callers outside of it.
 
 use super::{HeadTransform, Norm, Rope};
-use crate::kernel::column_sums::{add_column_sums, rows_per_sum};
 use crate::kernel::compiled::compiled;
+use crate::kernel::fold::{add_column_sums, rows_per_sum};
 use crate::kernel::lanes::for_lanes;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};

@@ -35,6 +35,33 @@ impl Lowering<'_> {
         (!indices.is_empty()).then_some(indices)
     }
 
+    /// The same for an operation that needs axes.
+    pub(crate) fn required_axes(&mut self, call: &CallSite<'_>, ty: &Type) -> Option<Vec<usize>> {
+        if !call.arguments.is_given("axis") && call.arguments.complete {
+            self.cx
+                .error(call.at, messages::missing_key_of(call.at, "axis"));
+        }
+        self.axes_of(call, ty)
+    }
+
+    /// The same for an operation along one axis: without the key, the last one.
+    pub(crate) fn axis_or_last(&mut self, call: &CallSite<'_>, ty: &Type) -> Option<usize> {
+        if !call.arguments.is_given("axis") {
+            let last = ty.axes.len().checked_sub(1);
+            if last.is_none() {
+                self.takes(call.at, "a value with axes", ty);
+            }
+            return last;
+        }
+        match *self.axes_of(call, ty)? {
+            [axis] => Some(axis),
+            _ => {
+                self.cx.error(call.at, messages::along_one_axis(call.at));
+                None
+            }
+        }
+    }
+
     /// The index of the axis of `ty` with this name, or of this size.
     pub(crate) fn index_of_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<usize> {
         let axis = self.named_axis(tokens, ty)?;

@@ -47,7 +47,7 @@ impl Lowering<'_> {
                 return None;
             }
             Lower::Call(lower) => lower(self, call, arguments, name, builder),
-            Lower::Operands(number, lower) => {
+            Lower::Operands(number, lower) | Lower::FunctionOrOperands(_, number, lower) => {
                 let operands = self.operands(call, operation, number, builder);
                 operands.and_then(|operands| {
                     let call = CallSite {

@@ -313,7 +313,9 @@ impl Lowering<'_> {
         let operands: Vec<Operand> = read.into_iter().collect::<Option<_>>()?;
         let at = call.name.span();
         if operands.len() != function.arity() {
-            let message = messages::number_of_arguments(function, operands.len());
+            let has_axes =
+                Operation::find(function.name).is_some_and(|found| !found.keys.is_empty());
+            let message = messages::number_of_arguments(function, operands.len(), has_axes);
             self.error(at, message);
             return None;
         }
@@ -399,8 +401,14 @@ impl Lowering<'_> {
 /// The function that is called, if it is one of values and of numbers.
 fn function_of(call: &Call) -> Option<(&'static Operation, &'static Function)> {
     let operation = Operation::find(&call.name.to_string())?;
+    let has_axis = || {
+        let keys = call.arguments.iter().map(|argument| &argument.key);
+        keys.into_iter()
+            .any(|key| key.as_ref().is_none_or(|key| key == "axis"))
+    };
     match operation.lower {
         Lower::Function(function) => Some((operation, function)),
+        Lower::FunctionOrOperands(function, ..) if !has_axis() => Some((operation, function)),
         _ => None,
     }
 }

@@ -188,16 +188,7 @@ impl Lowering<'_> {
             result: operation.name,
         };
         let ty = self.floats_of(&call)?;
-        let axis = match arguments.is_given("axis") {
-            true => match *self.axes_of(&call, &ty)? {
-                [axis] => axis,
-                _ => {
-                    self.error(call.at.span(), messages::SPLIT_ALONG_ONE);
-                    return None;
-                }
-            },
-            false => ty.axes.len().checked_sub(1)?,
-        };
+        let axis = self.axis_or_last(&call, &ty)?;
         let Axis::Size(size) = ty.axes[axis].clone() else {
             let message = messages::split_of_any_length(&ty.axes[axis], &self.item.name);
             self.error(call.at.span(), message);

@@ -1,0 +1,458 @@
+//! Reductions of an axis, and their derivatives.
+//!
+//! ```text
+//! y[o, i]      = Σ, mean, max, min, variance or logsumexp of x[o, l, i] over l
+//! dx[o, l, i] += dy[o, i] ∂y[o, i] / ∂x[o, l, i]
+//! ```
+//!
+//! For rows (`inner` = 1) the vectors are along the axis, otherwise along `inner`.
+
+use std::marker::PhantomData;
+
+use super::axis::{self, Axis, Counted, for_each_part, for_each_task};
+use super::compiled::compiled;
+use super::fold::fold_rows;
+use super::lanes::for_lanes;
+use super::parallel::{for_each, rows_per_task};
+use super::{Buffer, Pooled, Real, max};
+use crate::simd::slice::{
+    Deviation, Itself, Join, Max, Min, Power, SquaredDeviation, Sum, Term, load_any, store_any,
+};
+use crate::simd::{Kernel, Vector, call, math, run};
+
+/// What the numbers along an axis are reduced to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// `Σ x`; 0 for an empty axis. PyTorch: `x.sum(1)`.
+    Sum,
+    /// `Σ x / n`; NaN for an empty axis. PyTorch: `x.mean(1)`.
+    Mean,
+    /// The largest number; NaN if there is one; -∞ for an empty axis. PyTorch: `x.max(1).values`.
+    Max,
+    /// The smallest number; NaN if there is one; ∞ for an empty axis. PyTorch: `x.min(1).values`.
+    Min,
+    /// `Σ (x - mean)² / n`; NaN for an empty axis. PyTorch: `x.var(1, correction=0)`.
+    Variance,
+    /// `ln Σ exp(x)`; -∞ for an empty axis. PyTorch: `x.logsumexp(1)`.
+    Logsumexp,
+}
+
+impl Reduction {
+    /// The result for an empty axis.
+    pub const fn of_nothing(self) -> f64 {
+        match self {
+            Self::Sum => 0.0,
+            Self::Mean | Self::Variance => f64::NAN,
+            Self::Max | Self::Logsumexp => f64::NEG_INFINITY,
+            Self::Min => f64::INFINITY,
+        }
+    }
+
+    /// Whether the derivative reads the numbers.
+    pub const fn reads_x(self) -> bool {
+        !matches!(self, Self::Sum | Self::Mean)
+    }
+
+    /// Whether the derivative reads the result.
+    pub const fn reads_y(self) -> bool {
+        matches!(self, Self::Max | Self::Min | Self::Logsumexp)
+    }
+}
+
+compiled! {
+    Reductions:
+
+    /// Reduces `x` along `axis`.
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    #[track_caller]
+    pub fn forward<E>(reduction: Reduction, x: &[E], axis: Axis, y: &mut [E]) {
+        axis.assert_lengths(x.len(), y.len());
+        if axis.len == 0 {
+            return y.fill(E::of_f64(reduction.of_nothing()));
+        }
+        let block = |o: usize| &x[axis.block(o)];
+        match reduction {
+            Reduction::Sum => axis::sum(x, axis, y),
+            Reduction::Mean => axis::mean(x, axis, Counted::All, y),
+            Reduction::Max => {
+                for_each_part(axis, axis.inner, y, |o, y| fold::<Max, Itself, E>(block(o), None, y));
+            }
+            Reduction::Min => {
+                for_each_part(axis, axis.inner, y, |o, y| fold::<Min, Itself, E>(block(o), None, y));
+            }
+            Reduction::Variance => for_each_with_origins(axis, axis.inner, y, |o, means, y| {
+                mean(block(o), axis, means);
+                fold::<Sum, SquaredDeviation, E>(block(o), Some(means), y);
+                call::scale(share(axis), y);
+            }),
+            Reduction::Logsumexp => for_each_with_origins(axis, axis.inner, y, |o, largest, y| {
+                fold::<Max, Itself, E>(block(o), None, largest);
+                // With a maximum of ±∞ nothing can be subtracted, and nothing need be: the result is the maximum.
+                replace(largest, |largest| largest == E::INFINITY || largest == -E::INFINITY);
+                fold::<Sum, Power, E>(block(o), Some(largest), y);
+                run(AddLogarithm { origins: largest, y });
+            }),
+        }
+    }
+
+    /// Adds the derivative of [`forward`] to `d_x`. `x` and `y` may be empty if it does not read them: see [`Reduction::reads_x`] and
+    /// [`Reduction::reads_y`].
+    ///
+    /// The first of several equal maxima or minima gets the gradient. Where [`Logsumexp`](Reduction::Logsumexp) is -∞, the gradient
+    /// is 0.
+    ///
+    /// # Panics
+    /// If the lengths do not fit.
+    #[track_caller]
+    pub fn backward<E>(
+        reduction: Reduction,
+        x: &[E],
+        axis: Axis,
+        y: &[E],
+        d_y: &[E],
+        d_x: &mut [E],
+    ) {
+        axis.assert_lengths(d_x.len(), d_y.len());
+        let width = axis.len * axis.inner;
+        let row = |o: usize| o * axis.inner..(o + 1) * axis.inner;
+        match reduction {
+            Reduction::Sum => axis::sum_backward(d_y, axis, d_x),
+            Reduction::Mean => axis::mean_backward(d_y, axis, Counted::All, d_x),
+            Reduction::Max | Reduction::Min => {
+                max::backward(x, axis, Counted::All, y, d_y, d_x);
+            }
+            Reduction::Variance => for_each_with_origins(axis, width, d_x, |o, means, d_x| {
+                let x = &x[axis.block(o)];
+                mean(x, axis, means);
+                let scale = E::TWO * share::<E>(axis);
+                add_terms::<Deviation, E>(x, means, scale, &d_y[row(o)], d_x);
+            }),
+            Reduction::Logsumexp => for_each_with_origins(axis, width, d_x, |o, origins, d_x| {
+                origins.copy_from_slice(&y[row(o)]);
+                // Then all numbers are -∞, whose exponentials are 0.
+                replace(origins, |y| y == -E::INFINITY);
+                add_terms::<Power, E>(&x[axis.block(o)], origins, E::ONE, &d_y[row(o)], d_x);
+            }),
+        }
+    }
+}
+
+/// `to` is the fold of the terms of `x`, whose rows have the length of `to`.
+fn fold<J: Join<E>, T: Term<E>, E: Pooled>(x: &[E], origins: Option<&[E]>, to: &mut [E]) {
+    to.fill(J::start());
+    fold_rows::<J, T, E>(x, origins, to);
+}
+
+/// The means of the columns of a block.
+fn mean<E: Pooled>(x: &[E], axis: Axis, to: &mut [E]) {
+    fold::<Sum, Itself, E>(x, None, to);
+    call::scale(share(axis), to);
+}
+
+/// `1 / len`
+fn share<E: Real>(axis: Axis) -> E {
+    E::ONE / E::of_f64(axis.len as f64)
+}
+
+/// Replaces some numbers by 0.
+fn replace<E: Real>(numbers: &mut [E], is_replaced: impl Fn(E) -> bool) {
+    for number in numbers {
+        *number = if is_replaced(*number) {
+            E::ZERO
+        } else {
+            *number
+        };
+    }
+}
+
+/// `body(o, origins, to)` for every index `o` of the outer axes, with memory for an origin of each column, and its `width` elements
+/// of `to`.
+fn for_each_with_origins<E: Pooled>(
+    axis: Axis,
+    width: usize,
+    to: &mut [E],
+    body: impl Fn(usize, &mut [E], &mut [E]) + Send + Sync,
+) {
+    for_each_task(axis, width, to, |outer, to| {
+        let mut origins = Buffer::uninit(axis.inner);
+        for (o, to) in outer.zip(to.chunks_mut(width)) {
+            body(o, &mut origins, to);
+        }
+    });
+}
+
+/// `d_x[l, i] += term(x[l, i], origins[i]) * scale * d_y[i]`
+fn add_terms<T: Term<E>, E: Pooled>(x: &[E], origins: &[E], scale: E, d_y: &[E], d_x: &mut [E]) {
+    let part = rows_per_task(d_y.len()) * d_y.len();
+    let parts = x.chunks(part).zip(d_x.chunks_mut(part));
+    for_each(parts, |(x, d_x)| {
+        run(AddTerms::<T, E> {
+            x,
+            origins,
+            scale,
+            d_y,
+            d_x,
+            term: PhantomData,
+        });
+    });
+}
+
+struct AddTerms<'a, T, E> {
+    x: &'a [E],
+    origins: &'a [E],
+    scale: E,
+    d_y: &'a [E],
+    d_x: &'a mut [E],
+    term: PhantomData<T>,
+}
+
+impl<T: Term<E>, E: Real> Kernel for AddTerms<'_, T, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Self {
+            x,
+            origins,
+            d_y,
+            d_x,
+            ..
+        } = self;
+        let scale = V::splat(self.scale);
+        if let ([origin], [d_y]) = (origins, d_y) {
+            let origin = V::splat(*origin);
+            let slope = scale * V::splat(*d_y);
+            for_lanes!(V, x.len(), [x], [d_x], {
+                let term = T::of(load_any::<V>(x), origin);
+                store_any(term.mul_add(slope, load_any(d_x)), d_x);
+            });
+            return;
+        }
+        let width = d_y.len();
+        for (x, d_x) in x.chunks_exact(width).zip(d_x.chunks_exact_mut(width)) {
+            for_lanes!(V, width, [x, origins, d_y], [d_x], {
+                let term = T::of(load_any::<V>(x), load_any(origins));
+                let slope = scale * load_any(d_y);
+                store_any(term.mul_add(slope, load_any(d_x)), d_x);
+            });
+        }
+    }
+}
+
+/// `y = ln(y) + origin`
+struct AddLogarithm<'a, E> {
+    origins: &'a [E],
+    y: &'a mut [E],
+}
+
+impl<E: Real> Kernel for AddLogarithm<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Self { origins, y } = self;
+        for_lanes!(V, y.len(), [origins], [y], {
+            store_any(math::ln(load_any::<V>(y)) + load_any(origins), y);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::*;
+
+    const ALL: [Reduction; 6] = [
+        Reduction::Sum,
+        Reduction::Mean,
+        Reduction::Max,
+        Reduction::Min,
+        Reduction::Variance,
+        Reduction::Logsumexp,
+    ];
+
+    /// The last ones are several tasks along `outer`, along the axis, and along `inner`.
+    const SIZES: [[usize; 3]; 13] = [
+        [1, 1, 1],
+        [3, 5, 7],
+        [1, 700, 1],
+        [4, 9, 1],
+        [2, 130, 65],
+        [5, 1, 4],
+        [0, 3, 2],
+        [3, 0, 2],
+        [3, 0, 1],
+        [3, 2, 0],
+        [900, 3, 33],
+        [1, 1100, 17],
+        [1, 3, 20_000],
+    ];
+
+    fn axis([outer, len, inner]: [usize; 3]) -> Axis {
+        Axis { outer, len, inner }
+    }
+
+    /// The result for one column, by the definition.
+    fn naive(reduction: Reduction, x: &[f64]) -> f64 {
+        let n = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / n;
+        match reduction {
+            Reduction::Sum => x.iter().sum::<f64>() + 0.0,
+            Reduction::Mean => mean,
+            Reduction::Max => x.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            Reduction::Min => x.iter().copied().fold(f64::INFINITY, f64::min),
+            Reduction::Variance => x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n,
+            Reduction::Logsumexp => x.iter().map(|x| x.exp()).sum::<f64>().ln(),
+        }
+    }
+
+    /// The columns along the axis.
+    fn columns(x: &[f64], axis: Axis) -> impl Iterator<Item = Vec<f64>> {
+        let places = (0..axis.outer).flat_map(move |o| (0..axis.inner).map(move |i| (o, i)));
+        let at = move |o, l, i| x[(o * axis.len + l) * axis.inner + i];
+        places.map(move |(o, i)| (0..axis.len).map(|l| at(o, l, i)).collect())
+    }
+
+    fn reduced<E: crate::kernel::Kernels>(reduction: Reduction, x: &[E], axis: Axis) -> Vec<E> {
+        let mut y = vec![E::NAN; axis.outer * axis.inner];
+        forward(reduction, x, axis, &mut y);
+        y
+    }
+
+    #[test]
+    fn reductions_are_those_of_the_definition() {
+        on_every_isa(|isa| {
+            for axis in SIZES.map(axis) {
+                let x = noise::<f32>(axis.elements(), 1);
+                for reduction in ALL {
+                    let what = format!("{reduction:?} of {axis:?} on {isa}");
+                    let y = reduced(reduction, &x, axis);
+                    let want: Vec<f64> = columns(&wide(&x), axis)
+                        .map(|column| naive(reduction, &column))
+                        .collect();
+                    if axis.len == 0 {
+                        let is_same = |(y, want): (&f32, &f64)| {
+                            f64::from(*y) == *want || (y.is_nan() && want.is_nan())
+                        };
+                        assert!(y.iter().zip(&want).all(is_same), "{what}: {y:?}");
+                    } else {
+                        // Sums of up to 1100 numbers, in several parts: some ten roundings of 30.
+                        assert_close(&what, &y, &want, Absolute(1e-4));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_agree_with_central_differences() {
+        on_every_isa(|isa| {
+            for axis in [[1, 1, 1], [3, 5, 7], [2, 37, 1], [4, 2, 17], [3, 0, 2]].map(axis) {
+                let x = noise::<f64>(axis.elements(), 1);
+                let d_y = noise::<f64>(axis.outer * axis.inner, 2);
+                for reduction in ALL {
+                    let y = reduced(reduction, &x, axis);
+                    let mut d_x = vec![1.0; x.len()];
+                    let [saved_x, saved_y] = [(reduction.reads_x(), &x), (reduction.reads_y(), &y)]
+                        .map(|(is_read, numbers)| if is_read { &numbers[..] } else { &[] });
+                    backward(reduction, saved_x, axis, saved_y, &d_y, &mut d_x);
+                    let loss = |x: &[f64]| {
+                        let y = columns(x, axis).map(|column| naive(reduction, &column));
+                        y.zip(&d_y).map(|(y, d_y)| y * d_y).sum()
+                    };
+                    let want: Vec<f64> = slopes(&x, loss).into_iter().map(|d| 1.0 + d).collect();
+                    let what = format!("{reduction:?} of {axis:?} on {isa}");
+                    // The error of the central differences.
+                    assert_close(what, &d_x, &want, Absolute(1e-8));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn infinities_and_nan_stay_in_their_column() {
+        let inf = f32::INFINITY;
+        let nan = f32::NAN;
+        let rows = [
+            [0.0, -inf, 0.0],
+            [-inf; 3],
+            [0.0, inf, 1.0],
+            [-inf, inf, 0.0],
+            [nan, inf, 0.0],
+            [1e38, -1e38, 1e38],
+        ];
+        let x = rows.as_flattened();
+        let transposed: Vec<f32> = (0..3).flat_map(|l| rows.map(|row| row[l])).collect();
+        let ln_2 = std::f32::consts::LN_2;
+        let want = [
+            (Reduction::Sum, [-inf, -inf, inf, nan, nan, 1e38]),
+            (Reduction::Max, [0.0, -inf, inf, inf, nan, 1e38]),
+            (Reduction::Min, [-inf, -inf, 0.0, -inf, nan, -1e38]),
+            (Reduction::Logsumexp, [ln_2, -inf, inf, inf, nan, 1e38]),
+        ];
+        on_every_isa(|isa| {
+            for (reduction, want) in want {
+                let by_rows = reduced(reduction, x, axis([6, 3, 1]));
+                let by_columns = reduced(reduction, &transposed, axis([1, 3, 6]));
+                for y in [by_rows, by_columns] {
+                    let is_same = |(y, want): (&f32, f32)| {
+                        (y - want).abs() < 1e-6 || *y == want || (y.is_nan() && want.is_nan())
+                    };
+                    let agree = y.iter().zip(want).all(is_same);
+                    assert!(agree, "{reduction:?} on {isa}: {y:?}, not {want:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn gradients_of_numbers_that_are_not_finite_are_limits() {
+        let inf = f32::INFINITY;
+        let x = [0.0, -inf, -inf, -inf, 0.0, inf, f32::NAN, f32::NAN];
+        let axis = axis([4, 2, 1]);
+        let gradient = |reduction| {
+            let y = reduced(reduction, &x, axis);
+            let mut d_x = [0.0; 8];
+            backward(reduction, &x, axis, &y, &[2.0; 4], &mut d_x);
+            d_x
+        };
+        let d_x = gradient(Reduction::Logsumexp);
+        assert_eq!(d_x[..5], [2.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!(d_x[5..].iter().all(|d| d.is_nan()), "{d_x:?}");
+        let d_x = gradient(Reduction::Max);
+        assert_eq!(d_x, [2.0, 0.0, 2.0, 0.0, 0.0, 2.0, 2.0, 0.0]);
+        let d_x = gradient(Reduction::Min);
+        assert_eq!(d_x, [0.0, 2.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    fn variances_of_numbers_far_from_0_are_accurate() {
+        // The mean of the squares less the square of the mean would be off by about 10, the rounding of 10^8.
+        let x: Vec<f32> = (0..300).map(|i| 1e4 + (i % 3) as f32).collect();
+        for (sizes, want) in [([1, 300, 1], 2.0 / 3.0), ([1, 100, 3], 0.0)] {
+            for y in reduced(Reduction::Variance, &x, axis(sizes)) {
+                // The square of the error of the mean, which is the sum of 100 numbers, each addition rounded by up to 0.03.
+                assert!((y - want).abs() <= 1e-3, "{y}, not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn results_have_the_same_bits_for_any_number_of_threads() {
+        for axis in [[90, 41, 33], [1, 1500, 40], [700, 65, 1], [1, 40_000, 1]].map(axis) {
+            let x = noise::<f32>(axis.elements(), 1);
+            for reduction in ALL {
+                same_for_all_threads(|| {
+                    let y = reduced(reduction, &x, axis);
+                    let mut d_x = vec![0.0; axis.elements()];
+                    backward(reduction, &x, axis, &y, &y, &mut d_x);
+                    (y, d_x)
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! `sum::<axis>(x)`, `mean`, `max`, `min`, `variance` and `logsumexp`: one number in place of an axis, or of several.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::{
+    CallSite, Cost, Decode, Description, Elementwise, Emit, Fusion, Gradient, Label, Lower,
+    LowerOperands, ModelOp, Op, Operation, Properties, Saved,
+};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Axis;
+use crate::score::{Binary, Expr};
+use crate::spec::keys::{Key, KeyKind};
+
+/// The axes that go away.
+pub(super) const REDUCED: Key = Key {
+    name: "axis",
+    kind: KeyKind::Axes,
+    default: "required",
+    doc: "The axes that go away.",
+};
+
+const SIGNATURE: &str = "`[..]` to the same without these axes";
+
+const fn operation(reduction: &'static Reduction, doc: &'static str) -> Operation {
+    Operation {
+        name: reduction.name(),
+        keys: &[REDUCED],
+        positional: 1,
+        may_be_tied: false,
+        signature: SIGNATURE,
+        doc,
+        lower: Lower::Operands(1..=1, reduction),
+    }
+}
+
+/// Those that are no functions of two values as well, in the order in which the documentation lists them.
+pub(super) static OPERATIONS: [Operation; 4] = [
+    operation(
+        &Reduction::Sum,
+        "The sum over axes: `sum::<seq>(x)`, `sum::<[seq, d_model]>(x)`. PyTorch: `x.sum(dim)`.",
+    ),
+    operation(
+        &Reduction::Mean,
+        "The mean over axes. PyTorch: `x.mean(dim)`.",
+    ),
+    operation(
+        &Reduction::Variance,
+        "The biased variance over axes, `Σ (x - mean)² / n`. PyTorch: `x.var(dim, correction=0)`.",
+    ),
+    operation(
+        &Reduction::Logsumexp,
+        "`ln Σ exp(x)` over axes. PyTorch: `x.logsumexp(dim)`.",
+    ),
+];
+
+/// What the numbers along an axis are reduced to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reduction {
+    Sum,
+    Mean,
+    Max,
+    Min,
+    Variance,
+    Logsumexp,
+}
+
+impl Reduction {
+    /// The name of the operation, of the method of `Pass`.
+    const fn name(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Mean => "mean",
+            Reduction::Max => "max",
+            Reduction::Min => "min",
+            Reduction::Variance => "variance",
+            Reduction::Logsumexp => "logsumexp",
+        }
+    }
+
+    /// `p::layers::Reduction::Sum`
+    fn variant(self) -> TokenStream {
+        let variant = format_ident!("{self:?}");
+        quote!(p::layers::Reduction::#variant)
+    }
+}
+
+impl LowerOperands for Reduction {
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let ty = lowering.floats_of(call)?;
+        let mut axes = lowering.required_axes(call, &ty)?;
+        axes.sort_unstable();
+        let mut nodes = Nodes { lowering, builder };
+        let x = call.operands[0];
+        Some(match self {
+            Reduction::Variance => nodes.variance(x, &axes, call.result),
+            _ => nodes.reduce_all(*self, x, &axes, call.result),
+        })
+    }
+}
+
+/// The nodes of a call.
+struct Nodes<'n, 'l> {
+    lowering: &'n mut Lowering<'l>,
+    builder: &'n mut RegionBuilder,
+}
+
+impl Nodes<'_, '_> {
+    /// Along some axes, the last one first, so that the indices of the others stay. The result has the name.
+    fn reduce_all(
+        &mut self,
+        reduction: Reduction,
+        x: ValueId,
+        axes: &[usize],
+        name: &str,
+    ) -> ValueId {
+        axes.iter().enumerate().rev().fold(x, |x, (place, axis)| {
+            let name = if place == 0 { name } else { reduction.name() };
+            self.reduce(reduction, x, *axis, name)
+        })
+    }
+
+    fn reduce(&mut self, reduction: Reduction, x: ValueId, index: usize, name: &str) -> ValueId {
+        let mut ty = self.lowering.ty(x).clone();
+        let axis = ty.axes.remove(index);
+        let op = Reduce {
+            reduction,
+            axis,
+            index,
+        };
+        self.lowering.node(self.builder, op, vec![x], (name, ty))
+    }
+
+    /// Over several axes, it is the mean of the variances over the last one, and the variance of its means.
+    fn variance(&mut self, x: ValueId, axes: &[usize], name: &str) -> ValueId {
+        let (last, others) = match axes {
+            [others @ .., last] if !others.is_empty() => (*last, others),
+            _ => return self.reduce_all(Reduction::Variance, x, axes, name),
+        };
+        let [mean, variance] = [Reduction::Mean, Reduction::Variance];
+        let of_last = self.reduce(variance, x, last, variance.name());
+        let of_last = self.reduce_all(mean, of_last, others, mean.name());
+        let means = self.reduce(mean, x, last, mean.name());
+        let of_means = self.variance(means, others, variance.name());
+        let ty = self.lowering.ty(of_means).clone();
+        let sum = Expr::Operand(0).binary(Binary::Add, Expr::Operand(1));
+        self.lowering.node(
+            self.builder,
+            Elementwise::new(sum, 2),
+            vec![of_last, of_means],
+            (name, ty),
+        )
+    }
+}
+
+struct Reduce {
+    reduction: Reduction,
+    /// The axis of the operand, and its index there.
+    axis: Axis,
+    index: usize,
+}
+
+impl Op for Reduce {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: match self.reduction {
+                Reduction::Sum | Reduction::Mean => Saved::Nothing,
+                Reduction::Variance => Saved::Operands,
+                Reduction::Max | Reduction::Min | Reduction::Logsumexp => Saved::OperandsAndResult,
+            },
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for Reduce {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text(format!("{} {}", self.reduction.name(), self.axis)),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::along(&self.axis))
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Reduce {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let method = format_ident!("{}", self.reduction.name());
+        let x = of.operand(0);
+        let axis = Literal::isize_unsuffixed(self.index as isize);
+        of.define(&quote!(#method(&#x, p::shapes::Axis::<#axis>)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let reduction = self.reduction.variant();
+        let x = of.slice(0);
+        let axis = of.axis(0, self.index);
+        let y = to.slice();
+        quote!(p::layers::reduce(#reduction, #x, #axis, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let reduction = self.reduction.variant();
+        let axis = of.axis(0, self.index);
+        let saved = self.properties().saved;
+        let x = match saved {
+            Saved::Nothing => quote!(&[]),
+            _ => of.slice(0),
+        };
+        let y = match saved {
+            Saved::OperandsAndResult => of.slice_of_result(),
+            _ => quote!(&[]),
+        };
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
+        quote! {
+            p::layers::reduce_backward(#reduction, #x, #axis, #y, #d_y, #(&mut #d_x,)* gradients);
+        }
+    }
+}
