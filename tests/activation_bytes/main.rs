@@ -131,6 +131,7 @@ mod elementwise {
     support::elementwise!(exact);
     support::combined_by_name!(exact);
     support::parts!(exact);
+    support::reductions!(exact);
 }
 
 mod graphs {

@@ -11,6 +11,7 @@ mod dropped;
 mod elementwise;
 mod graphs;
 mod parts;
+mod reduce;
 
 use attn::dfdx::prelude::*;
 use support::cases::{ids, lens_up_to, marks, scatter, tensor};
