@@ -131,6 +131,11 @@ mod elementwise {
     support::elementwise!(exact);
     support::combined_by_name!(exact);
     support::parts!(exact);
+}
+
+mod reductions {
+    use super::*;
+
     support::reductions!(exact);
 }
 
