@@ -139,6 +139,12 @@ mod reductions {
     support::reductions!(exact);
 }
 
+mod shapes {
+    use super::*;
+
+    support::shapes!(exact);
+}
+
 mod graphs {
     use super::*;
 

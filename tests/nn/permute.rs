@@ -7,13 +7,12 @@ use support::tensors::flat;
 type Three = (usize, usize, usize);
 type Four = (usize, usize, usize, usize);
 
-const SIZES: [Four; 6] = [
+const SIZES: [Four; 5] = [
     (2, 3, 4, 5),
     (1, 1, 1, 1),
     (3, 1, 17, 2),
     (1, 33, 1, 9),
     (5, 2, 3, 70),
-    (2, 0, 3, 1),
 ];
 
 macro_rules! agree_by {
@@ -35,7 +34,7 @@ where
 {
     for (a, b, c, d) in SIZES {
         let two: Tensor<(usize, usize), E, _> = tensor("two", (a * b, c * d));
-        agree_by!(two, Axes2::<0, 1>, Axes2::<1, 0>);
+        agree_by!(two, Axes2::<1, 0>);
         let three: Tensor<Three, E, _> = tensor("three", (a, b, c * d));
         agree_by!(three, Axes3::<1, 0, 2>, Axes3::<2, 0, 1>, Axes3::<2, 1, 0>);
         let four: Tensor<Four, E, _> = tensor("four", (a, b, c, d));

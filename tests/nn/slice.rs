@@ -6,13 +6,12 @@ use support::tensors::flat;
 
 type Three = (usize, usize, usize);
 
-/// Sizes, and a range of each axis: with empty axes, single indices and whole axes.
-const CASES: [(Three, [(usize, usize); 3]); 5] = [
+/// Sizes, and a start and a length on each axis: single indices, and whole axes.
+const CASES: [(Three, [(usize, usize); 3]); 4] = [
     ((2, 3, 4), [(1, 1), (0, 2), (1, 3)]),
     ((1, 1, 1), [(0, 1), (0, 1), (0, 1)]),
     ((5, 7, 33), [(2, 3), (3, 4), (0, 33)]),
-    ((3, 1, 17), [(0, 3), (1, 0), (16, 1)]),
-    ((2, 0, 3), [(0, 1), (0, 0), (1, 2)]),
+    ((3, 1, 17), [(0, 3), (0, 1), (16, 1)]),
 ];
 
 fn agrees<E: Element>()
@@ -30,24 +29,18 @@ where
                     ops::slice(y(), Axis::<$axis>, $start, $to),
                     composed::slice(y(), Axis::<$axis>, $start, $to).unwrap()
                 );
-                if $start + 1 < dims(from)[$axis] {
-                    assert_agree!(
-                        format!("index {} of axis {} of {from:?}", $start, $axis),
-                        [x],
-                        ops::select(y(), Axis::<$axis>, $start),
-                        composed::select(y(), Axis::<$axis>, $start).unwrap()
-                    );
-                }
+                assert_agree!(
+                    format!("index {} of axis {} of {from:?}", $start, $axis),
+                    [x],
+                    ops::select(y(), Axis::<$axis>, $start),
+                    composed::select(y(), Axis::<$axis>, $start).unwrap()
+                );
             };
         }
         agree_along!(0, a, (of_0, from.1, from.2));
         agree_along!(1, b, (from.0, of_1, from.2));
         agree_along!(2, c, (from.0, from.1, of_2));
     }
-}
-
-fn dims((a, b, c): Three) -> [usize; 3] {
-    [a, b, c]
 }
 
 #[test]
@@ -120,6 +113,10 @@ fn empty_slices_have_gradients_and_the_tape_has_one_operation() {
     let x: Tensor<Three, f64, _> = tensor("x", (2, 3, 4));
     let nothing = ops::slice(x.leaky_trace(), Axis::<1>, 3, (2, 0, 4));
     assert_eq!(flat(&backward_of_nothing(nothing).get(&x)), [0.0; 24]);
+    let nothing = composed::slice(x.leaky_trace(), Axis::<1>, 3, (2, 0, 4)).unwrap();
+    backward_of_nothing(nothing).get(&x);
+    let empty: Tensor<Three, f64, _> = tensor("empty", (2, 3, 0));
+    backward_of_nothing(ops::select(empty.leaky_trace(), Axis::<1>, 2)).get(&empty);
     assert_eq!(operations(ops::select(x.leaky_trace(), Axis::<2>, 3)), 1);
     assert_eq!(
         operations(ops::slice(x.leaky_trace(), Axis::<0>, 1, (1, 3, 4))),

@@ -12,6 +12,7 @@ mod elementwise;
 mod graphs;
 mod parts;
 mod reduce;
+mod shapes;
 
 use attn::dfdx::prelude::*;
 use support::cases::{ids, lens_up_to, marks, scatter, tensor};

@@ -189,7 +189,7 @@ fn run<S: Shape, S1: Shape, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>
     let x = operation.read(x)?;
     let y = operation.read(y)?;
     let mut z = zeros(to.num_elements());
-    slices::concat_along(x.values(), y.values(), axis, &mut z);
+    slices::concat_along(x.values(), y.values(), axis, a, &mut z);
     let d_x = x.into_slot();
     let d_y = y.into_slot();
     Ok(operation.finish(&device, z, to, move |d_z, gradients| {
@@ -274,12 +274,11 @@ pub(crate) mod slices {
         })
     }
 
-    /// Concatenates `x` and `y` along an axis of the result.
-    pub fn concat_along<E: Element>(x: &[E], y: &[E], axis: Axis, z: &mut [E]) {
-        let rows = axis.outer;
-        let matrix = |x| Matrix::new(x, rows, <[E]>::len(x).checked_div(rows).unwrap_or(0));
-        let z = MatrixMut::new(z, rows, axis.len * axis.inner);
-        concat(matrix(x), matrix(y), z);
+    /// Concatenates `x` and `y` along an axis of the result, of which `x` has the first `a` indices.
+    pub fn concat_along<E: Element>(x: &[E], y: &[E], axis: Axis, a: usize, z: &mut [E]) {
+        let of = |len| Axis { len, ..axis };
+        let z = MatrixMut::new(z, axis.outer, axis.len * axis.inner);
+        concat(of(a).matrix(x), of(axis.len - a).matrix(y), z);
     }
 
     /// The derivative of [`concat_along`] for the operand with the `len` indices of the axis from `start` on.

@@ -81,7 +81,7 @@ where
     let len = without.remove(I as usize);
     let fits = |x: &Tensor<_, E, D, T>| dims(x.shape()) == without;
     assert!(
-        len == N && values.iter().all(fits),
+        len == N && N > 0 && values.iter().all(fits),
         "{N} values of {:?} along a new axis {I} are not {sizes:?}",
         values.first().map(|x| dims(x.shape())).unwrap_or_default()
     );
@@ -93,20 +93,18 @@ where
     let mut operation = Operation::default();
     let mut z = Output::zeros(outer, N * inner);
     let mut slots = [None; N];
-    for ((slot, x), to) in slots
-        .iter_mut()
-        .zip(values)
-        .zip(z.view_mut().col_chunks(inner))
-    {
+    for (i, (slot, x)) in slots.iter_mut().zip(values).enumerate() {
         let x = operation.read(x)?;
+        let (_, to) = z.view_mut().split_cols(i * inner);
+        let (to, _) = to.split_cols(inner);
         copy_rows(Matrix::new(x.values(), outer, inner), to);
         *slot = Some(x.into_slot());
     }
     Ok(
         operation.finish_matrix(&device, z, to, move |d_z, gradients| {
-            for (start, slot) in slots.into_iter().flatten().enumerate() {
+            for (i, slot) in slots.into_iter().flatten().enumerate() {
                 let d_x = &mut GradTarget::slot(slot);
-                concat_backward(start * inner, inner, d_z, d_x, gradients);
+                concat_backward(i * inner, inner, d_z, d_x, gradients);
             }
         })?,
     )

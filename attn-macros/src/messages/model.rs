@@ -541,8 +541,31 @@ pub(crate) fn tied_width(field: &Ident, width: &Size, found: &Type) -> String {
     format!("`linear` tied to `{field}` takes [.., {width}], found {found}")
 }
 
-pub(crate) fn concat_differs(a: &Type, b: &Type) -> String {
-    format!("`concat`: one is {a}, the other {b}\nhelp: all axes but the last are the same")
+/// `axis`: the name of the axis along which they stand, if it is given.
+pub(crate) fn concat_differs(a: &Type, b: &Type, axis: Option<&TokenStream>) -> String {
+    let axis = axis.map_or("the last".to_owned(), quoted);
+    format!("`concat`: one is {a}, the other {b}\nhelp: all axes but {axis} are the same")
+}
+
+pub(crate) const CONCAT_ALONG_ONE: &str = "`concat` is along one axis";
+
+pub(crate) fn concat_of_any_length(axis: &str, model: &Ident) -> String {
+    format!(
+        "`{axis}` is of any length, and the sum of two sizes needs constants\n\
+         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+/// A permutation that leaves an axis out.
+pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
+    format!(
+        "`permute` names {found} axes, and {value} has {}\nhelp: write all of them, in the new order",
+        value.axes.len()
+    )
+}
+
+pub(crate) fn same_order(value: &Type) -> String {
+    format!("{value} has its axes in this order\nhelp: leave out `permute`")
 }
 
 pub(crate) fn padding_of_pool(

@@ -1,10 +1,10 @@
-//! `concat(x, y, ..)`, along the last axis.
+//! `concat(x, y, ..)`, along the last axis, and `concat::<seq>(x, y, ..)`, along any.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::{
-    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    CallSite, Cost, Decode, Description, Emit, Expand, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output};
@@ -12,15 +12,22 @@ use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::model::types::Type;
+use crate::model::types::{Axis, Type, ValueKind};
+use crate::spec::Size;
+use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static CONCAT: Operation = Operation {
     name: "concat",
-    keys: &[],
-    positional: 0,
+    keys: &[Key {
+        name: "axis",
+        kind: KeyKind::Axes,
+        default: "the last one",
+        doc: "The axis along which they stand; its size is a constant in each.",
+    }],
+    positional: 1,
     may_be_tied: false,
     signature: "`[.., a]`, `[.., b]`, .. to `[.., a + b + ..]`",
-    doc: "Side by side along the last axis. PyTorch: `torch.cat(.., -1)`.",
+    doc: "One after the other along an axis. PyTorch: `torch.cat(.., -1)`.",
     lower: Lower::Operands(2..=usize::MAX, &lower),
 };
 
@@ -30,25 +37,96 @@ fn lower(
     call: &CallSite<'_>,
     builder: &mut RegionBuilder,
 ) -> Option<ValueId> {
-    let mut left = call.operands[0];
-    for (index, right) in call.operands.iter().enumerate().skip(1) {
-        let [a, b] = [left, *right].map(|side| lowering.ty(side).clone());
-        let a_width = lowering.width(call.at, &a)?;
-        let b_width = lowering.width(call.at, &b)?;
-        let same_last = Type::floats(b.ending_in(a_width.clone()).axes);
-        let message = || messages::concat_differs(&a, &b);
-        if !lowering.agree(&a, &same_last, call.at.span(), message) {
-            return None;
+    let (axis, operands) = match call.arguments.is_given("axis") {
+        true => {
+            let (axis, operands) = along_axis(lowering, call, builder)?;
+            (Some(axis), operands)
         }
-        let ty = a.ending_in(a_width.plus(&b_width));
-        let is_last = index + 1 == call.operands.len();
+        false => (None, call.operands.clone()),
+    };
+    let mut left = operands[0];
+    for (index, right) in operands.iter().enumerate().skip(1) {
+        let sides = [left, *right].map(|side| lowering.ty(side).clone());
+        let (axis, ty) = joined(lowering, call, axis, &sides)?;
+        let is_last = index + 1 == operands.len();
         let name = if is_last { call.result } else { "concat" };
-        left = lowering.node(builder, Concat, vec![left, *right], (name, ty));
+        left = lowering.node(builder, Concat { axis }, vec![left, *right], (name, ty));
     }
     Some(left)
 }
 
-struct Concat;
+/// The index of the axis that the key names, and operands of as many axes: one without the first axes is repeated along them.
+fn along_axis(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<(usize, Vec<ValueId>)> {
+    let name = call.arguments.tokens("axis")?.to_string();
+    let types = call.operands.iter().map(|id| lowering.ty(*id));
+    let types: Vec<Type> = types.cloned().collect();
+    let has_it = |ty: &&Type| ty.axes.iter().any(|axis| axis.name() == Some(&*name));
+    let of = types.iter().find(has_it).unwrap_or(&types[0]);
+    let [axis] = *lowering.axes_of(call, of)? else {
+        lowering.error(call.at.span(), messages::CONCAT_ALONG_ONE);
+        return None;
+    };
+    let longest = types.iter().rev().max_by_key(|ty| ty.axes.len())?;
+    let before = longest.axes.len() - of.axes.len();
+    let operands = call.operands.iter().zip(&types).map(|(operand, ty)| {
+        let missing = longest.axes.len() - ty.axes.len();
+        if missing == 0 {
+            return *operand;
+        }
+        let axes = longest.axes[..missing].iter().chain(&ty.axes);
+        let ty = Type::new(ty.kind, &axes.cloned().collect::<Vec<_>>());
+        let places = (missing..longest.axes.len()).collect();
+        lowering.node(builder, Expand::new(places), vec![*operand], ("expand", ty))
+    });
+    Some((before + axis, operands.collect()))
+}
+
+/// The axis along which two operands stand, by default the last one, and the type of the result.
+fn joined(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    axis: Option<usize>,
+    [a, b]: &[Type; 2],
+) -> Option<(usize, Type)> {
+    let [a_size, b_size] = match axis {
+        None => [lowering.width(call.at, a)?, lowering.width(call.at, b)?],
+        Some(axis) => [
+            constant(lowering, call, a, axis)?,
+            constant(lowering, call, b, axis)?,
+        ],
+    };
+    let [axis, of_b] = [a, b].map(|ty| axis.unwrap_or(ty.axes.len() - 1));
+    let same = b.with(of_b, a_size.clone());
+    let name = call.arguments.tokens("axis");
+    let message = || messages::concat_differs(a, b, name);
+    let agrees = lowering.agree(a, &same, call.at.span(), message);
+    agrees.then(|| (axis, a.with(axis, a_size.plus(&b_size))))
+}
+
+/// The size of an axis, which must be a constant.
+fn constant(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    ty: &Type,
+    axis: usize,
+) -> Option<Size> {
+    let message = match &ty.axes[axis] {
+        _ if ty.kind != ValueKind::Floats => messages::expected_floats(call.operation.name, ty),
+        Axis::Size(size) => return Some(size.clone()),
+        Axis::Symbol(axis) => messages::concat_of_any_length(axis, &lowering.item.name),
+    };
+    lowering.error(call.at.span(), message);
+    None
+}
+
+pub(crate) struct Concat {
+    /// The index of the axis along which the operands stand.
+    axis: usize,
+}
 
 impl Op for Concat {
     fn properties(&self) -> Properties<'_> {
@@ -90,6 +168,13 @@ impl ModelOp for Concat {
 impl Emit<ModelFrame<'_>> for Concat {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
+        if self.axis + 1 < of.result_type().axes.len() {
+            let y = of.operand(1);
+            let axis = Literal::usize_unsuffixed(self.axis);
+            let shape = of.shape(0);
+            let axis = quote!(p::shapes::Axis::<#axis>);
+            return of.define(&quote!(concat_along(&#x, &#y, #axis, #shape)));
+        }
         let mut ty = of.operand_type(0).clone();
         ty.axes.pop();
         ty.axes.extend(of.operand_type(1).axes.last().cloned());
@@ -102,20 +187,40 @@ impl Emit<ModelFrame<'_>> for Concat {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
-        let x = of.matrix(0);
-        let y = of.matrix(1);
-        let to = to.matrix();
-        quote!(p::layers::concat(#x, #y, #to))
+        if self.is_last(of) {
+            let x = of.matrix(0);
+            let y = of.matrix(1);
+            let to = to.matrix();
+            return quote!(p::layers::concat(#x, #y, #to));
+        }
+        let [x, y] = [of.slice(0), of.slice(1)];
+        let axis = of.axis_of_result(self.axis);
+        let of_x = &of.sizes(0)[self.axis];
+        let to = to.slice();
+        quote!(p::layers::concat_along(#x, #y, #axis, #of_x, #to))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let d_y = gradients.matrix();
         let to = gradients.targets();
-        let widths = gradients.operands().map(|index| of.width(index));
+        let size = |operand: usize| of.sizes(operand)[self.axis].clone();
+        let sizes = gradients.operands().map(size);
         let starts = gradients.operands().map(|index| match index {
-            0 => Some(quote!(0)),
-            _ => of.width(0),
+            0 => quote!(0),
+            _ => size(0),
         });
-        quote!(#(p::layers::concat_backward(#starts, #widths, #d_y, &mut #to, gradients);)*)
+        if self.is_last(of) {
+            let d_y = gradients.matrix();
+            return quote!(#(p::layers::concat_backward(#starts, #sizes, #d_y, &mut #to, gradients);)*);
+        }
+        let d_y = gradients.slice();
+        let axis = of.axis_of_result(self.axis);
+        quote!(#(p::layers::concat_along_backward(#axis, #starts, #sizes, #d_y, &mut #to, gradients);)*)
+    }
+}
+
+impl Concat {
+    /// Whether the operands stand along the last axis, so that they are rows side by side.
+    fn is_last(&self, of: &FusedNode<'_>) -> bool {
+        self.axis + 1 == of.sizes_of_result().len()
     }
 }

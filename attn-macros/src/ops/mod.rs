@@ -23,6 +23,7 @@ mod mean_pool;
 mod module;
 mod norm;
 mod param;
+mod permute;
 mod reduce;
 mod sinusoidal_position;
 mod slice;
@@ -86,6 +87,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &reduce::OPERATIONS[3],
     &softmax::SOFTMAX,
     &concat::CONCAT,
+    &permute::PERMUTE,
     &split::SPLIT,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,

@@ -359,18 +359,21 @@ static FORMS: &[Form] = &[
             "view",
             "reshape",
             "flatten",
-            "transpose",
-            "permute",
             "squeeze",
             "unsqueeze",
-            "split",
-            "chunk",
-            "slice",
-            "select",
             "index_select",
             "gather",
         ],
         NO_ITEMS,
+    ),
+    operation(
+        &["transpose", "swapaxes", "swapdims", "movedim", "moveaxis"],
+        "write `permute::<[seq, batch, d_model]>(x)`, with all axes in the new order",
+    ),
+    operation(&["chunk"], "write `let (a, b) = split::<axis>(x);`"),
+    operation(
+        &["slice", "select", "narrow"],
+        "write `x[seq = 0]` for one index of an axis, and `x[seq = 1..3]` for a range",
     ),
     operation(
         &[

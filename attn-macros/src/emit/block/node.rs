@@ -82,11 +82,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         self.axes_of_result().iter().map(size).collect()
     }
 
-    /// The last axis of an operand.
-    pub(crate) fn width(&self, operand: usize) -> Option<TokenStream> {
-        self.sizes(operand).pop()
-    }
-
+    /// The last axis of the result.
     pub(crate) fn width_of_result(&self) -> Option<TokenStream> {
         self.sizes_of_result().pop()
     }
@@ -107,11 +103,12 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// An axis of an operand, between the product of those before it and that of those after it.
     pub(crate) fn axis(&self, operand: usize, index: usize) -> TokenStream {
-        let axes = self.axes(operand);
-        let outer = product(&axes[..index]);
-        let len = size(&axes[index]);
-        let inner = product(&axes[index + 1..]);
-        quote!(p::Axis { outer: #outer, len: #len, inner: #inner })
+        axis_between(self.axes(operand), index)
+    }
+
+    /// An axis of the result.
+    pub(crate) fn axis_of_result(&self, index: usize) -> TokenStream {
+        axis_between(self.axes_of_result(), index)
     }
 
     /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:
@@ -164,6 +161,13 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             }
         }
     }
+}
+
+fn axis_between(axes: &[Axis], index: usize) -> TokenStream {
+    let outer = product(&axes[..index]);
+    let len = size(&axes[index]);
+    let inner = product(&axes[index + 1..]);
+    quote!(p::Axis { outer: #outer, len: #len, inner: #inner })
 }
 
 fn length(axes: &[Axis]) -> TokenStream {

@@ -1,0 +1,107 @@
+//! Operations on shapes: parts of values, values one after the other, axes in another order.
+
+use super::agree::{agree, tolerance};
+use super::*;
+use attn::{Backend, Element, Error, model};
+use support::compare::assert_same;
+
+support::shapes!(agree);
+support::parts_of_any_length!(agree);
+
+#[test]
+fn numbers_are_where_the_names_say() {
+    model! {
+        struct Model<rows = 2, cols = 3>;
+        fn forward(x: [rows, cols, any]) -> ([any, rows, cols], [rows, 5, any], [cols], [rows, 1, 2]) {
+            (
+                permute::<[any, rows, cols]>(x),
+                concat::<cols>(x[cols = 1..], x),
+                x[any = -1, rows = 1],
+                x[any = ..2, cols = -1..],
+            )
+        }
+    }
+    let x = |i: usize, j: usize, k: usize| (100 * i + 10 * j + k) as f32;
+    let numbers = (0..2 * 3 * 4).map(|place| x(place / 12, place / 4 % 3, place % 4));
+    let input = Cpu::default().tensor_from_vec(numbers.collect(), (Const::<2>, Const::<3>, 4));
+    let model = Cpu::default().build_module::<Model, f32>();
+    let check = |(permuted, joined, last, part): (
+        Tensor<(usize, Const<2>, Const<3>), f32, Cpu>,
+        Tensor<(Const<2>, Const<5>, usize), f32, Cpu>,
+        Tensor<(Const<3>,), f32, Cpu>,
+        Tensor<(Const<2>, Const<1>, Const<2>), f32, Cpu>,
+    )| {
+        let [permuted, joined] = [permuted.as_vec(), joined.as_vec()];
+        for k in 0..4 {
+            for i in 0..2 {
+                for j in 0..3 {
+                    assert_eq!(permuted[(k * 2 + i) * 3 + j], x(i, j, k));
+                }
+                for j in 0..5 {
+                    let from = if j < 2 { j + 1 } else { j - 2 };
+                    assert_eq!(joined[(i * 5 + j) * 4 + k], x(i, from, k));
+                }
+            }
+        }
+        assert_eq!(last.array(), [x(1, 0, 3), x(1, 1, 3), x(1, 2, 3)]);
+        assert_eq!(
+            part.array(),
+            [[[x(0, 2, 0), x(0, 2, 1)]], [[x(1, 2, 0), x(1, 2, 1)]]]
+        );
+    };
+    check(model.forward(input.clone()));
+    check(model.composed().forward(input));
+}
+
+#[test]
+fn axes_that_are_too_short_are_typed_errors_in_both_forms() {
+    model! {
+        struct Parts<d = 2>;
+        fn forward(x: [batch, seq, d]) -> ([batch, d], [batch, 2, d], [batch, d]) {
+            (x[seq = 1], x[seq = 1..3], x[seq = -2])
+        }
+    }
+    let model = Cpu::default().build_module::<Parts, f32>();
+    let x = |seq| -> Tensor<(usize, usize, Const<2>), f32, Cpu> {
+        Cpu::default().zeros_like(&(1, seq, Const))
+    };
+    assert!(model.try_forward(x(3)).is_ok());
+    assert!(model.composed().try_forward(x(3)).is_ok());
+    for seq in 0..3 {
+        let errors = [
+            model.try_forward(x(seq)).map(|_| ()),
+            model.composed().try_forward(x(seq)).map(|_| ()),
+        ];
+        for error in errors.map(Result::unwrap_err) {
+            assert!(matches!(error, Error::TooShort { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("Parts") && text.contains("seq"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_with_parts_of_vectors() {
+    model! {
+        struct Gated<vocab = 5, d = 4, hidden = { 2 * d }>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let x = embedding::<vocab, d>(tokens);
+            let x = x + attention::<heads = 2, mask = causal>(x);
+            let (a, b) = split::<hidden>(linear::<hidden>(x));
+            linear::<vocab>(concat::<d>(a * sigmoid(b), x[d = 1..3]))
+        }
+    }
+    let mut model = Cpu::default().build_module::<Gated, f64>();
+    scatter(&mut model);
+    let tokens = [3, 1, 4, 1, 2];
+    let ids = Cpu::default().tensor([tokens]);
+    let whole: Tensor<Rank3<1, 5, 5>, f64, Cpu> = model.forward(ids);
+    let mut session = model.session(5).unwrap();
+    for (position, token) in tokens.into_iter().enumerate() {
+        let logits = session.prefill(&[token]).unwrap();
+        let expected = whole.array()[0][position];
+        for (a, b) in logits.iter().zip(expected) {
+            assert!((a - b).abs() < tolerance::<f64>(), "{position}");
+        }
+    }
+}
