@@ -376,15 +376,7 @@ static FORMS: &[Form] = &[
         "write `x[seq = 0]` for one index of an axis, and `x[seq = 1..3]` for a range",
     ),
     operation(
-        &[
-            "matmul",
-            "bmm",
-            "einsum",
-            "Conv1d",
-            "Conv2d",
-            "Sequential",
-            "sum",
-        ],
+        &["matmul", "bmm", "einsum", "Conv1d", "Conv2d", "Sequential"],
         MODULE,
     ),
     operation(
