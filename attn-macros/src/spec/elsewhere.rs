@@ -313,7 +313,6 @@ static FORMS: &[Form] = &[
     operation(&["mul", "multiply"], "values are multiplied by `*`"),
     operation(
         &[
-            "mean",
             "avg_pool",
             "AvgPool",
             "global_average_pool",
@@ -323,9 +322,34 @@ static FORMS: &[Form] = &[
         "write `mean_pool(x)`, the mean over the sequence",
     ),
     operation(
-        &["amax", "MaxPool", "max_pooling", "global_max_pool"],
+        &["MaxPool", "max_pooling", "global_max_pool"],
         "write `max_pool(x)`, the largest numbers of the sequence",
     ),
+    operation(
+        &["reduce_sum"],
+        "write `sum::<seq>(x)`, the sum over an axis",
+    ),
+    operation(
+        &["reduce_mean"],
+        "write `mean::<seq>(x)`, the mean over an axis",
+    ),
+    operation(
+        &["amax", "reduce_max"],
+        "write `max::<seq>(x)`, the largest numbers along an axis",
+    ),
+    operation(
+        &["amin", "reduce_min"],
+        "write `min::<seq>(x)`, the smallest numbers along an axis",
+    ),
+    operation(
+        &["var", "var_mean"],
+        "write `variance::<seq>(x)`, which divides by the number of elements",
+    ),
+    operation(
+        &["std"],
+        "write `sqrt(variance::<seq>(x))`, which divides by the number of elements",
+    ),
+    operation(&["log_softmax"], "write `x - logsumexp::<d_model>(x)`"),
     operation(
         &["normalize", "unit_norm", "L2Norm"],
         "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",
@@ -352,15 +376,7 @@ static FORMS: &[Form] = &[
         "write `x[seq = 0]` for one index of an axis, and `x[seq = 1..3]` for a range",
     ),
     operation(
-        &[
-            "matmul",
-            "bmm",
-            "einsum",
-            "Conv1d",
-            "Conv2d",
-            "Sequential",
-            "sum",
-        ],
+        &["matmul", "bmm", "einsum", "Conv1d", "Conv2d", "Sequential"],
         MODULE,
     ),
     operation(
