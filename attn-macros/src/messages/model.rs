@@ -562,7 +562,7 @@ pub(crate) const PERMUTE_WITHOUT_AXES: &str = "`permute` needs the axes, in the 
 /// A permutation that leaves an axis out.
 pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
     format!(
-        "`permute` names {found} axes, and {value} has {}\nhelp: write all of them, in the new order",
+        "`permute` names {found} of the {} axes of {value}\nhelp: write all of them, in the new order",
         value.axes.len()
     )
 }
