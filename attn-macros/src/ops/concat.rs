@@ -66,10 +66,7 @@ fn along_axis(
     let types: Vec<Type> = types.cloned().collect();
     let has_it = |ty: &&Type| ty.axes.iter().any(|axis| axis.name() == Some(&*name));
     let of = types.iter().find(has_it).unwrap_or(&types[0]);
-    let [axis] = *lowering.axes_of(call, of)? else {
-        lowering.error(call.at.span(), messages::CONCAT_ALONG_ONE);
-        return None;
-    };
+    let axis = lowering.axis_or_last(call, of)?;
     let longest = types.iter().rev().max_by_key(|ty| ty.axes.len())?;
     let before = longest.axes.len() - of.axes.len();
     let operands = call.operands.iter().zip(&types).map(|(operand, ty)| {

@@ -82,7 +82,6 @@ fn plain(name: &str) -> String {
 
 const MODULE: &str =
     "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
-const NO_ITEMS: &str = "there is no access to parts of a value; a module of your own has it: `module::<Type, out = [..]>(x)`";
 
 /// Names from elsewhere with another notation here.
 static FORMS: &[Form] = &[
@@ -313,7 +312,6 @@ static FORMS: &[Form] = &[
     operation(&["mul", "multiply"], "values are multiplied by `*`"),
     operation(
         &[
-            "mean",
             "avg_pool",
             "AvgPool",
             "global_average_pool",
@@ -331,16 +329,16 @@ static FORMS: &[Form] = &[
         "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",
     ),
     operation(
-        &[
-            "view",
-            "reshape",
-            "flatten",
-            "squeeze",
-            "unsqueeze",
-            "index_select",
-            "gather",
-        ],
-        NO_ITEMS,
+        &["squeeze"],
+        "write `x[axis = 0]`, which has no axis of this name",
+    ),
+    operation(
+        &["unsqueeze", "expand", "expand_as", "broadcast_to"],
+        "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`",
+    ),
+    operation(
+        &["param", "Parameter"],
+        "a learned tensor is declared by a statement: `param token: [1, d_model] = normal(0.02);`",
     ),
     operation(
         &["transpose", "swapaxes", "swapdims", "movedim", "moveaxis"],
@@ -353,13 +351,17 @@ static FORMS: &[Form] = &[
     ),
     operation(
         &[
+            "view",
+            "reshape",
+            "flatten",
+            "index_select",
+            "gather",
             "matmul",
             "bmm",
             "einsum",
             "Conv1d",
             "Conv2d",
             "Sequential",
-            "sum",
         ],
         MODULE,
     ),
