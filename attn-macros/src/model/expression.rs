@@ -92,19 +92,28 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
         return Ok(Expr::Number(group.to_token_stream()));
     }
     if input.peek(token::Paren) {
-        let content;
-        parenthesized!(content in input);
-        return read(&content, |content| {
-            let inner = parse_expr(content, cx)?;
-            if !content.is_empty() {
-                return Err(in_the_way(content, messages::EXPECTED_OPERATOR));
-            }
-            Ok(inner)
-        });
+        return parse_in_parentheses(input, cx);
     }
     if input.peek(Token![if]) {
         return parse_if(input, cx);
     }
+    parse_named(input, cx)
+}
+
+fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let content;
+    parenthesized!(content in input);
+    read(&content, |content| {
+        let inner = parse_expr(content, cx)?;
+        if !content.is_empty() {
+            return Err(in_the_way(content, messages::EXPECTED_OPERATOR));
+        }
+        Ok(inner)
+    })
+}
+
+/// A variable or a call, perhaps a part of it.
+fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     require(input, !input.peek(token::Bracket), messages::LIST)?;
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
     if input.peek(Token![!]) && !input.peek(Token![!=]) {
@@ -115,7 +124,7 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     }
     let is_call = input.peek(Token![::]) || has_lost_colons(input) || input.peek(token::Paren);
     let mut value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
-        Expr::Call(parse_call(name, input, cx)?)
+        Expr::Call(Box::new(parse_call(name, input, cx)?))
     } else {
         Expr::Name(name)
     };
@@ -209,7 +218,7 @@ fn parse_path(first: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Re
         return Ok(Expr::Invalid(first.span()));
     }
     if Operation::find(&last.to_string()).is_some() {
-        return parse_call(last, input, cx).map(Expr::Call);
+        return parse_call(last, input, cx).map(|call| Expr::Call(Box::new(call)));
     }
     parse_call(last, input, &Diagnostics::default())?;
     Ok(Expr::Invalid(first.span()))

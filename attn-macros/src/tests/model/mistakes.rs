@@ -2,7 +2,7 @@
 
 use super::expand;
 use crate::messages::example;
-use crate::ops::OPERATIONS;
+use crate::ops::{OPERATIONS, Operation};
 use crate::spec::keys::Key;
 use crate::tests::support::reports;
 
@@ -425,10 +425,13 @@ fn a_size_under_another_name_is_reported_at_that_name() {
     assert_eq!(report(axis), ("widht".to_owned(), message.to_owned()));
 }
 
-/// The examples for values of a key are valid. Whether a promise holds is another question, and `type` has no key.
+/// The examples for values of a key are valid. Whether a promise holds is another question, and `type` has no key. An axis by itself is
+/// not enough for operations that need several axes, operands or results.
 #[test]
 fn examples_of_keys_are_valid() {
-    for operation in OPERATIONS {
+    let needs_more =
+        |operation: &&&Operation| ["concat", "permute", "split"].contains(&operation.name);
+    for operation in OPERATIONS.iter().filter(|operation| !needs_more(operation)) {
         for key in operation
             .keys
             .iter()
