@@ -713,6 +713,10 @@ pub(crate) fn session_operation(name: &str) -> String {
     format!("its `{name}` has not one vector for every token")
 }
 
+pub(crate) fn session_along(operation: &str, axis: &str) -> String {
+    format!("its `{operation}` goes along `{axis}`, and not token by token")
+}
+
 pub(crate) fn session_module(name: &str) -> String {
     format!("what `{name}` does, nobody knows but its type: perhaps it looks at later tokens")
 }
