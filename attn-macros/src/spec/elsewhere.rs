@@ -481,6 +481,7 @@ static ALIASES: &[(&str, &str)] = &[
     ("n_kv_heads", "kv_heads"),
     ("num_kv_heads", "kv_heads"),
     ("dim", "d_model"),
+    ("dim", "axis"),
     ("embed_dim", "d_model"),
     ("embedding_dim", "d_model"),
     ("hidden_size", "d_model"),

@@ -53,10 +53,12 @@ impl Lowering<'_> {
             }
             return last;
         }
-        match *self.axes_of(call, ty)? {
+        let axes = self.axes_of(call, ty)?;
+        match *axes {
             [axis] => Some(axis),
             _ => {
-                self.cx.error(call.at, messages::along_one_axis(call.at));
+                let message = messages::along_one_axis(call.at, axes.len());
+                self.cx.error(call.at, message);
                 None
             }
         }
@@ -68,11 +70,12 @@ impl Lowering<'_> {
         match *ty.candidates(&axis) {
             [index] => Some(index),
             [] => {
-                self.error(first(tokens), messages::no_such_axis(&axis, ty));
+                self.error(first(tokens), messages::no_such_axis(tokens, ty));
                 None
             }
             _ => {
-                self.error(first(tokens), messages::ambiguous_axis(&axis, ty));
+                let message = messages::ambiguous_axis(tokens, ty, &self.item.name);
+                self.error(first(tokens), message);
                 None
             }
         }
@@ -94,7 +97,7 @@ impl Lowering<'_> {
             }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {
-                    self.error(name.span(), messages::no_such_axis(&text, ty));
+                    self.error(name.span(), messages::no_such_axis(tokens, ty));
                 }
                 return None;
             }
