@@ -377,7 +377,7 @@ pub mod __private {
                 mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
-            loops::{InPlace, Loop, Rows, known as loops, read},
+            loops::{InPlace, Loop, Rows, known as loops, read, repeated},
             parallel::run_pass,
             rows::assign,
         },

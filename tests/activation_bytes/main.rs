@@ -133,6 +133,12 @@ mod elementwise {
     support::parts!(exact);
 }
 
+mod reductions {
+    use super::*;
+
+    support::reductions!(exact);
+}
+
 mod shapes {
     use super::*;
 

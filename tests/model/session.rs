@@ -186,6 +186,20 @@ goes_on! {
         }
     } 21;
 
+    [f32] reductions_of_vectors_and_of_learned_tensors {
+        struct M<vocab = 11, d = 12, n = 3>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            param table: [n, d] = normal(1.0);
+            param shares: [n] = normal(1.0);
+            let mut x = embedding::<vocab, d>(tokens) + sum::<n>(table * softmax(shares));
+            x = (x - mean::<d>(x)) / sqrt(0.01 + variance::<d>(x));
+            x = x + attention::<heads = 2, mask = causal>(x) * max::<d>(softmax::<d>(x));
+            let logits = linear::<vocab>(x);
+            let weights = softmax::<n>(table);
+            logits - logsumexp::<vocab>(logits) + max::<d>(weights[n = 0]) * min::<d>(x)
+        }
+    } 21;
+
     [f32] two_streams {
         struct M<vocab = 11, d = 12>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

@@ -11,6 +11,7 @@ mod dropped;
 mod elementwise;
 mod graphs;
 mod parts;
+mod reduce;
 mod shapes;
 
 use attn::dfdx::prelude::*;

@@ -2,11 +2,10 @@
 
 use super::agree::{agree, tolerance};
 use super::*;
-use attn::{Backend, Element, Error, model};
+use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
 support::parts!(agree);
-support::parts_of_any_length!(agree);
 
 model! {
     struct Ends<d = 2>;
@@ -29,26 +28,4 @@ fn indices_and_ranges_are_those_of_the_axis() {
     check(tensors::flat(&last), tensors::flat(&middle));
     let (last, middle) = model.composed().forward(x);
     check(tensors::flat(&last), tensors::flat(&middle));
-}
-
-/// The range needs three, the index one.
-#[test]
-fn an_axis_that_is_too_short_is_an_error_of_both_forms() {
-    let model = Cpu::default().build_module::<Ends, f64>();
-    for (seq, least) in [(2, 3), (1, 3), (0, 1)] {
-        let x: Tensor<(usize, usize, Const<2>), f64, Cpu> =
-            Cpu::default().zeros_like(&(2, seq, Const));
-        let check = |error: Error<_>| {
-            let is_it = matches!(error, Error::TooShort { model: "Ends", axis: "seq", size, least: found } if size == seq && found == least);
-            assert!(is_it, "{error}");
-        };
-        check(model.try_forward(x.clone()).unwrap_err());
-        check(model.composed().try_forward(x).unwrap_err());
-    }
-    let x: Tensor<(usize, usize, Const<2>), f64, Cpu> = Cpu::default().zeros_like(&(2, 2, Const));
-    let error = model.try_forward(x).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "Ends: `seq` has size 2, the model reads 3 of it"
-    );
 }

@@ -1,35 +1,27 @@
-//! Operations on shapes: parts of values, values one after the other, axes in another order.
+//! Values one after the other along an axis, and axes in another order.
 
 use super::agree::{agree, tolerance};
 use super::*;
-use attn::{Backend, Element, Error, model};
+use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
 support::shapes!(agree);
-support::parts_of_any_length!(agree);
 
 #[test]
 fn numbers_are_where_the_names_say() {
     model! {
         struct Model<rows = 2, cols = 3>;
-        fn forward(x: [rows, cols, any]) -> ([any, rows, cols], [rows, 5, any], [cols], [rows, 1, 2]) {
-            (
-                permute::<[any, rows, cols]>(x),
-                concat::<cols>(x[cols = 1..], x),
-                x[any = -1, rows = 1],
-                x[any = ..2, cols = -1..],
-            )
+        fn forward(x: [rows, cols, any]) -> ([any, rows, cols], [rows, 5, any]) {
+            (permute::<[any, rows, cols]>(x), concat::<cols>(x[cols = 1..], x))
         }
     }
     let x = |i: usize, j: usize, k: usize| (100 * i + 10 * j + k) as f32;
     let numbers = (0..2 * 3 * 4).map(|place| x(place / 12, place / 4 % 3, place % 4));
     let input = Cpu::default().tensor_from_vec(numbers.collect(), (Const::<2>, Const::<3>, 4));
     let model = Cpu::default().build_module::<Model, f32>();
-    let check = |(permuted, joined, last, part): (
+    let check = |(permuted, joined): (
         Tensor<(usize, Const<2>, Const<3>), f32, Cpu>,
         Tensor<(Const<2>, Const<5>, usize), f32, Cpu>,
-        Tensor<(Const<3>,), f32, Cpu>,
-        Tensor<(Const<2>, Const<1>, Const<2>), f32, Cpu>,
     )| {
         let [permuted, joined] = [permuted.as_vec(), joined.as_vec()];
         for k in 0..4 {
@@ -43,41 +35,9 @@ fn numbers_are_where_the_names_say() {
                 }
             }
         }
-        assert_eq!(last.array(), [x(1, 0, 3), x(1, 1, 3), x(1, 2, 3)]);
-        assert_eq!(
-            part.array(),
-            [[[x(0, 2, 0), x(0, 2, 1)]], [[x(1, 2, 0), x(1, 2, 1)]]]
-        );
     };
     check(model.forward(input.clone()));
     check(model.composed().forward(input));
-}
-
-#[test]
-fn axes_that_are_too_short_are_typed_errors_in_both_forms() {
-    model! {
-        struct Parts<d = 2>;
-        fn forward(x: [batch, seq, d]) -> ([batch, d], [batch, 2, d], [batch, d]) {
-            (x[seq = 1], x[seq = 1..3], x[seq = -2])
-        }
-    }
-    let model = Cpu::default().build_module::<Parts, f32>();
-    let x = |seq| -> Tensor<(usize, usize, Const<2>), f32, Cpu> {
-        Cpu::default().zeros_like(&(1, seq, Const))
-    };
-    assert!(model.try_forward(x(3)).is_ok());
-    assert!(model.composed().try_forward(x(3)).is_ok());
-    for seq in 0..3 {
-        let errors = [
-            model.try_forward(x(seq)).map(|_| ()),
-            model.composed().try_forward(x(seq)).map(|_| ()),
-        ];
-        for error in errors.map(Result::unwrap_err) {
-            assert!(matches!(error, Error::TooShort { .. }), "{error}");
-            let text = error.to_string();
-            assert!(text.contains("Parts") && text.contains("seq"), "{text}");
-        }
-    }
 }
 
 #[test]

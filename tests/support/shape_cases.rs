@@ -1,4 +1,4 @@
-//! Models of operations on shapes: parts of values, values one after the other, and axes in another order.
+//! Models of operations on shapes: values one after the other along an axis, and axes in another order.
 //!
 //! The notation is that of [`cases`](crate::cases).
 
@@ -62,30 +62,6 @@ macro_rules! shapes {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<2>, Const::<5>)), tensor::<_, E>("y", (seq, batch))) reads x;
 
-            slices_of_constants {
-                struct M<d = 5, rows = 4>;
-                fn forward(x: [batch, rows, d]) -> [batch, 2, 3] {
-                    let y = linear::<d>(x);
-                    y[rows = 1..3, d = -3..] * x[rows = 2.., d = 0..3] + x[rows = ..2, d = 1..-1]
-                }
-            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>, Const::<5>))) reads x;
-
-            single_indices_of_constants {
-                struct M<d = 5, rows = 4>;
-                fn forward(x: [batch, rows, d]) -> [batch, d] {
-                    let y = linear::<d>(x);
-                    y[rows = 0] + x[rows = -1] * y[d = 2, rows = 1]
-                }
-            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>, Const::<5>))) reads x;
-
-            split_parts {
-                struct M<d = 4, hidden = { 3 * d }>;
-                fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-                    let (a, b, c) = split::<hidden>(linear::<hidden>(x));
-                    concat(a * sigmoid(b), c)
-                }
-            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
-
             parts_in_rounds {
                 struct M<d = 4, rows = 3>;
                 fn forward(x: [batch, rows, d]) -> [batch, rows, d] {
@@ -97,37 +73,6 @@ macro_rules! shapes {
                     x
                 }
             } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<3>, Const::<4>))) reads x;
-        }
-    };
-}
-
-/// Parts of axes of any length.
-#[macro_export]
-macro_rules! parts_of_any_length {
-    ($claim:ident) => {
-        $claim! {
-            the_first_and_the_last_index {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [batch, d] {
-                    let y = linear::<d>(x);
-                    y[seq = 0] * x[seq = -1] + y[seq = -2]
-                }
-            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
-
-            ranges_from_both_ends {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-                    let y = linear::<d>(x);
-                    y[seq = 1..3] * x[seq = -2..] + x[seq = -3..-1]
-                }
-            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
-
-            one_sequence {
-                struct M<d = 5>;
-                fn forward(x: [batch, seq, d]) -> [seq, d] {
-                    linear::<d>(x[batch = 1])
-                }
-            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
         }
     };
 }

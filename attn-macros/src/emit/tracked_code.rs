@@ -1,6 +1,7 @@
 //! Emitted lines, with their effect on memory. Both are written in one place, so that they cannot differ.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, quote};
@@ -128,17 +129,18 @@ pub(crate) fn array(axes: &[TokenStream]) -> TokenStream {
     quote!(p::Footprint::array(&[#(#axes),*]))
 }
 
-/// The footprint of a derivative that has these arrays at once, and then computes what has the last footprint.
-pub(crate) fn at_once(arrays: &[TokenStream], last: Option<TokenStream>) -> Option<TokenStream> {
-    let takes = (0..arrays.len()).map(Literal::usize_unsuffixed);
-    let takes: Vec<_> = takes.collect();
-    let number = Literal::usize_unsuffixed(arrays.len());
-    let uses = last.as_ref().map(|_| quote!(p::Use(#number)));
-    let parts = arrays.iter().chain(&last);
-    match (arrays, &last) {
-        ([], None) => None,
-        ([], Some(_)) => last,
-        _ => Some(quote!(p::Footprint::of(&[#(#parts),*], &[], &[#(p::Take(#takes),)* #uses]))),
+/// The footprint of a derivative that has these arrays at once, and then computes what has the last footprints, one after the other.
+pub(crate) fn at_once(arrays: &[TokenStream], last: &[TokenStream]) -> Option<TokenStream> {
+    let numbers = |numbers: Range<usize>| numbers.map(Literal::usize_unsuffixed);
+    let takes = numbers(0..arrays.len());
+    let uses = numbers(arrays.len()..arrays.len() + last.len());
+    let parts = arrays.iter().chain(last);
+    match (arrays, last) {
+        ([], []) => None,
+        ([], [one]) => Some(one.clone()),
+        _ => Some(quote! {
+            p::Footprint::of(&[#(#parts),*], &[], &[#(p::Take(#takes),)* #(p::Use(#uses),)*])
+        }),
     }
 }
 

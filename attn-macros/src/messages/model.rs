@@ -601,6 +601,9 @@ pub(crate) fn concat_of_any_length(axis: &str, model: &Ident) -> String {
     )
 }
 
+pub(crate) const PERMUTE_WITHOUT_AXES: &str = "`permute` needs the axes, in the new order\n\
+    help: `permute::<[seq, batch, d_model]>(x)`";
+
 /// A permutation that leaves an axis out.
 pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
     format!(

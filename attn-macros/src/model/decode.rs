@@ -75,21 +75,22 @@ impl<'m> Tokens<'m> {
 
     fn results(&self) -> Result<(), String> {
         match self.model.results.as_slice() {
-            [result] if self.is_per_token(*result) => Ok(()),
+            [result] if self.axes_per_token(*result) == Some(1) => Ok(()),
             [result] => Err(messages::session_result(&self.model.value(*result).ty)),
             results => Err(messages::session_results(results.len())),
         }
     }
 
-    /// Whether a value has one vector for every token.
-    fn is_per_token(&self, value: ValueId) -> bool {
-        let axes = self.axes(value);
+    /// How many axes a value has for every token, if it has numbers for each of them: 0 for one number, 1 for a vector.
+    fn axes_per_token(&self, value: ValueId) -> Option<usize> {
         let before = self.axes(self.input);
-        let same = axes.iter().zip(before).all(|(a, b)| match (a, b) {
+        let (tokens, others) = self.axes(value).split_at_checked(before.len())?;
+        let same = tokens.iter().zip(before).all(|(a, b)| match (a, b) {
             (Axis::Symbol(a), Axis::Symbol(b)) => a == b,
             _ => false,
         });
-        axes.len() == before.len() + 1 && same && matches!(axes.last(), Some(Axis::Size(_)))
+        let all_sizes = others.iter().all(|axis| matches!(axis, Axis::Size(_)));
+        (same && all_sizes).then_some(others.len())
     }
 
     /// Whether a value is the same for all tokens.
@@ -106,10 +107,11 @@ impl<'m> Tokens<'m> {
     }
 
     fn node(&self, node: &Node) -> Result<(), String> {
-        let has_vectors = self.is_per_token(node.result) || self.is_constant(node.result);
+        let has_numbers = self.axes_per_token(node.result).is_some();
+        let stands_alone = has_numbers || self.is_constant(node.result);
         match node.op.decode(self.model)? {
             Decode::WithPast => Ok(()),
-            Decode::PerToken if has_vectors => Ok(()),
+            Decode::PerToken if stands_alone => Ok(()),
             Decode::PerToken | Decode::Never => {
                 let name = operation_name(self.model, node);
                 Err(messages::session_operation(&name))

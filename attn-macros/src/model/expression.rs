@@ -108,7 +108,7 @@ fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result
     })
 }
 
-/// A variable, a call, or parts of them.
+/// A variable or a call, perhaps a part of it.
 fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     require(input, !input.peek(token::Bracket), messages::LIST)?;
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
@@ -120,7 +120,7 @@ fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     }
     let is_call = input.peek(Token![::]) || has_lost_colons(input) || input.peek(token::Paren);
     let mut value = if is_call || (input.peek(token::Bracket) && input.peek2(token::Paren)) {
-        Expr::Call(parse_call(name, input, cx)?)
+        Expr::Call(Box::new(parse_call(name, input, cx)?))
     } else {
         Expr::Name(name)
     };
@@ -220,7 +220,7 @@ fn parse_path(first: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Re
         return Ok(Expr::Invalid(first.span()));
     }
     if Operation::find(&last.to_string()).is_some() {
-        return parse_call(last, input, cx).map(Expr::Call);
+        return parse_call(last, input, cx).map(|call| Expr::Call(Box::new(call)));
     }
     parse_call(last, input, &Diagnostics::default())?;
     Ok(Expr::Invalid(first.span()))

@@ -26,6 +26,8 @@ pub(crate) struct Term {
     pub(crate) value: ValueId,
     /// The result of a dropout of the value, which is applied as the value is read.
     pub(crate) dropout: Option<ValueId>,
+    /// Whether it is repeated as it is read: it has fewer numbers than the result.
+    pub(crate) is_repeated: bool,
 }
 
 /// The operations that the steps of a region are computed with.
@@ -68,7 +70,11 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
                     (Fusion::Rows, Fusion::Elementwise(_)) => {
                         let before = fusions.read_in_pass(index);
                         let terms = fusions.terms(next);
-                        terms.iter().all(|term| !before.contains(&term.value))
+                        let is_row = |term: &Term| term.value == node.result && !term.is_repeated;
+                        let is_apart = |term: &Term| !before.contains(&term.value);
+                        terms.iter().all(|term| {
+                            is_apart(term) && (is_row(term) || term.value != node.result)
+                        })
                     }
                     _ => false,
                 };
@@ -123,7 +129,7 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
         if elementwise(node).is_none() && !is_dropout(node) {
             return Vec::new();
         }
-        let terms = node.operands.iter().map(|operand| {
+        let terms = node.operands.iter().enumerate().map(|(place, operand)| {
             let made = |index: &usize| self.node(*index).is_some_and(|of| of.result == *operand);
             let index = (0..self.with.len()).find(made);
             let dropout = index.filter(|index| self.with[*index] == Some(FuseWith::Reader));
@@ -131,10 +137,12 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
                 Some(dropout) => Term {
                     value: dropout.operands[0],
                     dropout: Some(dropout.result),
+                    is_repeated: false,
                 },
                 None => Term {
                     value: *operand,
                     dropout: None,
+                    is_repeated: repeats(node, place),
                 },
             }
         });
@@ -161,7 +169,12 @@ fn reads_to_drop<O: Op + ?Sized>(node: &Node<O>, value: ValueId) -> bool {
     let operand = node.operands.iter().position(|operand| *operand == value);
     let op = elementwise(node);
     op.zip(operand)
-        .is_some_and(|(op, operand)| !op.derivative_reads(operand))
+        .is_some_and(|(op, operand)| !op.derivative_reads(operand) && op.repeats(operand).is_none())
+}
+
+/// Whether it is an elementwise operation that repeats this operand.
+fn repeats<O: Op + ?Sized>(node: &Node<O>, operand: usize) -> bool {
+    elementwise(node).is_some_and(|op| op.repeats(operand).is_some())
 }
 
 fn is_dropout<O: Op + ?Sized>(node: &Node<O>) -> bool {

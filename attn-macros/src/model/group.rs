@@ -91,22 +91,29 @@ fn join(node: &Node, operand: usize, producer: &Step) -> Option<Node> {
     let Fusion::Elementwise(outer) = node.fusion() else {
         return None;
     };
+    if outer.repeats(operand).is_some() {
+        return None;
+    }
     let (Step::Node(made), inner) = (producer, elementwise(producer)?) else {
         return None;
     };
     if outer.expr.size() + inner.expr.size() > LARGEST {
         return None;
     }
-    let mut operands: Vec<ValueId> = node.operands.clone();
+    let repeats = |op: &Elementwise, index: usize| op.repeats(index).map(<[usize]>::to_vec);
+    let all = node.operands.iter().enumerate();
+    let mut operands: Vec<(ValueId, _)> = all
+        .map(|(index, value)| (*value, repeats(outer, index)))
+        .collect();
     operands.remove(operand);
-    let mut place = |value: ValueId| {
-        let found = operands.iter().position(|other| *other == value);
+    let inside = made.operands.iter().enumerate().map(|(index, value)| {
+        let found = operands.iter().position(|(other, _)| other == value);
         found.unwrap_or_else(|| {
-            operands.push(value);
+            operands.push((*value, repeats(inner, index)));
             operands.len() - 1
         })
-    };
-    let inside: Vec<_> = made.operands.iter().map(|value| place(*value)).collect();
+    });
+    let inside: Vec<_> = inside.collect();
     let inner = inner
         .expr
         .with_operands(&|index| Expr::Operand(inside[index]));
@@ -117,8 +124,9 @@ fn join(node: &Node, operand: usize, producer: &Step) -> Option<Node> {
     if expr.size() > LARGEST {
         return None;
     }
+    let (operands, repeats): (Vec<_>, Vec<_>) = operands.into_iter().unzip();
     Some(Node {
-        op: Rc::new(Elementwise::new(expr, operands.len())),
+        op: Rc::new(Elementwise::repeating(expr, repeats)),
         operands,
         ..node.clone()
     })

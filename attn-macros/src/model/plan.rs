@@ -221,7 +221,7 @@ fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
         |value: ValueId| terms.iter().filter(|term| term.value == value).count() == 1;
     let can_be_reused = |index: &usize| {
         let value = terms[*index].value;
-        free.contains(&value) && is_read_once(value)
+        free.contains(&value) && is_read_once(value) && !terms[*index].is_repeated
     };
     (0..terms.len()).rev().find(can_be_reused)
 }

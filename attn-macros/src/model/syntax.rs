@@ -91,7 +91,7 @@ pub(crate) enum Expr {
         at: Span,
         sides: Box<[Expr; 2]>,
     },
-    Call(Call),
+    Call(Box<Call>),
     /// `x[seq = 0, d_model = 1..]`
     Index {
         value: Box<Expr>,

@@ -22,7 +22,7 @@ pub(super) static CONCAT: Operation = Operation {
         name: "axis",
         kind: KeyKind::Axes,
         default: "the last one",
-        doc: "The axis along which they stand; its size is a constant in each.",
+        doc: "The axis along which they stand, by the name that it has in an operand or in the result; its size is a constant in each.",
     }],
     positional: 1,
     may_be_tied: false,
@@ -37,12 +37,12 @@ fn lower(
     call: &CallSite<'_>,
     builder: &mut RegionBuilder,
 ) -> Option<ValueId> {
-    let (axis, operands) = match call.arguments.is_given("axis") {
-        true => {
-            let (axis, operands) = along_axis(lowering, call, builder)?;
-            (Some(axis), operands)
+    let (axis, operands) = match call.arguments.tokens("axis").cloned() {
+        Some(name) => {
+            let operands = of_as_many_axes(lowering, call, builder);
+            (Some(axis_of(lowering, call, &name, &operands)?), operands)
         }
-        false => (None, call.operands.clone()),
+        None => (None, call.operands.clone()),
     };
     let mut left = operands[0];
     for (index, right) in operands.iter().enumerate().skip(1) {
@@ -55,31 +55,53 @@ fn lower(
     Some(left)
 }
 
-/// The index of the axis that the key names, and operands of as many axes: one without the first axes is repeated along them.
-fn along_axis(
+/// The operands: one without the first axes of another is repeated along them.
+fn of_as_many_axes(
     lowering: &mut Lowering<'_>,
     call: &CallSite<'_>,
     builder: &mut RegionBuilder,
-) -> Option<(usize, Vec<ValueId>)> {
-    let name = call.arguments.tokens("axis")?.to_string();
+) -> Vec<ValueId> {
     let types = call.operands.iter().map(|id| lowering.ty(*id));
-    let types: Vec<Type> = types.cloned().collect();
-    let has_it = |ty: &&Type| ty.axes.iter().any(|axis| axis.name() == Some(&*name));
-    let of = types.iter().find(has_it).unwrap_or(&types[0]);
-    let axis = lowering.axis_or_last(call, of)?;
-    let longest = types.iter().rev().max_by_key(|ty| ty.axes.len())?;
-    let before = longest.axes.len() - of.axes.len();
-    let operands = call.operands.iter().zip(&types).map(|(operand, ty)| {
-        let missing = longest.axes.len() - ty.axes.len();
+    let longest = types.rev().max_by_key(|ty| ty.axes.len());
+    let all = longest.map_or(Vec::new(), |ty| ty.axes.clone());
+    let operands = call.operands.iter().map(|operand| {
+        let ty = lowering.ty(*operand).clone();
+        let missing = all.len() - ty.axes.len();
         if missing == 0 {
             return *operand;
         }
-        let axes = longest.axes[..missing].iter().chain(&ty.axes);
-        let ty = Type::new(ty.kind, &axes.cloned().collect::<Vec<_>>());
-        let places = (missing..longest.axes.len()).collect();
-        lowering.node(builder, Expand::new(places), vec![*operand], ("expand", ty))
+        let axes = all[..missing].iter().chain(&ty.axes).cloned();
+        let ty = Type::new(ty.kind, &axes.collect::<Vec<_>>());
+        let expand = Expand::new((missing..all.len()).collect());
+        lowering.node(builder, expand, vec![*operand], ("expand", ty))
     });
-    Some((before + axis, operands.collect()))
+    operands.collect()
+}
+
+/// The index of the axis that the key names: that of an operand which has it, or the one that is of this size in the result.
+fn axis_of(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    name: &TokenStream,
+    operands: &[ValueId],
+) -> Option<usize> {
+    let types = operands.iter().map(|id| lowering.ty(*id).clone());
+    let types: Vec<Type> = types.collect();
+    let text = name.to_string();
+    let has_it = |ty: &&Type| ty.axes.iter().any(|axis| axis.name() == Some(&*text));
+    let of = types.iter().find(has_it);
+    if of.is_none()
+        && let Some(total) = lowering.size_named(name).and_then(|size| size.value)
+    {
+        let size = |ty: &Type, index: usize| ty.axes[index].size().and_then(|size| size.value);
+        let sum = |index: &usize| types.iter().map(|ty| size(ty, *index)).sum::<Option<u64>>();
+        let all = 0..types[0].axes.len();
+        let of_size: Vec<_> = all.filter(|index| sum(index) == Some(total)).collect();
+        if let [axis] = *of_size {
+            return Some(axis);
+        }
+    }
+    lowering.axis_or_last(call, of.unwrap_or(&types[0]))
 }
 
 /// The axis along which two operands stand, by default the last one, and the type of the result.
@@ -101,7 +123,12 @@ fn joined(
     let name = call.arguments.tokens("axis");
     let message = || messages::concat_differs(a, b, name);
     let agrees = lowering.agree(a, &same, call.at.span(), message);
-    agrees.then(|| (axis, a.with(axis, a_size.plus(&b_size))))
+    let mut sum = a_size.plus(&b_size);
+    let named = name.and_then(|name| lowering.size_named(name));
+    if let Some(named) = named.filter(|named| named.value.is_some() && named.value == sum.value) {
+        sum.axis = named.axis;
+    }
+    agrees.then(|| (axis, a.with(axis, sum)))
 }
 
 /// The size of an axis, which must be a constant.

@@ -1,29 +1,37 @@
 //! Elementwise operations: operators and activations, each an expression of the elements of its operands.
 
-use proc_macro2::{Ident, Literal, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
+use super::expand::{expanded_axes, with_ones};
 use super::{
     Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
 };
-use crate::emit::block::{Footprints, Gradients, Output};
+use crate::emit::block::{BlockNode, Footprints, Frame, Gradients, Output};
 use crate::emit::expr::{emit_elementwise, loop_values};
+use crate::emit::tracked_code;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
 use crate::score::{Binary, Expr, Unary};
 use crate::spec::Real;
 
-/// An expression of the elements of the operands, which have the shape of the result. No operand is there twice.
+/// An expression of the elements of the operands, which have the shape of the result or are repeated to it. No operand is there twice.
 pub(crate) struct Elementwise {
     pub(crate) expr: Expr,
-    operands: usize,
+    /// Of each operand that is repeated, which axes of the result its axes are, in ascending order.
+    repeats: Vec<Option<Vec<usize>>>,
 }
 
 impl Elementwise {
     /// With the operands `0..operands` of the expression.
     pub(crate) fn new(expr: Expr, operands: usize) -> Self {
-        Self { expr, operands }
+        Self::repeating(expr, vec![None; operands])
+    }
+
+    /// The same with operands that are repeated along the other axes of the result.
+    pub(crate) fn repeating(expr: Expr, repeats: Vec<Option<Vec<usize>>>) -> Self {
+        Self { expr, repeats }
     }
 
     /// `f(x)`
@@ -38,7 +46,12 @@ impl Elementwise {
 
     /// How many operands there are.
     pub(crate) fn operands(&self) -> usize {
-        self.operands
+        self.repeats.len()
+    }
+
+    /// Which axes of the result those of an operand are, if it is repeated.
+    pub(crate) fn repeats(&self, operand: usize) -> Option<&[usize]> {
+        self.repeats[operand].as_deref()
     }
 
     /// Whether the derivative reads an operand.
@@ -68,7 +81,7 @@ impl Elementwise {
     /// The loop that computes the gradients of its operands.
     pub(crate) fn backward(&self) -> Compiled {
         let (known, expr, operands) = self.known();
-        let derivative = Derivative::of(&expr, self.operands);
+        let derivative = Derivative::of(&expr, self.operands());
         let of_node = |of_loop: Vec<usize>| of_loop.into_iter().map(|index| operands[index]);
         Compiled {
             known,
@@ -85,7 +98,7 @@ impl Elementwise {
                 let operands = found.operands.clone();
                 (Some(found), expr, operands)
             }
-            None => (None, self.expr.clone(), (0..self.operands).collect()),
+            None => (None, self.expr.clone(), (0..self.operands()).collect()),
         }
     }
 }
@@ -132,7 +145,7 @@ pub(crate) fn emit_loops(op: &Elementwise, name: &Ident) -> TokenStream {
         return TokenStream::new();
     }
     let forward = emit_loop(name, &Loop::of(&op.expr));
-    let derivative = Derivative::of(&op.expr, op.operands).body;
+    let derivative = Derivative::of(&op.expr, op.operands()).body;
     let backward = format_ident!("{name}Backward");
     let backward = (!derivative.values.is_empty()).then(|| emit_loop(&backward, &derivative));
     quote!(#forward #backward)
@@ -166,9 +179,11 @@ impl Op for Elementwise {
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         let first = self.backward().of.first().copied();
-        let slopes = slopes(&self.expr, self.operands).into_iter().enumerate();
+        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
         let gradients = slopes.map(|(index, slope)| match slope {
             Slope::Zero => Gradient::None,
+            // A sum.
+            _ if self.repeats(index).is_some() => Gradient::Computed,
             Slope::One => Gradient::Same,
             // The loop reads the gradient of the result before it writes its first result.
             Slope::Other(_) if first == Some(index) => Gradient::InPlace,
@@ -210,7 +225,7 @@ impl Emit<ModelFrame<'_>> for Elementwise {
             quote!(#method(&#x, (#number) as f64))
         };
         let of_operands = || {
-            let operands = (0..self.operands).map(|index| of.operand_as(index, of.result_type()));
+            let operands = (0..self.operands()).map(|index| of.operand_as(index, of.result_type()));
             let value = emit_elementwise(&self.expr, &operands.collect::<Vec<_>>(), &of.nn());
             quote!(with_tape(|tape| #value))
         };
@@ -235,8 +250,23 @@ impl Emit<ModelFrame<'_>> for Elementwise {
         })
     }
 
-    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
-        Footprints::default()
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let extents = of.extents();
+        let result = extents.result();
+        let computed = self.backward().of;
+        let is_repeated = |index: &usize| self.repeats(*index).is_some();
+        let arrays = computed.into_iter().filter(is_repeated);
+        let arrays: Vec<_> = arrays.map(|_| tracked_code::array(&result)).collect();
+        let sums = (0..self.operands()).filter_map(|index| {
+            let places = self.repeats(index)?;
+            let from = with_ones(places, extents.operand(index), result.len());
+            Some(quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#result),*])))
+        });
+        let sums: Vec<_> = sums.collect();
+        Footprints {
+            forward: None,
+            backward: tracked_code::at_once(&arrays, &sums),
+        }
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
@@ -245,25 +275,96 @@ impl Emit<ModelFrame<'_>> for Elementwise {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let whole = self.emit_whole_gradients(of, gradients);
+        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
+        let sums = slopes.filter_map(|(index, slope)| {
+            let target = gradients.target(index)?;
+            let places = self.repeats(index)?;
+            let axes = expanded_axes(places, of, index);
+            let d_whole = match slope {
+                // That of the result.
+                Slope::One => gradients.slice().clone(),
+                _ => {
+                    let name = whole_gradient(index);
+                    quote!(#name.as_slice())
+                }
+            };
+            Some(quote!(p::layers::expand_backward(#axes, #d_whole, &mut #target, gradients);))
+        });
+        let sums: Vec<_> = sums.collect();
+        match sums.as_slice() {
+            [] => whole,
+            // The memory of the gradients goes with the block.
+            _ => quote!({ #whole #(#sums)* }),
+        }
+    }
+}
+
+impl Elementwise {
+    /// The gradients of operands in the shape of the result, by one loop.
+    fn emit_whole_gradients(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let compiled = self.backward();
         // The derivative by each operand is 0 or 1.
         if compiled.of.is_empty() {
             return TokenStream::new();
         }
         let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
-        let x = compiled.reads.iter().map(|index| of.slice(*index));
+        let x = compiled.reads.iter().map(|index| {
+            let numbers = of.slice(*index);
+            self.read(*index, of, numbers)
+        });
         let d_y = gradients.read();
-        let of = compiled.of.iter();
-        let d_x = of.filter_map(|index| gradients.target(*index));
-        quote!(p::layers::elementwise_backward(&#body, [#(p::read(#x),)* #d_y], [#(&mut #d_x),*], gradients);)
+        let repeated = compiled.of.iter().copied();
+        let repeated = repeated.filter(|index| self.repeats(*index).is_some());
+        let [rows, width] = of.extents_of_result();
+        let makes = repeated.map(|index| {
+            let name = whole_gradient(index);
+            quote!(let mut #name = p::Array::<E>::uninit(#rows, [#width]);)
+        });
+        let d_x = compiled
+            .of
+            .iter()
+            .filter_map(|index| match self.repeats(*index) {
+                None => gradients.target(*index).cloned(),
+                Some(_) => {
+                    let name = whole_gradient(*index);
+                    Some(quote!(p::GradTarget::array(&mut #name, p::WriteMode::Overwrite)))
+                }
+            });
+        quote! {
+            #(#makes)*
+            p::layers::elementwise_backward(&#body, [#(#x,)* #d_y], [#(&mut #d_x),*], gradients);
+        }
     }
+
+    /// `p::read(numbers)`, or `p::repeated(..)`: an operand of the loop.
+    pub(crate) fn read<F: Frame>(
+        &self,
+        operand: usize,
+        of: &BlockNode<'_, F>,
+        numbers: TokenStream,
+    ) -> TokenStream {
+        match self.repeats(operand) {
+            None => quote!(p::read(#numbers)),
+            Some(places) => {
+                let to = of.sizes_of_result();
+                let from = with_ones(places, of.sizes(operand), to.len());
+                quote!(p::read(p::repeated(#numbers, &[#(#from),*], &[#(#to),*])))
+            }
+        }
+    }
+}
+
+/// The variable with the gradient of a repeated operand in the shape of the result. No name of a user's is hidden in the block.
+fn whole_gradient(operand: usize) -> Ident {
+    format_ident!("whole_{operand}", span = Span::mixed_site())
 }
 
 impl Elementwise {
     /// `add(&x, &y)`, both of the result's type.
     fn of_two(&self, of: &ComposedNode<'_>, method: &str) -> TokenStream {
         let method = format_ident!("{method}");
-        let [x, y] = [0, self.operands - 1].map(|index| of.operand_as(index, of.result_type()));
+        let [x, y] = [0, self.operands() - 1].map(|index| of.operand_as(index, of.result_type()));
         quote!(#method(&#x, &#y))
     }
 }

@@ -20,22 +20,6 @@ impl Expand {
     pub(crate) fn new(places: Vec<usize>) -> Self {
         Expand { places }
     }
-
-    /// The sizes of the operand, with 1 for every axis that it does not have.
-    fn with_ones(&self, sizes: Vec<TokenStream>, axes: usize) -> Vec<TokenStream> {
-        let mut all = vec![quote!(1); axes];
-        for (place, size) in self.places.iter().zip(sizes) {
-            all[*place] = size;
-        }
-        all
-    }
-
-    /// `&p::layers::expanded_axes(&[1, 512], &[sizes.seq, 512])`
-    fn growing(&self, of: &FusedNode<'_>) -> TokenStream {
-        let to = of.sizes_of_result();
-        let from = self.with_ones(of.sizes(0), to.len());
-        quote!(&p::layers::expanded_axes(&[#(#from),*], &[#(#to),*]))
-    }
 }
 
 impl Op for Expand {
@@ -43,7 +27,7 @@ impl Op for Expand {
         Properties {
             saved: Saved::Nothing,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Repeat(&self.places),
         }
     }
 
@@ -100,21 +84,41 @@ impl Emit<ModelFrame<'_>> for Expand {
     fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
         let extents = of.extents();
         let to = extents.result();
-        let from = self.with_ones(extents.operand(0), to.len());
+        let from = with_ones(&self.places, extents.operand(0), to.len());
         Footprints::of_both(quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#to),*])))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let x = of.slice(0);
-        let axes = self.growing(of);
+        let axes = expanded_axes(&self.places, of, 0);
         let y = to.slice();
         quote!(p::layers::expand(#x, #axes, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let axes = self.growing(of);
+        let axes = expanded_axes(&self.places, of, 0);
         let d_y = gradients.slice();
         let d_x = gradients.targets();
         quote!(p::layers::expand_backward(#axes, #d_y, #(&mut #d_x,)* gradients);)
     }
+}
+
+/// The sizes of a value whose axes are these of a larger shape, with 1 for every other axis of it.
+pub(super) fn with_ones(
+    places: &[usize],
+    sizes: Vec<TokenStream>,
+    axes: usize,
+) -> Vec<TokenStream> {
+    let mut all = vec![quote!(1); axes];
+    for (place, size) in places.iter().zip(sizes) {
+        all[*place] = size;
+    }
+    all
+}
+
+/// `&p::layers::expanded_axes(&[1, 512], &[sizes.seq, 512])`: the axes along which an operand is repeated.
+pub(super) fn expanded_axes(places: &[usize], of: &FusedNode<'_>, operand: usize) -> TokenStream {
+    let to = of.sizes_of_result();
+    let from = with_ones(places, of.sizes(operand), to.len());
+    quote!(&p::layers::expanded_axes(&[#(#from),*], &[#(#to),*]))
 }

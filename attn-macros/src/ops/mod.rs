@@ -285,6 +285,8 @@ pub(crate) enum Fusion<'o> {
     /// written. The result may take the memory of an operand.
     Elementwise(&'o Elementwise),
     Dropout(&'o Real),
+    /// With the elementwise operations that read its result: they repeat the only operand, whose axes are these of the result.
+    Repeat(&'o [usize]),
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

@@ -37,7 +37,7 @@ fn lower(
 ) -> Option<ValueId> {
     let x = lowering.floats_of(call)?;
     if !call.arguments.is_given("axis") && call.arguments.complete {
-        lowering.error(call.at.span(), messages::missing_key_of(call.at, "axis"));
+        lowering.error(call.at.span(), messages::PERMUTE_WITHOUT_AXES);
     }
     let axes = lowering.axes_of(call, &x)?;
     if axes.len() != x.axes.len() {

@@ -321,9 +321,34 @@ static FORMS: &[Form] = &[
         "write `mean_pool(x)`, the mean over the sequence",
     ),
     operation(
-        &["amax", "MaxPool", "max_pooling", "global_max_pool"],
+        &["MaxPool", "max_pooling", "global_max_pool"],
         "write `max_pool(x)`, the largest numbers of the sequence",
     ),
+    operation(
+        &["reduce_sum"],
+        "write `sum::<seq>(x)`, the sum over an axis",
+    ),
+    operation(
+        &["reduce_mean"],
+        "write `mean::<seq>(x)`, the mean over an axis",
+    ),
+    operation(
+        &["amax", "reduce_max"],
+        "write `max::<seq>(x)`, the largest numbers along an axis",
+    ),
+    operation(
+        &["amin", "reduce_min"],
+        "write `min::<seq>(x)`, the smallest numbers along an axis",
+    ),
+    operation(
+        &["var", "var_mean"],
+        "write `variance::<seq>(x)`, which divides by the number of elements",
+    ),
+    operation(
+        &["std"],
+        "write `sqrt(variance::<seq>(x))`, which divides by the number of elements",
+    ),
+    operation(&["log_softmax"], "write `x - logsumexp::<d_model>(x)`"),
     operation(
         &["normalize", "unit_norm", "L2Norm"],
         "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",

@@ -62,6 +62,7 @@ macro_rules! known {
 pub mod activation;
 #[rustfmt::skip]
 pub mod known;
+mod repeated;
 
 /// The names that the text of a loop reads, as in emitted code.
 mod p {
@@ -78,6 +79,7 @@ use super::dropout::Dropout;
 use super::parallel::{SMALL, for_each};
 use super::{Kernels, Real};
 use crate::simd::{Kernel, Vector, WriteMode, Zipped, run};
+use repeated::Repeated;
 
 /// Elements of a few slices that the nearest cache holds.
 const NEAR: usize = 1024;
@@ -104,6 +106,7 @@ pub struct Read<'a, E> {
 #[derive(Clone, Copy, Debug)]
 enum Operand<'a, E> {
     Numbers(&'a [E]),
+    Repeated(Repeated<'a, E>),
     InPlace,
     Rows,
 }
@@ -126,7 +129,9 @@ pub struct Write<'a, E> {
     dropout: Dropout,
 }
 
-/// An operand: a slice, [`InPlace`] or [`Rows`].
+pub use repeated::repeated;
+
+/// An operand: a slice, one that is [`repeated`], [`InPlace`] or [`Rows`].
 pub fn read<'a, E>(operand: impl Into<Read<'a, E>>) -> Read<'a, E> {
     operand.into()
 }
@@ -134,6 +139,12 @@ pub fn read<'a, E>(operand: impl Into<Read<'a, E>>) -> Read<'a, E> {
 impl<'a, E> From<&'a [E]> for Read<'a, E> {
     fn from(numbers: &'a [E]) -> Self {
         Operand::Numbers(numbers).into()
+    }
+}
+
+impl<'a, E> From<Repeated<'a, E>> for Read<'a, E> {
+    fn from(numbers: Repeated<'a, E>) -> Self {
+        Operand::Repeated(numbers).into()
     }
 }
 
@@ -198,9 +209,15 @@ impl<'a, E> Read<'a, E> {
     fn some(self, first: usize, len: usize) -> Self {
         let operand = match self.operand {
             Operand::Numbers(numbers) => Operand::Numbers(&numbers[first..first + len]),
+            Operand::Repeated(numbers) => Operand::Repeated(numbers.from(first)),
             other => other,
         };
         Self { operand, ..self }
+    }
+
+    /// Whether a loop reads it where it stands.
+    fn is_plain(&self) -> bool {
+        self.dropout.is_none() && !matches!(self.operand, Operand::Repeated(_))
     }
 
     /// The same with these numbers for [`Rows`].
@@ -212,13 +229,13 @@ impl<'a, E> Read<'a, E> {
         Self { operand, ..self }
     }
 
-    /// The numbers, or `None` in place of the first result.
+    /// The numbers where they stand, or `None` in place of the first result.
     #[inline(always)]
     #[track_caller]
     fn numbers(&self) -> Option<&'a [E]> {
         match self.operand {
             Operand::Numbers(numbers) => Some(numbers),
-            Operand::InPlace => None,
+            Operand::InPlace | Operand::Repeated(_) => None,
             Operand::Rows => panic!("a loop that is not behind an operation on rows reads none"),
         }
     }
@@ -294,8 +311,9 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
 /// Fails unless all operands have so many elements.
 #[track_caller]
 pub(super) fn assert_lens<E>(x: &[Read<'_, E>], len: usize) {
-    let has_len = |x: &Read<'_, E>| match x.operand {
+    let has_len = |x: &Read<'_, E>| match &x.operand {
         Operand::Numbers(numbers) => numbers.len() == len,
+        Operand::Repeated(numbers) => numbers.len() == len,
         Operand::InPlace | Operand::Rows => true,
     };
     assert!(x.iter().all(has_len), "operands and results of one length");
@@ -351,8 +369,8 @@ pub fn part<E: Real, const N: usize, const M: usize>(
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
 ) {
-    let drops = x.iter().any(|x| !x.dropout.is_none());
-    if !drops && to.iter().all(|to| to.dropout.is_none()) {
+    let is_plain = x.iter().all(Read::is_plain);
+    if is_plain && to.iter().all(|to| to.dropout.is_none()) {
         return values(of, x.map(|x| x.numbers()), to);
     }
     let len = to.first().map_or(0, |to| to.as_slice().len());
@@ -362,19 +380,26 @@ pub fn part<E: Real, const N: usize, const M: usize>(
         let len = NEAR.min(len - start);
         let mut near = near.each_mut().map(|near| &mut near[..len]);
         for (x, near) in x.iter().zip(&mut near) {
-            let near = match x.some(start, len).numbers() {
-                Some(_) if x.dropout.is_none() => continue,
-                Some(numbers) => {
+            if x.is_plain() {
+                continue;
+            }
+            let near = match x.some(start, len).operand {
+                Operand::Numbers(numbers) => {
                     near.copy_from_slice(numbers);
                     &mut **near
                 }
-                None => to[0].as_mut_slice(),
+                Operand::Repeated(numbers) => {
+                    numbers.copy_to(near);
+                    &mut **near
+                }
+                Operand::InPlace | Operand::Rows => to[0].as_mut_slice(),
             };
             x.dropout.drop_from(first + start, near);
         }
-        let x = from_fn(|i| match x[i].some(start, len).numbers() {
-            Some(_) if !x[i].dropout.is_none() => Some(&*near[i]),
-            numbers => numbers,
+        let x = from_fn(|i| match x[i].some(start, len).operand {
+            Operand::Numbers(numbers) if x[i].is_plain() => Some(numbers),
+            Operand::Numbers(_) | Operand::Repeated(_) => Some(&*near[i]),
+            Operand::InPlace | Operand::Rows => None,
         });
         values(of, x, to.each_mut().map(Write::reborrow));
         for mut to in to {

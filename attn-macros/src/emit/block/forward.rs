@@ -181,14 +181,19 @@ impl<F: Frame> Forward<'_, F> {
             }
         };
         let is_over_rows = reused.is_some() && reused == computed.rows;
-        let reads = computed.planned.terms.iter().map(|term| {
+        let of = BlockNode::new(self.frame, computed.node);
+        let terms = computed.planned.terms.iter().enumerate();
+        let reads = terms.map(|(index, term)| {
             let numbers = match Some(term.value) {
                 value if value == computed.rows => quote!(p::Rows),
                 value if value == reused => quote!(p::InPlace),
                 _ => self.frame.read(term.value).slice,
             };
-            self.dropped(term.dropout, "of", &numbers)
-                .unwrap_or_else(|| quote!(p::read(#numbers)))
+            let dropped = self.dropped(term.dropout, "of", &numbers);
+            dropped.unwrap_or_else(|| match computed.node.fusion() {
+                Fusion::Elementwise(op) => op.read(index, &of, numbers),
+                _ => quote!(p::read(#numbers)),
+            })
         });
         let reads = reads.collect();
         let slice = match is_over_rows {

@@ -74,6 +74,11 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         &self.frame.ty(self.result).axes
     }
 
+    /// The number of rows and of columns of the result as a matrix.
+    pub(crate) fn extents_of_result(&self) -> [TokenStream; 2] {
+        self.frame.extents(self.result)
+    }
+
     pub(crate) fn sizes(&self, operand: usize) -> Vec<TokenStream> {
         self.axes(operand).iter().map(size).collect()
     }

@@ -6,7 +6,7 @@ use crate::messages::quoted;
 use crate::model::syntax::{Expr, SizeDraft};
 use crate::ops::Operation;
 use crate::spec::elsewhere::{NamePosition, instead_of};
-use crate::spec::keys::{self, Key, Word};
+use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::text;
 
 /// The types of inputs.
@@ -96,7 +96,7 @@ pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
     let name = key.name;
     let value = text::of(value);
     let help = match key.kind {
-        keys::KeyKind::Number => {
+        KeyKind::Number => {
             let constant = name.to_uppercase();
             format!(
                 "a number that is no size is a constant outside of the model: `const {constant}: f64 = {value};`"
@@ -162,7 +162,18 @@ pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> St
     let name = operation.name;
     let numbers = numbers.join(", ");
     let help = match (operation.positional().as_slice(), operation.keys) {
-        ([], []) if name == "softmax" => "it is over the last axis: `softmax(x)`".to_owned(),
+        (
+            _,
+            [
+                Key {
+                    kind: KeyKind::Axes,
+                    ..
+                },
+                ..,
+            ],
+        ) => {
+            format!("an axis stands in angle brackets, by its name: `{name}::<seq>(x)`")
+        }
         ([], []) => format!("write `{name}(x)`"),
         ([], [key, ..]) => format!(
             "keys stand in angle brackets: `{name}::<{} = {numbers}>(x)`",

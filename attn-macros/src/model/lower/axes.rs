@@ -9,7 +9,7 @@ use crate::model::graph::ValueId;
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{CallSite, Expand};
-use crate::spec::split_at_commas;
+use crate::spec::{Size, split_at_commas};
 
 impl Lowering<'_> {
     /// The indices of the axes that the key `axis` names, in the order in which they are written. `None` if there are none, or after a
@@ -79,6 +79,12 @@ impl Lowering<'_> {
                 None
             }
         }
+    }
+
+    /// The size of the header that `tokens` name.
+    pub(crate) fn size_named(&self, tokens: &TokenStream) -> Option<Size> {
+        let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
+        self.sizes.get(&name)
     }
 
     fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {

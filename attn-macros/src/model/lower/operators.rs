@@ -102,25 +102,17 @@ impl Lowering<'_> {
         match expr {
             syntax::Expr::Name(name) => self.variable(name),
             syntax::Expr::Number(tokens) => self.number(tokens).map(Operand::Number),
-            syntax::Expr::Negate(at, inner) => {
-                let inner = self.operand(inner, None, builder)?;
-                let sign = Sign { at: *at, text: "-" };
-                self.scale(inner, &Real::known(-1.0), sign, name, builder)
-            }
+            syntax::Expr::Negate(at, inner) => self.negate(*at, inner, name, builder),
             syntax::Expr::Binary {
                 operator,
                 at,
                 sides,
             } => {
-                let left = self.operand(&sides[0], None, builder);
-                let right = self.operand(&sides[1], None, builder);
-                self.binary(*operator, *at, [left?, right?], name, builder)
+                let sides = self.sides(sides, builder)?;
+                self.binary(*operator, *at, sides, name, builder)
             }
             syntax::Expr::Call(call) => match function_of(call) {
-                Some((operation, function)) => {
-                    self.keyless(call, operation, builder);
-                    self.function(call, function, name, builder)
-                }
+                Some(called) => self.function(call, called, name, builder),
                 None => self.call(call, name, builder).map(Operand::Tensor),
             },
             syntax::Expr::Index { value, indices, .. } => {
@@ -134,6 +126,28 @@ impl Lowering<'_> {
             } => self.choice(*at, condition, branches, name, builder),
             syntax::Expr::Invalid(_) => None,
         }
+    }
+
+    fn negate(
+        &mut self,
+        at: Span,
+        inner: &syntax::Expr,
+        name: Option<&Ident>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Operand> {
+        let inner = self.operand(inner, None, builder)?;
+        let sign = Sign { at, text: "-" };
+        self.scale(inner, &Real::known(-1.0), sign, name, builder)
+    }
+
+    fn sides(
+        &mut self,
+        [left, right]: &[syntax::Expr; 2],
+        builder: &mut RegionBuilder,
+    ) -> Option<[Operand; 2]> {
+        let left = self.operand(left, None, builder);
+        let right = self.operand(right, None, builder);
+        Some([left?, right?])
     }
 
     fn variable(&mut self, name: &Ident) -> Option<Operand> {
@@ -303,14 +317,31 @@ impl Lowering<'_> {
     fn function(
         &mut self,
         call: &Call,
-        function: &Function,
+        (operation, function): (&'static Operation, &Function),
         name: Option<&Ident>,
         builder: &mut RegionBuilder,
     ) -> Option<Operand> {
-        let read = call.operands.iter();
-        let read = read.map(|operand| self.operand(operand, None, builder));
-        let read: Vec<_> = read.collect();
-        let operands: Vec<Operand> = read.into_iter().collect::<Option<_>>()?;
+        self.keyless(call, operation, builder);
+        let operands = self.read_operands(call, builder)?;
+        self.function_of_operands(call, function, operands, name, builder)
+    }
+
+    fn read_operands(&mut self, call: &Call, builder: &mut RegionBuilder) -> Option<Vec<Operand>> {
+        let mut operands = Vec::new();
+        for operand in &call.operands {
+            operands.push(self.operand(operand, None, builder));
+        }
+        operands.into_iter().collect()
+    }
+
+    fn function_of_operands(
+        &mut self,
+        call: &Call,
+        function: &Function,
+        operands: Vec<Operand>,
+        name: Option<&Ident>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Operand> {
         let at = call.name.span();
         if operands.len() != function.arity() {
             let has_axes =

@@ -105,10 +105,10 @@ mistakes! {
         "param slope: [heads] = normal(std = «0.0»);" => "`std` of `normal` must be positive and finite, found 0";
         "param slope: [heads] = uniform(«limit» = 0.1);" => "`uniform` has no argument `limit`\nhelp: write `uniform(bound)`";
         "param slope: [heads] = uniform(«-0.1»);" => "`bound` of `uniform` must be positive and finite, found -0.1";
-        "param slope: [heads] = «\"0\"»;" => "expected an initializer, found `\"0\"`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
-        "param slope: [heads] = «zeros zeros»;" => "expected an initializer, found `zeros zeros`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
+        "param slope: [heads] = «\"0\"»;" => "expected an initializer, found `\"0\"`\nhelp: `zeros`, `ones`, `normal(std)`, `truncated_normal(std)`, `uniform(bound)`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, `kaiming_normal`, `orthogonal` or `alibi_slopes`, or a number";
+        "param slope: [heads] = «zeros zeros»;" => "expected an initializer, found `zeros zeros`\nhelp: `zeros`, `ones`, `normal(std)`, `truncated_normal(std)`, `uniform(bound)`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, `kaiming_normal`, `orthogonal` or `alibi_slopes`, or a number";
         "param slope: [heads] = «1e39»;" => "`1e39` is not a number that `f32` can hold";
-        "param slope: [heads] = «1e999»;" => "expected an initializer, found `1e999`\nhelp: `zeros`, `ones`, `normal(std)`, `uniform(bound)` or `alibi_slopes`, or a number";
+        "param slope: [heads] = «1e999»;" => "expected an initializer, found `1e999`\nhelp: `zeros`, `ones`, `normal(std)`, `truncated_normal(std)`, `uniform(bound)`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, `kaiming_normal`, `orthogonal` or `alibi_slopes`, or a number";
         "param slope: [4] = «alibi_slopes»; fn score(score, h) { score * slope[h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
         "param slope: [heads, heads] = «alibi_slopes»; fn score(score, h) { score * slope[h, h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";
         "param slope: [HEADS] = «alibi_slopes»; fn score(score, h) { score * slope[h] }" => "`alibi_slopes` are one for each head\nhelp: write `[heads] = alibi_slopes`";

@@ -1,0 +1,32 @@
+//! Models without sessions: what a token becomes depends on the tokens behind it.
+
+use attn::{dfdx::prelude::*, model};
+
+model! {
+    struct Softmax<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        softmax::<seq>(embedding::<vocab, d>(tokens))
+    }
+}
+
+model! {
+    struct Centred<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x - mean::<seq>(x)
+    }
+}
+
+model! {
+    struct AcrossSequences<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        softmax::<batch>(embedding::<vocab, d>(tokens))
+    }
+}
+
+fn main() {
+    let dev = Cpu::default();
+    let _ = dev.build_module::<Softmax, f32>().session(10);
+    let _ = dev.build_module::<Centred, f32>().session(10);
+    let _ = dev.build_module::<AcrossSequences, f32>().session(10);
+}
