@@ -95,6 +95,7 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     parse_named(input, cx)
 }
 
+/// `(value)`
 fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let content;
     parenthesized!(content in input);

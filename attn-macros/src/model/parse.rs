@@ -258,8 +258,9 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
         return parse_assignment(input, cx);
     }
     if input.peek(token::Paren) && input.peek2(Token![=]) {
-        cx.here(input, messages::SEVERAL_VARIABLES);
-        let declares = sizes::names(&input.parse::<Group>()?.stream());
+        let group: Group = input.parse()?;
+        cx.error(&group, messages::SEVERAL_VARIABLES);
+        let declares = sizes::names(&group.stream());
         skip(input);
         return Ok(Statement::Unreadable { declares });
     }
