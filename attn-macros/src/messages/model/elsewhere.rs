@@ -6,7 +6,7 @@ use crate::messages::quoted;
 use crate::model::syntax::{Expr, SizeDraft};
 use crate::ops::Operation;
 use crate::spec::elsewhere::{NamePosition, instead_of};
-use crate::spec::keys::{self, Key, KeyKind, Word};
+use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::text;
 
 /// The types of inputs.
@@ -96,7 +96,7 @@ pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
     let name = key.name;
     let value = text::of(value);
     let help = match key.kind {
-        keys::KeyKind::Number => {
+        KeyKind::Number => {
             let constant = name.to_uppercase();
             format!(
                 "a number that is no size is a constant outside of the model: `const {constant}: f64 = {value};`"
