@@ -138,3 +138,35 @@ macro_rules! parts {
         }
     };
 }
+
+/// The same of an axis whose size only the call knows.
+#[macro_export]
+macro_rules! parts_of_any_length {
+    ($claim:ident) => {
+        $claim! {
+            indices {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 0] * y[seq = -1] + x[seq = 2] - y[seq = -2]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            indices_of_several_axes {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch] {
+                    let y = linear::<d>(x);
+                    y[seq = 0, d = 1] * y[d = -1][seq = 1] + x[d = 0, seq = -1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            ranges_of_any_length {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 1..3] * y[seq = -2..] + x[seq = ..2] - y[seq = -3..-1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+        }
+    };
+}

@@ -438,7 +438,7 @@ pub(crate) fn kv_heads_do_not_divide(heads: &Size, kv_heads: &Size) -> String {
 /// A distribution of matrices, for a tensor with one axis.
 pub(crate) fn init_of_vector(word: &str) -> String {
     format!(
-        "`{word}` is the distribution of a matrix, and this tensor has one axis\nhelp: write `normal(std)` or a number"
+        "`{word}` is the distribution of a tensor with two axes or more\nhelp: write `normal(std)` or a number"
     )
 }
 

@@ -2,8 +2,6 @@
 
 mod elsewhere;
 
-use std::fmt::Display;
-
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use elsewhere::*;
@@ -34,8 +32,10 @@ pub(crate) const EXPECTED_ARGUMENT: &str = "expected a value, or `key = value`";
 pub(crate) const EXPECTED_ARGUMENTS: &str = "expected `<` and the keys of the operation";
 pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
-pub(crate) const SEVERAL_VARIABLES: &str = "an operation has one result, and a `let` one name\n\
-    help: `let x = ..;`; `split` has several: `let (a, b) = split::<axis>(x);`";
+pub(crate) const SEVERAL_VARIABLES: &str = "several names stand in parentheses behind `let`\n\
+    help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
+pub(crate) const EXPECTED_SPLIT: &str = "expected `split`, which alone has several results\n\
+    help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
 pub(crate) const PARTS_WITHOUT_NAMES: &str = "`split` has several results, and each needs a name\n\
     help: `let (a, b) = split::<axis>(x);`";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
@@ -47,12 +47,10 @@ pub(crate) const EXPECTED_OPERAND: &str =
     "expected a value: a variable, an operation, a number, or a constant expression in braces";
 pub(crate) const EXPECTED_OPERANDS: &str = "expected the operands in parentheses";
 pub(crate) const EXPECTED_REPEAT: &str = "expected `repeat count { .. }`";
-pub(crate) const PARTS: &str = "a part of a value is that of an axis, by name\n\
-    help: `x[seq = 0]` is one index of it, `x[seq = -1]` the last one, `x[seq = 1..]` and `x[seq = 2..-1]` are ranges";
-pub(crate) const HALF_OPEN: &str =
-    "a range ends before its end, as `0..4` does, which has four indices";
-pub(crate) const PART_OF_OPERATION: &str = "a part is that of a variable or of the result of an operation\n\
-    help: give the value a name: `let y = ..; y[seq = 0]`";
+pub(crate) const HALF_OPEN: &str = "expected the end of the range behind two dots\n\
+    help: the end is no part of the range: `0..4` has the four indices 0 to 3";
+pub(crate) const PART_OF_OPERATION: &str = "expected a variable or an operation before `[`\n\
+    help: give the value a name: `let y = ..;`, and `y[seq = 0]` is a part of it";
 pub(crate) const QUESTION: &str = "operations do not fail, so nothing is handed on by `?`\n\
     help: remove it; `try_forward` of the model returns a `Result`";
 pub(crate) const POWER: &str = "there is no operator `**`\n\
@@ -99,7 +97,7 @@ pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothi
 
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
-        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, assignments, `repeat n {{ .. }}`, and a result"
+        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, `param`, assignments, `repeat n {{ .. }}`, and a result"
     )
 }
 
@@ -217,7 +215,7 @@ pub(crate) fn constant_as_variable(found: &Ident) -> String {
 }
 
 pub(crate) fn used_before_set(name: &Ident) -> String {
-    format!("`{name}` is used before it is set\nhelp: move its `let` up")
+    format!("`{name}` is used before it is set\nhelp: move its declaration up")
 }
 
 pub(crate) fn not_mutable(name: &Ident) -> String {
@@ -233,7 +231,7 @@ pub(crate) fn input_changes(name: &Ident) -> String {
 
 pub(crate) fn name_taken(name: &Ident) -> String {
     format!(
-        "another layer is called `{name}`\nhelp: parameters are saved by their names, so these differ"
+        "the name `{name}` is taken\nhelp: layers and learned tensors are saved by their names, so these differ"
     )
 }
 
@@ -258,90 +256,139 @@ pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> Stri
     )
 }
 
-pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor with its axes and its initial values: `param token: [1, d_model] = normal(0.02);`";
+pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor: `param name: [axes] = initial_values;`\n\
+    help: `param token: [1, d_model] = normal(0.02);`";
+
+/// `param mut name`, or an assignment to the name.
+pub(crate) fn param_changes(name: &Ident) -> String {
+    format!(
+        "`{name}` is a learned tensor, and only training changes it\n\
+         help: begin with a variable of the same name: `let mut {name} = {name};`"
+    )
+}
+
+/// `let (a, _)`, `let (mut a, b)`, `let [a, b]`
+pub(crate) fn expected_names(found: &TokenStream) -> String {
+    format!(
+        "expected a name for each part, found {}\n\
+         help: `let (a, b) = split::<axis>(x);`; the name of an unused part begins with `_`, and `let mut a = a;` declares one that changes",
+        quoted(found)
+    )
+}
 
 /// An axis of a learned tensor whose size only the call knows.
 pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
     format!(
-        "`{axis}` is an axis of the inputs, of any length, and the tensor `{param}` has as many numbers at every call\n\
+        "`{axis}` is an axis of any length, and the learned tensor `{param}` has one size at every call\n\
          help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
     )
 }
 
 pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
     format!(
-        "a learned tensor has floats, and `{param}` is {found}\nhelp: leave out `{}`",
+        "a learned tensor is made of floats, and `{param}` is {found}\nhelp: leave out `{}`",
         found.kind.prefix()
     )
 }
 
-/// An index that an axis does not have.
-pub(crate) fn no_such_index(index: &TokenStream, axis: &TokenStream, size: &Size) -> String {
+/// `x[0]`, `x[:, 0]`, `x[seq]`
+pub(crate) fn expected_part(found: &TokenStream) -> String {
     format!(
-        "`{}` has no index `{}`: it has {size}, the first is 0 and the last is -1",
-        text::of(axis),
-        text::of(index)
+        "expected an axis and an index or a range of it, found {}\n\
+         help: `x[seq = 0]` is the first index of `seq`, `x[seq = -1]` the last one, and `x[seq = 2..-1]` a range",
+        quoted(found)
     )
 }
 
-pub(crate) fn behind_the_end(axis: &TokenStream) -> String {
-    format!("`{}` has no index `-0`: the last one is -1", text::of(axis))
+pub(crate) fn expected_index(found: &TokenStream) -> String {
+    format!(
+        "expected an index, found {}\n\
+         help: it is a constant, counted from the start or from the end: `0`, `-1`, `FIRST`, `{{ 2 * N }}`",
+        quoted(found)
+    )
 }
 
-/// A range that goes beyond its axis.
-pub(crate) fn empty_range(axis: &TokenStream, size: &Size) -> String {
+/// An index that an axis does not have. The size is that of the axis, if it is a constant.
+pub(crate) fn no_such_index(
+    index: &TokenStream,
+    axis: &TokenStream,
+    size: Option<&Size>,
+) -> String {
+    let size = size.map_or(String::new(), |size| format!(", whose size is {size}"));
     format!(
-        "the range goes beyond `{}`, which has {size}",
+        "there is no index `{}` of `{}`{size}\nhelp: the first index is 0, and the last one is -1",
+        text::of(index),
         text::of(axis)
     )
 }
 
-pub(crate) fn upside_down(axis: &TokenStream) -> String {
-    format!("the range of `{}` ends before it starts", text::of(axis))
+pub(crate) fn range_beyond(range: &str, axis: &TokenStream, size: &Size) -> String {
+    format!(
+        "the range `{range}` goes beyond `{}`, whose size is {size}",
+        text::of(axis)
+    )
 }
 
-/// A range of an axis of any length whose own length is none of constants.
-pub(crate) fn range_of_any_length(axis: &TokenStream) -> String {
+pub(crate) fn empty_range(range: &str, axis: &TokenStream) -> String {
+    format!(
+        "the range `{range}` of `{}` is empty\nhelp: its end is greater than its start",
+        text::of(axis)
+    )
+}
+
+/// A range of an axis of any length whose own length is no constant.
+pub(crate) fn range_of_any_length(range: &str, axis: &TokenStream) -> String {
     let axis = text::of(axis);
     format!(
-        "`{axis}` is of any length, and how many indices this range has depends on it\n\
-         help: a range from the start, `{axis} = 0..4`, or one from the end, `{axis} = -4..`, has as many at every call"
+        "`{axis}` is of any length, so the length of its range `{range}` is no constant\n\
+         help: count both ends from the start, `{axis} = 0..4`, or both from the end, `{axis} = -4..`"
     )
 }
 
 pub(crate) fn split_of_any_length(axis: &Axis, model: &Ident) -> String {
     format!(
-        "`{axis}` is of any length, and parts of one size need a constant\n\
+        "`{axis}` is of any length, and `split` needs a constant size\n\
          help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
     )
 }
 
 pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
-    format!("{size} cannot be cut into {parts} parts of one size")
+    format!("an axis of size {size} cannot be split into {parts} equal parts")
 }
 
 pub(crate) const NO_AXIS_NAMED: &str =
-    "an axis is missing\nhelp: write its name, or several in brackets: `[seq, d_model]`";
+    "expected the name of an axis, found none\nhelp: several stand in brackets: `[seq, d_model]`";
 
 /// Several axes for an operation along one.
-pub(crate) fn along_one_axis(operation: &Ident) -> String {
-    format!("`{operation}` is along one axis")
+pub(crate) fn along_one_axis(operation: &Ident, found: usize) -> String {
+    format!("`{operation}` is along one axis, found {found}")
 }
 
 pub(crate) fn axis_twice(found: &TokenStream) -> String {
-    format!("the axis `{}` stands here twice", text::of(found))
+    format!("the axis `{}` is named twice", text::of(found))
 }
 
 /// An axis that a value does not have.
-pub(crate) fn no_such_axis(found: &impl Display, value: &Type) -> String {
-    format!("there is no axis `{found}` in {value}")
+pub(crate) fn no_such_axis(found: &TokenStream, value: &Type) -> String {
+    let found = text::of(found);
+    let axes = value.axes.iter();
+    let axes: Vec<_> = axes
+        .map(|axis| axis.name().map_or_else(|| axis.to_string(), str::to_owned))
+        .collect();
+    let names = || axes.iter().map(String::as_str);
+    let help = did_you_mean(nearest(&found, names()), || match axes.as_slice() {
+        [] => "it has none".to_owned(),
+        _ => format!("write {}", listed(names())),
+    });
+    format!("there is no axis `{found}` in {value}\n{help}")
 }
 
 /// Several axes of a value that have the asked size.
-pub(crate) fn ambiguous_axis(found: &impl Display, value: &Type) -> String {
+pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -> String {
     format!(
-        "several axes of {value} are `{found}`\n\
-         help: name a size of the model after the axis: `struct Model<width = {found}>;`"
+        "`{}` is more than one axis of {value}\n\
+         help: axes are told apart by their names: `struct {model}<rows = 8, cols = 8>;`",
+        text::of(found)
     )
 }
 
@@ -547,8 +594,6 @@ pub(crate) fn concat_differs(a: &Type, b: &Type, axis: Option<&TokenStream>) -> 
     format!("`concat`: one is {a}, the other {b}\nhelp: all axes but {axis} are the same")
 }
 
-pub(crate) const CONCAT_ALONG_ONE: &str = "`concat` is along one axis";
-
 pub(crate) fn concat_of_any_length(axis: &str, model: &Ident) -> String {
     format!(
         "`{axis}` is of any length, and the sum of two sizes needs constants\n\
@@ -562,7 +607,7 @@ pub(crate) const PERMUTE_WITHOUT_AXES: &str = "`permute` needs the axes, in the 
 /// A permutation that leaves an axis out.
 pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
     format!(
-        "`permute` names {found} axes, and {value} has {}\nhelp: write all of them, in the new order",
+        "`permute` names {found} of the {} axes of {value}\nhelp: write all of them, in the new order",
         value.axes.len()
     )
 }

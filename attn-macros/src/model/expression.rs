@@ -1,6 +1,6 @@
 //! Tokens to expressions: sums of products of calls and names.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Punct, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Lit, Token, braced, parenthesized, token};
@@ -41,33 +41,28 @@ fn has_comma(tokens: &TokenStream) -> bool {
 /// Sums of products.
 pub(super) fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let mut left = parse_product(input, cx)?;
-    loop {
-        let at = input.span();
-        let operator = if input.parse::<Option<Token![+]>>()?.is_some() {
-            Operator::Add
-        } else if input.parse::<Option<Token![-]>>()?.is_some() {
-            Operator::Sub
-        } else {
-            return Ok(left);
-        };
+    while let Some((operator, at)) = take_operator(input, [Operator::Add, Operator::Sub]) {
         left = binary(operator, at, left, parse_product(input, cx)?);
     }
+    Ok(left)
 }
 
 fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let mut left = parse_operand(input, cx)?;
-    loop {
-        let at = input.span();
-        let operator = if input.parse::<Option<Token![*]>>()?.is_some() {
-            Operator::Mul
-        } else if input.parse::<Option<Token![/]>>()?.is_some() {
-            Operator::Div
-        } else {
-            return Ok(left);
-        };
+    while let Some((operator, at)) = take_operator(input, [Operator::Mul, Operator::Div]) {
         require(input, !input.peek(Token![*]), messages::POWER)?;
         left = binary(operator, at, left, parse_operand(input, cx)?);
     }
+    Ok(left)
+}
+
+/// The next sign, if it is that of one of these operators.
+fn take_operator(input: ParseStream<'_>, operators: [Operator; 2]) -> Option<(Operator, Span)> {
+    let (sign, _) = input.cursor().punct()?;
+    let is_it = |operator: &Operator| operator.text().starts_with(sign.as_char());
+    let operator = operators.into_iter().find(is_it)?;
+    input.parse::<Punct>().ok()?;
+    Some((operator, sign.span()))
 }
 
 fn binary(operator: Operator, at: Span, left: Expr, right: Expr) -> Expr {
@@ -100,6 +95,7 @@ fn parse_operand(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> 
     parse_named(input, cx)
 }
 
+/// `(value)`
 fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let content;
     parenthesized!(content in input);
@@ -158,7 +154,8 @@ fn parse_indices(value: Expr, input: ParseStream<'_>) -> syn::Result<Expr> {
     let group: Group = input.parse()?;
     let entries = split_at_commas(group.stream());
     if entries.is_empty() {
-        return Err(syn::Error::new(group.span(), messages::PARTS));
+        let message = messages::expected_part(&group.stream());
+        return Err(syn::Error::new(group.span(), message));
     }
     let indices = entries.into_iter().map(parse_index);
     Ok(Expr::Index {
@@ -169,14 +166,19 @@ fn parse_indices(value: Expr, input: ParseStream<'_>) -> syn::Result<Expr> {
 
 /// `axis = index`, `axis = start..end`
 fn parse_index(entry: TokenStream) -> syn::Result<Index> {
-    let tokens: Vec<TokenTree> = entry.into_iter().collect();
+    let tokens: Vec<TokenTree> = entry.clone().into_iter().collect();
     let is = |token: &TokenTree, sign: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign);
-    let [axis, equals, value @ ..] = tokens.as_slice() else {
-        return Err(syn::Error::new(tokens[0].span(), messages::PARTS));
+    let (axis, value) = match tokens.as_slice() {
+        [axis, equals, value @ ..]
+            if is(equals, '=') && value.first().is_some_and(|first| !is(first, '=')) =>
+        {
+            (axis, value)
+        }
+        _ => {
+            let message = messages::expected_part(&entry);
+            return Err(syn::Error::new_spanned(entry, message));
+        }
     };
-    if !is(equals, '=') || value.is_empty() {
-        return Err(syn::Error::new(axis.span(), messages::PARTS));
-    }
     let side = |tokens: &[TokenTree]| -> Option<TokenStream> {
         (!tokens.is_empty()).then(|| tokens.iter().cloned().collect())
     };

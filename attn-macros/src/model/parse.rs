@@ -11,7 +11,7 @@ use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
 use super::signature::{parse_inputs, parse_results, parse_type, skip_to_body};
 use super::sizes;
-use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement};
+use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Item, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry};
@@ -136,9 +136,13 @@ pub(super) fn read<T>(
 ) -> syn::Result<T> {
     let parsed = parse(content);
     if parsed.is_err() {
-        content.parse::<TokenStream>()?;
+        skip_to_end(content)?;
     }
     parsed
+}
+
+fn skip_to_end(content: ParseStream<'_>) -> syn::Result<()> {
+    content.parse::<TokenStream>().map(drop)
 }
 
 /// `a, key = b, ..>`, after the `<`.
@@ -242,7 +246,7 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
         return parse_let(input, cx);
     }
     if is_param(input) {
-        return parse_param(input);
+        return parse_param(input, cx);
     }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
@@ -252,6 +256,13 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     }
     if input.peek(syn::Ident) && (input.peek2(Token![=]) || is_compound(input)) {
         return parse_assignment(input, cx);
+    }
+    if input.peek(token::Paren) && input.peek2(Token![=]) {
+        let group: Group = input.parse()?;
+        cx.error(&group, messages::SEVERAL_VARIABLES);
+        let declares = sizes::names(&group.stream());
+        skip(input);
+        return Ok(Statement::Unreadable { declares });
     }
     let values = parse_values(input, cx)?;
     if !input.is_empty() {
@@ -287,28 +298,48 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
 
 fn is_param(input: ParseStream<'_>) -> bool {
     let fork = input.fork();
-    fork.parse::<Ident>().is_ok_and(|word| word == "param") && fork.peek(syn::Ident)
+    let is_word = fork.parse::<Ident>().is_ok_and(|word| word == "param");
+    let is_label = fork.peek(Token![:]) && !fork.peek(Token![::]);
+    is_word && (fork.peek(Ident::peek_any) || is_label)
 }
 
 /// `param token: [1, d] = normal(0.02);`
-fn parse_param(input: ParseStream<'_>) -> syn::Result<Statement> {
+fn parse_param(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Ident>()?;
+    let mutable = input.parse::<Option<Token![mut]>>()?;
     let name: Ident = expect(input, messages::EXPECTED_PARAM)?;
+    if let Some(mutable) = mutable {
+        cx.error(mutable, messages::param_changes(&name));
+    }
+    Ok(match parse_tensor(input) {
+        Ok((ty, init)) => Statement::Param { name, ty, init },
+        Err(error) => {
+            cx.push(error);
+            skip(input);
+            let declares = vec![name];
+            Statement::Unreadable { declares }
+        }
+    })
+}
+
+/// `: [1, d] = normal(0.02);`
+fn parse_tensor(input: ParseStream<'_>) -> syn::Result<(TypeDraft, TokenStream)> {
     expect::<Token![:]>(input, messages::EXPECTED_PARAM)?;
     let ty = parse_type(input)?;
     expect::<Token![=]>(input, messages::EXPECTED_PARAM)?;
+    require(input, !input.peek(Token![;]), messages::EXPECTED_PARAM)?;
     let mut init = TokenStream::new();
     while !input.is_empty() && !input.peek(Token![;]) {
         init.extend([input.parse::<TokenTree>()?]);
     }
     expect::<Token![;]>(input, messages::EXPECTED_PARAM)?;
-    Ok(Statement::Param { name, ty, init })
+    Ok((ty, init))
 }
 
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
-    if input.peek(token::Paren) {
+    if input.peek(token::Paren) || input.peek(token::Bracket) {
         return parse_let_parts(mutable, input, cx);
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
@@ -350,10 +381,12 @@ fn parse_let_parts(
     let group: Group = input.parse()?;
     let declares = sizes::names(&group.stream());
     let names = Punctuated::<Ident, Token![,]>::parse_terminated.parse2(group.stream());
+    let is_tuple = group.delimiter() == Delimiter::Parenthesis && !mutable;
     let names: Vec<Ident> = match names {
-        Ok(names) if !mutable => names.into_iter().collect(),
+        Ok(names) if is_tuple && !names.is_empty() => names.into_iter().collect(),
         _ => {
-            cx.error(&group, messages::SEVERAL_VARIABLES);
+            let word = mutable.then(|| quote!(mut));
+            cx.error(&group, messages::expected_names(&quote!(#word #group)));
             skip(input);
             return Ok(Statement::Unreadable { declares });
         }

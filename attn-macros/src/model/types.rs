@@ -94,6 +94,13 @@ impl Type {
         (!places.iter().enumerate().any(is_again)).then_some(places)
     }
 
+    /// The same, or the last axes here if they have no such names.
+    pub(crate) fn places_or_last(&self, other: &Type) -> Vec<usize> {
+        let first = self.axes.len() - other.axes.len();
+        let last = || (first..self.axes.len()).collect();
+        self.places(other).unwrap_or_else(last)
+    }
+
     /// Whether the two are equal.
     pub(crate) fn same(&self, other: &Type) -> Same {
         if self.kind != other.kind || self.axes.len() != other.axes.len() {

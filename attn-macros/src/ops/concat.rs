@@ -101,13 +101,7 @@ fn axis_of(
             return Some(axis);
         }
     }
-    match *lowering.axes_of(call, of.unwrap_or(&types[0]))? {
-        [axis] => Some(axis),
-        _ => {
-            lowering.error(call.at.span(), messages::CONCAT_ALONG_ONE);
-            None
-        }
-    }
+    lowering.axis_or_last(call, of.unwrap_or(&types[0]))
 }
 
 /// The axis along which two operands stand, by default the last one, and the type of the result.

@@ -51,6 +51,7 @@ pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
 pub(crate) use param::{Param, Tensor};
+pub(crate) use permute::Permute;
 pub(crate) use slice::{Offset, Slice};
 
 /// Every operation with a name, in the order in which the documentation lists them.

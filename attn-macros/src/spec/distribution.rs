@@ -5,7 +5,7 @@ use std::fmt;
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
 
-use super::keys::INITIALIZER;
+use super::keys::Key;
 use super::value::Constant;
 use super::word::{self, Call};
 use super::{Real, Size};
@@ -123,9 +123,10 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// The initial values of a learned tensor: a word or a number. `name` gets the constants in the arguments of a word.
+/// The initial values of a learned tensor: a word of `key` or a number. `name` gets the constants in the arguments of a word.
 pub(crate) fn parse(
     tokens: &TokenStream,
+    key: &'static Key,
     cx: &Diagnostics,
     name: &mut dyn FnMut(&mut dyn Constant),
 ) -> Option<Distribution> {
@@ -137,14 +138,14 @@ pub(crate) fn parse(
         _ => false,
     };
     if is_word {
-        let mut call = word::parse_single(tokens, &INITIALIZER, INITIALIZER.words(), cx)?;
+        let mut call = word::parse_single(tokens, key, key.words(), cx)?;
         call.constants().for_each(name);
         return Some(Distribution::of(&call));
     }
     let number = syn::parse2(tokens.clone()).ok();
     let number = number.and_then(|expr| Real::from_expr(&expr));
     if number.is_none() {
-        cx.error(tokens, messages::expected_initializer(tokens));
+        cx.error(tokens, messages::expected_initializer(tokens, key));
     }
     number.map(Distribution::Constant)
 }

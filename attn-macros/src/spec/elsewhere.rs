@@ -82,7 +82,6 @@ fn plain(name: &str) -> String {
 
 const MODULE: &str =
     "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
-const NO_ITEMS: &str = "there is no access to parts of a value; a module of your own has it: `module::<Type, out = [..]>(x)`";
 
 /// Names from elsewhere with another notation here.
 static FORMS: &[Form] = &[
@@ -355,16 +354,16 @@ static FORMS: &[Form] = &[
         "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",
     ),
     operation(
-        &[
-            "view",
-            "reshape",
-            "flatten",
-            "squeeze",
-            "unsqueeze",
-            "index_select",
-            "gather",
-        ],
-        NO_ITEMS,
+        &["squeeze"],
+        "write `x[axis = 0]`, which has no axis of this name",
+    ),
+    operation(
+        &["unsqueeze", "expand", "expand_as", "broadcast_to"],
+        "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`",
+    ),
+    operation(
+        &["param", "Parameter"],
+        "a learned tensor is declared by a statement: `param token: [1, d_model] = normal(0.02);`",
     ),
     operation(
         &["transpose", "swapaxes", "swapdims", "movedim", "moveaxis"],

@@ -401,7 +401,15 @@ pub(crate) const DISTRIBUTIONS: &[Word] = &[
     ORTHOGONAL,
 ];
 
-/// The initializer after the `=` of a `param`, unless it is a number. It is no key: it belongs to the body.
+/// The initializer after the `=` of a `param` in a model, unless it is a number. It is no key: it belongs to the statement.
+pub(crate) static INITIALIZER_OF_MODEL: Key = Key {
+    name: "initializer",
+    kind: KeyKind::Word(DISTRIBUTIONS),
+    default: "required",
+    doc: "What a learned tensor is before training.",
+};
+
+/// The same in a body, which has the slopes of its heads as well.
 pub(crate) static INITIALIZER: Key = Key {
     name: "initializer",
     kind: KeyKind::Word(&[

@@ -9,7 +9,7 @@ use quote::ToTokens;
 
 use super::{did_you_mean, listed, quoted};
 use crate::spec::body::{DataDecl, FunctionKind, ParamDecl, Sizes, Tensor, text_of};
-use crate::spec::keys::{INITIALIZER, nearest};
+use crate::spec::keys::{Key, Word, nearest};
 
 pub(crate) use expressions::*;
 
@@ -242,8 +242,8 @@ pub(crate) fn too_many_elements(name: &Ident, most: u64) -> String {
     format!("`{name}` has at most {most} elements in all")
 }
 
-pub(crate) fn expected_initializer(found: &TokenStream) -> String {
-    let words = INITIALIZER.words().iter().map(|word| word.usage());
+pub(crate) fn expected_initializer(found: &TokenStream, key: &Key) -> String {
+    let words = key.words().iter().map(Word::usage);
     let words: Vec<_> = words.collect();
     format!(
         "expected an initializer, found {}\nhelp: {}, or a number",

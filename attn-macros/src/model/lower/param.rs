@@ -10,6 +10,7 @@ use crate::model::syntax::{TypeDraft, first};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{Param, Tensor};
 use crate::spec::distribution::{self, Distribution};
+use crate::spec::keys::INITIALIZER_OF_MODEL;
 use crate::spec::value::Constant;
 
 impl Lowering<'_> {
@@ -39,7 +40,8 @@ impl Lowering<'_> {
             false => self.declared_type(draft)?,
         };
         if ty.kind != ValueKind::Floats {
-            self.error(draft.span, model::param_of_indices(name, &ty));
+            self.cx
+                .error(&draft.kind, model::param_of_indices(name, &ty));
             return None;
         }
         for (axis, tokens) in ty.axes.iter().zip(&draft.axes) {
@@ -58,14 +60,14 @@ impl Lowering<'_> {
         }
         let substituted = self.sizes.substitute(tokens);
         let mut name = |value: &mut dyn Constant| self.constants.name(value);
-        let mut init = distribution::parse(&substituted, self.cx, &mut name)?;
+        let before = self.cx.count();
+        let mut init =
+            distribution::parse(&substituted, &INITIALIZER_OF_MODEL, self.cx, &mut name)?;
+        if self.cx.count() > before {
+            return None;
+        }
         if let Distribution::Constant(number) = &mut init {
             self.constants.name(number);
-        }
-        if let Distribution::AlibiSlopes = init {
-            let message = messages::body::expected_initializer(tokens);
-            self.error(first(tokens), message);
-            return None;
         }
         if let Some(word) = init.of_matrices()
             && ty.is_some_and(|ty| ty.axes.len() < 2)

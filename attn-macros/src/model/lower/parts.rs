@@ -10,7 +10,7 @@ use crate::model::graph::ValueId;
 use crate::model::syntax::{Call, Expr, Index, Part, first};
 use crate::model::types::{Axis, Type};
 use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
-use crate::spec::Size;
+use crate::spec::{Size, text};
 
 impl Lowering<'_> {
     /// `x[seq = 0, d_model = 1..]`
@@ -23,6 +23,14 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let mut value = self.floats(value, "[..]", builder)?;
         for (number, index) in indices.iter().enumerate() {
+            let text = index.axis.to_string();
+            if indices[..number]
+                .iter()
+                .any(|before| before.axis.to_string() == text)
+            {
+                self.error(first(&index.axis), messages::axis_twice(&index.axis));
+                return None;
+            }
             let ty = self.ty(value).clone();
             let axis = self.index_of_axis(&index.axis, &ty)?;
             let slice = self.slice(index, axis, &ty)?;
@@ -52,67 +60,62 @@ impl Lowering<'_> {
         self.node(builder, slice, vec![value], (name, ty))
     }
 
-    fn slice(&mut self, index: &Index, axis: usize, ty: &Type) -> Option<Slice> {
-        let axis_type = ty.axes[axis].clone();
+    fn slice(&mut self, index: &Index, place: usize, ty: &Type) -> Option<Slice> {
+        let axis = ty.axes[place].clone();
         let (start, len) = match &index.part {
-            Part::At(at) => (self.offset(at)?, None),
+            Part::At(at) => (self.at(at, &axis, &index.axis)?, None),
             Part::Range(range) => {
-                let (start, len) = self.range(range, &axis_type, &index.axis)?;
+                let (start, len) = self.range(range, &axis, &index.axis)?;
                 (start, Some(len))
             }
         };
-        if let (Axis::Size(size), Part::At(at)) = (&axis_type, &index.part) {
-            let (before, at) = (&start, at);
-            let least = match before {
-                Offset::FromStart(start) => start.plus(&Size::known(1)),
-                Offset::FromEnd(before) => before.clone(),
-            };
-            self.within(&least, size, first(at), || {
-                messages::no_such_index(at, &index.axis, size)
-            })?;
-        }
-        if let Offset::FromEnd(before) = &start {
-            let message = messages::behind_the_end(&index.axis);
-            self.at_least_one(before, first(&index.axis), message)
-                .then_some(())?;
-        }
         Some(Slice {
-            axis: axis_type,
-            index: axis,
+            axis,
+            index: place,
             start,
             len,
         })
     }
 
+    /// One index, which the axis must have.
+    fn at(&mut self, at: &TokenStream, axis: &Axis, name: &TokenStream) -> Option<Offset> {
+        let offset = self.offset(at)?;
+        let message = || messages::no_such_index(at, name, axis.size());
+        if let Offset::FromEnd(before) = &offset {
+            let is_there = self.at_least_one(before, first(at), message());
+            is_there.then_some(())?;
+        }
+        if let Axis::Size(size) = axis {
+            let least = match &offset {
+                Offset::FromStart(start) => start.plus(&Size::known(1)),
+                Offset::FromEnd(before) => before.clone(),
+            };
+            self.within(&least, size, first(at), message)?;
+        }
+        Some(offset)
+    }
+
     /// The first index of a range, and how many it has. Both must be constants.
     fn range(
         &mut self,
-        [start, end]: &[Option<TokenStream>; 2],
+        sides: &[Option<TokenStream>; 2],
         axis: &Axis,
         name: &TokenStream,
     ) -> Option<(Offset, Size)> {
-        let read = |lowering: &mut Self, side: &Option<TokenStream>| match side {
-            None => Some(None),
-            Some(tokens) => lowering.offset(tokens).map(Some),
-        };
-        let first_index = read(self, start)?.unwrap_or(Offset::FromStart(Size::known(0)));
-        let end_index = read(self, end)?.unwrap_or(Offset::FromEnd(Size::known(0)));
+        let [start, end] = sides;
+        let text = range_text(sides);
         let at = start.as_ref().or(end.as_ref()).map_or(first(name), first);
-        let (start, from, to) = match (axis, first_index, end_index) {
+        let mut read = |side: &Option<TokenStream>, missing: Offset| match side {
+            None => Some(missing),
+            Some(tokens) => self.offset(tokens),
+        };
+        let nothing = Size::known(0);
+        let start = read(start, Offset::FromStart(nothing.clone()));
+        let end = read(end, Offset::FromEnd(nothing));
+        let (start, from, to) = match (axis, start?, end?) {
             (Axis::Size(size), start, end) => {
-                let place = |offset: Offset| match offset {
-                    Offset::FromStart(index) => index,
-                    Offset::FromEnd(before) => size.minus(&before),
-                };
-                let is_before = |offset: &Offset| match offset {
-                    Offset::FromStart(_) => None,
-                    Offset::FromEnd(before) => Some(before.clone()),
-                };
-                for before in [is_before(&start), is_before(&end)].into_iter().flatten() {
-                    self.within(&before, size, at, || messages::empty_range(name, size))?;
-                }
-                let [start, end] = [start, end].map(place);
-                self.within(&end, size, at, || messages::empty_range(name, size))?;
+                let start = self.counted_from_start(start, size, at, &text, name)?;
+                let end = self.counted_from_start(end, size, at, &text, name)?;
                 (Offset::FromStart(start.clone()), start, end)
             }
             (_, Offset::FromStart(from), Offset::FromStart(to)) => {
@@ -123,23 +126,50 @@ impl Lowering<'_> {
                 (Offset::FromEnd(from.clone()), to, from)
             }
             _ => {
-                self.error(at, messages::range_of_any_length(name));
+                self.error(at, messages::range_of_any_length(&text, name));
                 return None;
             }
         };
-        self.within(&from, &to, at, || messages::upside_down(name))?;
+        let least = from.plus(&Size::known(1));
+        self.within(&least, &to, at, || messages::empty_range(&text, name))?;
         Some((start, to.minus(&from)))
+    }
+
+    /// The place of an offset in an axis of a constant size, which reaches so far.
+    fn counted_from_start(
+        &mut self,
+        offset: Offset,
+        size: &Size,
+        at: Span,
+        range: &str,
+        name: &TokenStream,
+    ) -> Option<Size> {
+        let (Offset::FromStart(reach) | Offset::FromEnd(reach)) = &offset;
+        self.within(reach, size, at, || {
+            messages::range_beyond(range, name, size)
+        })?;
+        Some(match offset {
+            Offset::FromStart(place) => place,
+            Offset::FromEnd(before) => size.minus(&before),
+        })
     }
 
     /// `2`, `-1`
     fn offset(&mut self, tokens: &TokenStream) -> Option<Offset> {
         let mut rest = tokens.clone().into_iter();
-        match rest.next() {
-            Some(TokenTree::Punct(sign)) if sign.as_char() == '-' => {
-                self.size(&rest.collect(), "an index").map(Offset::FromEnd)
-            }
-            _ => self.size(tokens, "an index").map(Offset::FromStart),
+        let (is_from_end, number) = match rest.next() {
+            Some(TokenTree::Punct(sign)) if sign.as_char() == '-' => (true, rest.collect()),
+            _ => (false, tokens.clone()),
+        };
+        if !self.is_size(&number) {
+            self.cx.error(tokens, messages::expected_index(tokens));
+            return None;
         }
+        let number = self.size(&number, "index")?;
+        Some(match is_from_end {
+            true => Offset::FromEnd(number),
+            false => Offset::FromStart(number),
+        })
     }
 
     /// Whether one size is at most another one; if that is for rustc to find out, the rule is noted.
@@ -172,8 +202,11 @@ impl Lowering<'_> {
         let call = match value {
             Expr::Call(call) if parts_of(call).is_some() => call,
             other => {
-                self.error(other.span(), messages::SEVERAL_VARIABLES);
+                let before = self.cx.count();
                 self.read_all([other], builder);
+                if self.cx.count() == before {
+                    self.error(other.span(), messages::EXPECTED_SPLIT);
+                }
                 return None;
             }
         };
@@ -197,7 +230,7 @@ impl Lowering<'_> {
         let parts = Size::known(names.len() as u64);
         let message = messages::uneven_split(&size, names.len());
         match size.value {
-            Some(size) if names.is_empty() || size % names.len() as u64 != 0 => {
+            Some(size) if size % names.len() as u64 != 0 => {
                 self.error(call.at.span(), message);
                 return None;
             }
@@ -222,4 +255,12 @@ impl Lowering<'_> {
 fn parts_of(call: &Call) -> Option<&'static Operation> {
     let operation = Operation::find(&call.name.to_string())?;
     matches!(operation.lower, Lower::Parts).then_some(operation)
+}
+
+/// `1..-1`
+fn range_text(sides: &[Option<TokenStream>; 2]) -> String {
+    let [start, end] = sides
+        .each_ref()
+        .map(|side| side.as_ref().map(text::of).unwrap_or_default());
+    format!("{start}..{end}")
 }

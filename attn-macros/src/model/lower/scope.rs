@@ -38,6 +38,8 @@ pub(super) enum Changes {
     Never,
     /// An input never does, either.
     OfInput,
+    /// Nor does a learned tensor.
+    OfParam,
 }
 
 impl Scopes {

@@ -76,7 +76,7 @@ impl Lowering<'_> {
                 Statement::Param { name, ty, init } => {
                     let value = self.param(name, ty, init, builder);
                     self.note_shape(name, value);
-                    self.scopes.declare(name, value, Changes::Never);
+                    self.scopes.declare(name, value, Changes::OfParam);
                 }
                 Statement::Assign { name, value } => {
                     let is_early = self.check_set_later(name, later);
@@ -128,6 +128,7 @@ impl Lowering<'_> {
             None | Some(Changes::Allowed) => return self.scopes.assign(name, value, self.cx),
             Some(Changes::Never) => messages::not_mutable(name),
             Some(Changes::OfInput) => messages::input_changes(name),
+            Some(Changes::OfParam) => messages::param_changes(name),
         };
         // Once is enough.
         self.cx.error(name, message);

@@ -10,6 +10,7 @@ use super::{ParamDecl, Sizes, constants, data, dims};
 use crate::messages::body as messages;
 use crate::spec::check::{Checker, LARGEST_LENGTH, unless_out_of_bounds};
 use crate::spec::distribution::{self, Distribution};
+use crate::spec::keys::INITIALIZER;
 use crate::spec::value::{Constant, Size};
 
 /// The names that a layer uses itself.
@@ -119,7 +120,7 @@ fn check_init(
 ) -> Distribution {
     let cx = checker.cx;
     let mut name = |value: &mut dyn Constant| checker.name_constant(value);
-    let init = match distribution::parse(&draft.init, cx, &mut name) {
+    let init = match distribution::parse(&draft.init, &INITIALIZER, cx, &mut name) {
         None => return Distribution::Zeros,
         Some(Distribution::Constant(number)) => {
             Distribution::Constant(constants::real(number, checker))

@@ -54,9 +54,6 @@ mistakes! {
     a_product_of_matrices_in_a_call: "gelu(x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
     a_product_of_matrices_in_parentheses: "2 * (x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
     a_product_of_matrices_among_several: "(x @ x, x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
-    an_index: "gelu(x[0])", "[", "there is no access to parts of a value";
-    an_index_at_the_end: "x[0]", "[", "there is no access to parts of a value";
-    an_index_of_a_variable: "let y = x[0]; y", "[", "there is no access to parts of a value";
     a_key_without_comma: "linear::<out = d bias = false>(x)", "bias", "expected `,` before `bias`";
     overwritten: "let mut y = gelu(x); y = relu(x); y", "y", "the value of `y` is never used";
     used_before_set: "let z = y + x; let y = gelu(x); z + y", "y", "`y` is used before it is set";
@@ -78,7 +75,7 @@ mistakes! {
     assigned_in_a_loop: "let y = x; repeat 2 { y = gelu(y); } y", "y", "`y` cannot be assigned to twice";
     an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
     a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
-    several_variables: "let (y, z) = gelu(x); y + z", "(y, z)", "an operation has one result, and a `let` one name";
+    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, which alone has several results";
     an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "operations do not fail, so nothing is handed on by `?`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
@@ -150,7 +147,7 @@ mistakes! {
         "the embedding `e` is one of a `repeat`, and is seen there only";
     tied_of_another_width: "let _g = embedding::<9, 4, name = e>(tokens); linear::<tied = e>(x)", "linear",
         "`linear` tied to `e` takes [.., 4], found [batch, seq, 8]";
-    name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "another layer is called `a`";
+    name_taken: "linear::<8, name = a>(linear::<8, name = a>(x))", "a", "the name `a` is taken";
     number_alone: "3.0", "3.0", "expected a value with axes, found a number";
     division: "x / linear::<5>(x)", "/", "`/`: left is [batch, seq, 8], right is [batch, seq, 5]";
     a_power_of_a_value: "pow(x, x)", "x", "the exponent of `pow` is a number, found a value with axes";
@@ -185,6 +182,121 @@ mistakes! {
         "`module` has no body: only `attention` has functions of its own";
     module_that_is_open: "let y = module::<Linear<8, 3, out = [batch, seq, d]>(x); y", ";", "expected `,` or `>`";
     body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
+    a_part_of_nothing: "x[]", "[]", "expected an axis and an index or a range of it, found nothing";
+    a_part_of_no_axis: "x[=]", "=", "expected an axis and an index or a range of it, found `=`";
+    a_part_without_an_index: "x[seq]", "seq", "expected an axis and an index or a range of it, found `seq`";
+    a_part_that_compares: "x[seq == 1]", "seq == 1", "expected an axis and an index or a range of it, found `seq == 1`";
+    a_part_with_a_colon: "x[seq: 0]", "seq: 0", "expected an axis and an index or a range of it, found `seq:0`";
+    an_index_without_an_axis: "gelu(x[0])", "0", "expected an axis and an index or a range of it, found `0`";
+    an_index_without_an_axis_of_a_variable: "let y = x[-1]; y", "-1", "expected an axis and an index or a range of it, found `-1`";
+    a_part_by_its_place: "x[:, 0]", ":", "expected an axis and an index or a range of it, found `:`";
+    a_range_with_its_end: "x[seq = 1..=2]", "=", "expected the end of the range behind two dots";
+    a_range_of_three_dots: "x[seq = 1...2]", ".", "expected the end of the range behind two dots";
+    a_range_of_two_ranges: "x[seq = 0..1..2]", "1..2", "expected an index, found `1..2`";
+    an_index_of_a_fraction: "x[seq = 1.5]", "1.5", "expected an index, found `1.5`";
+    an_index_of_a_sign: "x[seq = -]", "-", "expected an index, found `-`";
+    an_index_of_an_axis: "x[seq = seq - 1]", "seq", "`seq` is an axis of the inputs, of any length, and here stands a constant";
+    a_part_of_a_sum: "(x + x)[seq = 0]", "[", "expected a variable or an operation before `[`";
+    a_part_of_a_number: "2[seq = 0]", "[", "expected a variable or an operation before `[`";
+    a_part_of_ids: "tokens[seq = 0] + x", "tokens", "`[..]` takes floats, found ids[batch, seq]";
+    an_index_behind_an_axis: "x[d = 8]", "8", "there is no index `8` of `d`, whose size is 8";
+    an_index_before_an_axis: "x[d = -9]", "-", "there is no index `-9` of `d`, whose size is 8";
+    an_index_behind_the_last_one: "x[seq = -0]", "-", "there is no index `-0` of `seq`";
+    a_range_behind_an_axis: "x[d = ..9]", "9", "the range `..9` goes beyond `d`, whose size is 8";
+    a_range_before_an_axis: "x[d = -9..]", "-", "the range `-9..` goes beyond `d`, whose size is 8";
+    a_range_of_nothing: "x[d = 3..3]", "3", "the range `3..3` of `d` is empty";
+    a_range_that_ends_at_its_start: "x[d = ..-8]", "-", "the range `..-8` of `d` is empty";
+    a_range_upside_down: "x[d = -2..-4]", "-", "the range `-2..-4` of `d` is empty";
+    a_range_of_any_length_upside_down: "x[seq = 3..2]", "3", "the range `3..2` of `seq` is empty";
+    all_of_any_length: "x[seq = ..]", "seq", "`seq` is of any length, so the length of its range `..` is no constant";
+    all_but_the_first_of_any_length: "x[seq = 1..]", "1", "`seq` is of any length, so the length of its range `1..` is no constant";
+    a_range_between_both_ends_of_any_length: "x[seq = 1..-1]", "1",
+        "`seq` is of any length, so the length of its range `1..-1` is no constant";
+    a_part_of_an_unknown_axis: "x[sek = 0]", "sek", "there is no axis `sek` in [batch, seq, 8]";
+    a_part_of_an_axis_that_is_gone: "let y = x[seq = 0]; y[seq = 1]", "seq", "there is no axis `seq` in [batch, 8]";
+    two_parts_of_an_axis: "x[seq = 0, seq = 1]", "seq", "the axis `seq` is named twice";
+    names_of_nothing: "let () = split(x); x", "()", "expected a name for each part, found `()`";
+    a_part_without_a_name: "let (y, _) = split(x); concat(y, y)", "(y, _)", "expected a name for each part, found `(y, _)`";
+    a_part_that_changes: "let (mut y, z) = split(x); concat(y, z)", "(mut y, z)", "expected a name for each part, found `(mut y, z)`";
+    parts_that_change: "let mut (y, z) = split(x); concat(y, z)", "(y, z)", "expected a name for each part, found `mut(y, z)`";
+    parts_in_brackets: "let [y, z] = split(x); concat(y, z)", "[y, z]", "expected a name for each part, found `[y, z]`";
+    parts_without_parentheses: "let y, z = split(x); concat(y, z)", ",", "several names stand in parentheses behind `let`";
+    parts_without_let: "(y, z) = split(x); concat(y, z)", "(y, z)", "several names stand in parentheses behind `let`";
+    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, which alone has several results";
+    parts_without_names: "split(x)", "split", "`split` has several results, and each needs a name";
+    parts_of_one_name: "let y = split(x); y", "split", "`split` has several results, and each needs a name";
+    parts_in_a_sum: "let (y, z) = split(x) + 1; y + z", "split", "`split` has several results, and each needs a name";
+    parts_of_another_size: "let (y, z, w) = split(x); concat(y, z, w)", "split", "an axis of size 8 cannot be split into 3 equal parts";
+    parts_of_any_length: "let (y, z) = split::<seq>(x); y + z", "split", "`seq` is of any length, and `split` needs a constant size";
+    parts_of_several_axes: "let (y, z) = split::<[batch, d]>(x); y + z", "split", "`split` is along one axis, found 2";
+    parts_of_no_axis: "let (y, z) = split::<[]>(x); concat(y, z)", "[]", "expected the name of an axis, found none";
+    parts_of_an_unknown_axis: "let (y, z) = split::<width>(x); concat(y, z)", "width", "there is no axis `width` in [batch, seq, 8]";
+    an_axis_twice: "sum::<[d, d]>(x)", "d", "the axis `d` is named twice";
+    a_learned_tensor_without_a_name: "param: [d] = 0; x", ":", "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_with_a_keyword: "param type: [d] = 0; x", "type", "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_without_axes: "param p = 0; x + p", "=", "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_without_a_colon: "param p [d] = 0; x + p", "[", "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_without_initial_values: "param p: [d]; x + p", ";",
+        "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_of_no_initial_values: "param p: [d] = ; x + p", ";",
+        "expected a learned tensor: `param name: [axes] = initial_values;`";
+    a_learned_tensor_of_no_shape: "param p: f32 = 0; x + p", "f32", "expected a shape, found `f32`";
+    a_learned_tensor_that_changes: "param mut p: [d] = 0; x + p", "mut", "`p` is a learned tensor, and only training changes it";
+    a_learned_tensor_that_is_assigned: "param p: [d] = 0; p = gelu(p); x + p", "p",
+        "`p` is a learned tensor, and only training changes it";
+    a_learned_tensor_of_ids: "param p: ids[d] = 0; x + p", "ids", "a learned tensor is made of floats, and `p` is ids[8]";
+    a_learned_tensor_of_any_length: "param p: [seq, d] = 0; x + p", "seq",
+        "`seq` is an axis of any length, and the learned tensor `p` has one size at every call";
+    a_learned_tensor_of_an_unknown_axis: "param p: [sek, d] = 0; x + p", "sek", "no input has an axis `sek`, and no size is called so";
+    a_learned_tensor_of_many_axes: "param p: [1, 2, 3, 4, d] = 0; x + p", "[1, 2, 3, 4, d]", "expected 1 to 4 axes in `[..]`, found 5";
+    a_learned_tensor_that_is_unused: "param p: [d] = 0; x", "p", "the value of `p` is never used";
+    two_learned_tensors_of_one_name: "param p: [d] = 0; let y = x + p; param p: [d] = 0; y + p", "p", "the name `p` is taken";
+    a_learned_tensor_of_the_name_of_a_layer: "let y = linear::<d>(x); param linear: [d] = 0; y + linear", "linear",
+        "the name `linear` is taken";
+    a_learned_tensor_that_is_set_later: "let y = x + p; param p: [d] = 0; y + p", "p", "`p` is used before it is set";
+    a_learned_tensor_as_an_operation: "x + param(d)", "param", "unknown operation `param`";
+    initial_values_of_a_matrix: "param p: [d] = xavier_uniform; x + p", "xavier_uniform",
+        "`xavier_uniform` is the distribution of a tensor with two axes or more";
+    initial_values_of_a_matrix_for_a_number: "param p: [] = orthogonal; x + p", "orthogonal",
+        "`orthogonal` is the distribution of a tensor with two axes or more";
+    initial_values_of_an_unknown_word: "param p: [d] = xavier; x + p", "xavier", "`initializer` has no value `xavier`";
+    initial_values_of_a_body: "param p: [d] = alibi_slopes; x + p", "alibi_slopes", "`initializer` has no value `alibi_slopes`";
+    initial_values_of_a_variable: "param p: [d] = x; x + p", "x", "`x` is a variable, and here stands a constant";
+    initial_values_of_text: "param p: [d] = \"0\"; x + p", "\"0\"", "expected an initializer, found `\"0\"`";
+    initial_values_without_a_deviation: "param p: [d] = normal; x + p", "normal", "`normal` needs its argument `std`";
+    initial_values_of_no_deviation: "param p: [d] = truncated_normal(0); x + p", "0",
+        "`std` of `truncated_normal` must be positive and finite, found 0";
+    initial_values_of_no_bound: "linear::<d, init = uniform(0)>(x)", "0", "`bound` of `uniform` must be positive and finite, found 0";
+}
+
+/// An axis of a number has no name, so two of one size are not told apart.
+#[test]
+fn an_axis_that_may_be_two_is_an_error() {
+    for (part, at) in [("x[8 = 1]", "8"), ("sum::<d>(x)", "d"), ("x[d = 1]", "d")] {
+        let source =
+            format!("struct M<d = 8>; fn forward(x: [8, 8], y: [d]) -> [d] {{ y + {part} }}");
+        let message = format!("`{at}` is more than one axis of [8, 8]");
+        assert_eq!(errors_of(&source), [(at.to_owned(), message)], "{source}");
+    }
+}
+
+/// The help names the model, the axes that there are, or the nearest of them.
+#[test]
+fn the_help_for_an_axis_says_what_to_write() {
+    let help = |part: &str| {
+        let source = format!(
+            "struct M<d = 8>; fn forward(x: [batch, d], y: [8, 8]) -> [d] {{ x[batch = 0] + {part} }}"
+        );
+        let found = reports(&expand(&source)).remove(0).message;
+        found.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(help("x[batsh = 0]"), "help: did you mean `batch`?");
+    assert_eq!(help("x[width = 0]"), "help: write `batch` or `d`");
+    assert_eq!(help("x[batch = 0, d = 0][d = 0]"), "help: it has none");
+    assert_eq!(
+        help("y[8 = 0]"),
+        "help: axes are told apart by their names: `struct M<rows = 8, cols = 8>;`"
+    );
 }
 
 /// `embedding::<vocab, vocab>`: the second one is a size. A value in the right position is not an error.
