@@ -250,9 +250,13 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 }
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
+    let [left, right] = match left.names_tell_apart(right) {
+        true => [left, right].map(Type::with_names),
+        false => [left, right].map(Type::to_string),
+    };
     format!(
         "`{operator}`: left is {left}, right is {right}\n\
-         help: both are floats, and the axes of one are among those of the other; an axis of size 1 is repeated"
+         help: both are floats, and the axes of one are among those of the other, in the same order. If both have as many axes, one of size 1 is repeated"
     )
 }
 
