@@ -6,6 +6,7 @@ use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
 support::parts!(agree);
+support::parts_of_any_length!(agree);
 
 model! {
     struct Ends<d = 2>;

@@ -77,6 +77,25 @@ macro_rules! combined_by_name {
                 }
             } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<4>)));
 
+            in_another_order {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], y: [d, batch], z: [seq, d, batch]) -> [batch, seq, d] {
+                    linear::<d>(x) * y + x * z
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (Const::<5>, batch)), tensor::<_, E>("z", (seq, Const::<5>, batch))) reads x;
+
+            of_sizes_that_only_rustc_knows {
+                struct M<d = { 2_usize.pow(2) }, rows = { d - 1 }, tokens = { rows + 1 }>;
+                fn forward(x: [batch, rows, d]) -> [batch, d] {
+                    param class: [1, d] = normal(0.5);
+                    param position: [tokens, d] = ones;
+                    let x = concat::<rows>(class, linear::<d>(x)) + position;
+                    let (a, b) = split::<d>(x);
+                    let y = linear::<d>(concat(b, a)) * x[tokens = -1];
+                    x[tokens = 0] + mean::<tokens>(y) - y[tokens = 1]
+                }
+            } (batch: 2) (x: tensor::<_, E>("x", (batch, Const::<3>, Const::<4>))) reads x;
+
             in_rounds {
                 struct M<d = 4>;
                 fn forward(x: [batch, seq, d], scale: [d]) -> [batch, seq, d] {
@@ -135,6 +154,38 @@ macro_rules! parts {
                     x + gate * feed_forward::<6>(layer_norm(x) * (1 + scale) + shift)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), tensor::<_, E>("c", (batch, Const::<4>))) reads x;
+        }
+    };
+}
+
+/// The same of an axis whose size only the call knows.
+#[macro_export]
+macro_rules! parts_of_any_length {
+    ($claim:ident) => {
+        $claim! {
+            indices {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 0] * y[seq = -1] + x[seq = 2] - y[seq = -2]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            indices_of_several_axes {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch] {
+                    let y = linear::<d>(x);
+                    y[seq = 0, d = 1] * y[d = -1][seq = 1] + x[d = 0, seq = -1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            ranges_of_any_length {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+                    let y = linear::<d>(x);
+                    y[seq = 1..3] * y[seq = -2..] + x[seq = ..2] - y[seq = -3..-1]
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
         }
     };
 }

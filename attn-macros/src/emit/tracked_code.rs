@@ -1,7 +1,6 @@
 //! Emitted lines, with their effect on memory. Both are written in one place, so that they cannot differ.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, quote};
@@ -129,18 +128,26 @@ pub(crate) fn array(axes: &[TokenStream]) -> TokenStream {
     quote!(p::Footprint::array(&[#(#axes),*]))
 }
 
-/// The footprint of a derivative that has these arrays at once, and then computes what has the last footprints, one after the other.
-pub(crate) fn at_once(arrays: &[TokenStream], last: &[TokenStream]) -> Option<TokenStream> {
-    let numbers = |numbers: Range<usize>| numbers.map(Literal::usize_unsuffixed);
-    let takes = numbers(0..arrays.len());
-    let uses = numbers(arrays.len()..arrays.len() + last.len());
-    let parts = arrays.iter().chain(last);
-    match (arrays, last) {
-        ([], []) => None,
-        ([], [one]) => Some(one.clone()),
-        _ => Some(quote! {
-            p::Footprint::of(&[#(#parts),*], &[], &[#(p::Take(#takes),)* #(p::Use(#uses),)*])
-        }),
+/// The footprint of a derivative that computes what has the `first` footprints, one after the other, has these arrays at once, and then
+/// computes what has the `last` footprints.
+pub(crate) fn at_once(
+    first: &[TokenStream],
+    arrays: &[TokenStream],
+    last: &[TokenStream],
+) -> Option<TokenStream> {
+    let parts: Vec<_> = first.iter().chain(arrays).chain(last).collect();
+    let entries = parts.iter().enumerate().map(|(index, _)| {
+        let is_array = (first.len()..first.len() + arrays.len()).contains(&index);
+        let index = Literal::usize_unsuffixed(index);
+        match is_array {
+            true => quote!(p::Take(#index)),
+            false => quote!(p::Use(#index)),
+        }
+    });
+    match parts.as_slice() {
+        [] => None,
+        [one] if arrays.is_empty() => Some(quote!(#one)),
+        _ => Some(quote!(p::Footprint::of(&[#(#parts),*], &[], &[#(#entries),*]))),
     }
 }
 

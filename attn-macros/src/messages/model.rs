@@ -250,13 +250,9 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 }
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
-    let [left, right] = match left.names_tell_apart(right) {
-        true => [left, right].map(Type::with_names),
-        false => [left, right].map(Type::to_string),
-    };
     format!(
         "`{operator}`: left is {left}, right is {right}\n\
-         help: both are floats, and the axes of one are among those of the other, in the same order. If both have as many axes, one of size 1 is repeated"
+         help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
     )
 }
 
@@ -611,7 +607,7 @@ pub(crate) const PERMUTE_WITHOUT_AXES: &str = "`permute` needs the axes, in the 
 /// A permutation that leaves an axis out.
 pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
     format!(
-        "`permute` names {found} axes, and {value} has {}\nhelp: write all of them, in the new order",
+        "`permute` names {found} of the {} axes of {value}\nhelp: write all of them, in the new order",
         value.axes.len()
     )
 }
@@ -715,6 +711,10 @@ pub(crate) fn session_result(found: &Type) -> String {
 
 pub(crate) fn session_operation(name: &str) -> String {
     format!("its `{name}` has not one vector for every token")
+}
+
+pub(crate) fn session_along(operation: &str, axis: &str) -> String {
+    format!("its `{operation}` goes along `{axis}`, and not token by token")
 }
 
 pub(crate) fn session_module(name: &str) -> String {

@@ -235,6 +235,13 @@ pub(super) fn is_value(tokens: &[TokenTree], index: usize) -> bool {
 fn one_token(tokens: TokenStream) -> TokenTree {
     let mut rest = tokens.clone().into_iter();
     match (rest.next(), rest.next()) {
+        // A block at the start of an expression would be a statement.
+        (Some(TokenTree::Group(group)), None)
+            if group.delimiter() == Delimiter::Brace
+                && syn::parse2::<syn::Expr>(group.stream()).is_ok() =>
+        {
+            Group::new(Delimiter::Parenthesis, group.stream()).into()
+        }
         (Some(token), None) => token,
         _ => Group::new(Delimiter::Parenthesis, tokens).into(),
     }

@@ -94,24 +94,11 @@ impl Type {
         (!places.iter().enumerate().any(is_again)).then_some(places)
     }
 
-    /// Whether axes that look the same have different names.
-    pub(crate) fn names_tell_apart(&self, other: &Type) -> bool {
-        let differ = |a: &Axis, b: &Axis| {
-            let names = a.name().zip(b.name());
-            names.is_some_and(|(a, b)| a != b) && a.to_string() == b.to_string()
-        };
-        let mut axes = self.axes.iter();
-        axes.any(|a| other.axes.iter().any(|b| differ(a, b)))
-    }
-
-    /// As a user writes it, but with the names of its sizes: `[batch, seq, d_model = 512]`.
-    pub(crate) fn with_names(&self) -> String {
-        let axes = self.axes.iter().map(|axis| match axis.name() {
-            Some(name) if name != axis.to_string() => format!("{name} = {axis}"),
-            _ => axis.to_string(),
-        });
-        let axes: Vec<_> = axes.collect();
-        format!("{}[{}]", self.kind.prefix(), axes.join(", "))
+    /// The same, or the last axes here if they have no such names.
+    pub(crate) fn places_or_last(&self, other: &Type) -> Vec<usize> {
+        let first = self.axes.len() - other.axes.len();
+        let last = || (first..self.axes.len()).collect();
+        self.places(other).unwrap_or_else(last)
     }
 
     /// Whether the two are equal.

@@ -250,22 +250,23 @@ impl Emit<ModelFrame<'_>> for Elementwise {
         })
     }
 
+    /// The sums before the loop, the gradients that it makes, and then the sums of these.
     fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
         let extents = of.extents();
         let result = extents.result();
-        let computed = self.backward().of;
-        let is_repeated = |index: &usize| self.repeats(*index).is_some();
-        let arrays = computed.into_iter().filter(is_repeated);
-        let arrays: Vec<_> = arrays.map(|_| tracked_code::array(&result)).collect();
-        let sums = (0..self.operands()).filter_map(|index| {
-            let places = self.repeats(index)?;
-            let from = with_ones(places, extents.operand(index), result.len());
+        let sum = |index: &usize| {
+            let from = with_ones(self.repeats(*index)?, extents.operand(*index), result.len());
             Some(quote!(p::layers::expand_footprint(&[#(#from),*], &[#(#result),*])))
-        });
-        let sums: Vec<_> = sums.collect();
+        };
+        let before: Vec<_> = self.summed_before().iter().filter_map(sum).collect();
+        let behind: Vec<_> = self.backward().of.iter().filter_map(sum).collect();
+        let arrays: Vec<_> = behind
+            .iter()
+            .map(|_| tracked_code::array(&result))
+            .collect();
         Footprints {
             forward: None,
-            backward: tracked_code::at_once(&arrays, &sums),
+            backward: tracked_code::at_once(&before, &arrays, &behind),
         }
     }
 
@@ -276,31 +277,36 @@ impl Emit<ModelFrame<'_>> for Elementwise {
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let whole = self.emit_whole_gradients(of, gradients);
-        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
-        let sums = slopes.filter_map(|(index, slope)| {
+        let sum = |index: usize, d_whole: &TokenStream| {
             let target = gradients.target(index)?;
-            let places = self.repeats(index)?;
-            let axes = expanded_axes(places, of, index);
-            let d_whole = match slope {
-                // That of the result.
-                Slope::One => gradients.slice().clone(),
-                _ => {
-                    let name = whole_gradient(index);
-                    quote!(#name.as_slice())
-                }
-            };
+            let axes = expanded_axes(self.repeats(index)?, of, index);
             Some(quote!(p::layers::expand_backward(#axes, #d_whole, &mut #target, gradients);))
+        };
+        let before = self.summed_before().into_iter();
+        let before = before.filter_map(|index| sum(index, gradients.slice()));
+        let others = self.backward().of.into_iter();
+        let behind = others.filter_map(|index| {
+            let name = whole_gradient(index);
+            sum(index, &quote!(#name.as_slice()))
         });
-        let sums: Vec<_> = sums.collect();
-        match sums.as_slice() {
-            [] => whole,
+        let behind: Vec<_> = behind.collect();
+        match behind.as_slice() {
+            [] => quote!(#(#before)* #whole),
             // The memory of the gradients goes with the block.
-            _ => quote!({ #whole #(#sums)* }),
+            _ => quote!({ #(#before)* #whole #(#behind)* }),
         }
     }
 }
 
 impl Elementwise {
+    /// The repeated operands whose gradient is a sum of that of the result: this may be overwritten by the loop.
+    fn summed_before(&self) -> Vec<usize> {
+        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
+        let sums = slopes
+            .filter(|(index, slope)| matches!(slope, Slope::One) && self.repeats(*index).is_some());
+        sums.map(|(index, _)| index).collect()
+    }
+
     /// The gradients of operands in the shape of the result, by one loop.
     fn emit_whole_gradients(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let compiled = self.backward();

@@ -61,9 +61,16 @@ impl ModelOp for Expand {
 
 impl Emit<ModelFrame<'_>> for Expand {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
-        let x = of.operand(0);
+        let to = of.result_type();
+        let mut ty = of.operand_type(0).clone();
+        for (axis, place) in ty.axes.iter_mut().zip(&self.places) {
+            if !axis.is_one() {
+                *axis = to.axes[*place].clone();
+            }
+        }
+        let x = of.operand_as(0, &ty);
         let shape = of.shape(0);
-        let axes = of.result_type().axes.len();
+        let axes = to.axes.len();
         let new = (0..axes).filter(|axis| !self.places.contains(axis));
         let new: Vec<_> = new
             .map(|axis| Literal::isize_unsuffixed(axis as isize))

@@ -36,6 +36,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::emit::block::{self, BlockNode, Footprints, Gradients, Output};
 use crate::markdown::Table;
+use crate::messages::model as messages;
 use crate::model::emit::{Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Arguments, Lowering, RegionBuilder};
@@ -50,6 +51,7 @@ pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;
 pub(crate) use param::{Param, Tensor};
+pub(crate) use permute::Permute;
 pub(crate) use slice::{Offset, Slice};
 
 /// Every operation with a name, in the order in which the documentation lists them.
@@ -304,11 +306,11 @@ pub(crate) enum Decode {
 }
 
 impl Decode {
-    /// Along an axis of values: of the tokens, those before are not there.
-    fn along(axis: &Axis) -> Decode {
+    /// Of an operation along an axis: if it is that of the tokens, the others are not there.
+    fn along(axis: &Axis, operation: &str) -> Result<Decode, String> {
         match axis {
-            Axis::Symbol(_) => Decode::Never,
-            Axis::Size(_) => Decode::PerToken,
+            Axis::Symbol(axis) => Err(messages::session_along(operation, axis)),
+            Axis::Size(_) => Ok(Decode::PerToken),
         }
     }
 }

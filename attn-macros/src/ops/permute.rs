@@ -54,12 +54,16 @@ fn lower(
     Some(lowering.node(builder, Permute { axes }, operands, (call.result, ty)))
 }
 
-struct Permute {
+pub(crate) struct Permute {
     /// For each axis of the result, which one of the operand it is.
     axes: Vec<usize>,
 }
 
 impl Permute {
+    pub(crate) fn new(axes: Vec<usize>) -> Self {
+        Permute { axes }
+    }
+
     /// The sizes of the operand, and the new order: `&[sizes.batch, sizes.seq, 8], &[1, 0, 2]`
     fn order(&self, of: &FusedNode<'_>) -> TokenStream {
         let sizes = of.sizes(0);

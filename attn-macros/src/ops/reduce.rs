@@ -168,6 +168,12 @@ struct Reduce {
     index: usize,
 }
 
+impl Reduce {
+    fn label(&self) -> String {
+        format!("{} {}", self.reduction.name(), self.axis)
+    }
+}
+
 impl Op for Reduce {
     fn properties(&self) -> Properties<'_> {
         Properties {
@@ -189,7 +195,7 @@ impl Op for Reduce {
 impl ModelOp for Reduce {
     fn description(&self) -> Description<'_> {
         Description {
-            label: Label::Text(format!("{} {}", self.reduction.name(), self.axis)),
+            label: Label::Text(self.label()),
             vertex: VertexKind::Other,
             lookup: None,
             attention: None,
@@ -197,7 +203,7 @@ impl ModelOp for Reduce {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::along(&self.axis))
+        Decode::along(&self.axis, &self.label())
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

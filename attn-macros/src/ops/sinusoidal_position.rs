@@ -83,8 +83,13 @@ impl Emit<ModelFrame<'_>> for SinusoidalPosition {
         of.define(&quote!(sinusoidal_position(#shape, #x.device())))
     }
 
-    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
-        Footprints::default()
+    fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
+        let result = of.extents().result();
+        let one = &result[result.len() - 2..];
+        Footprints {
+            forward: Some(quote!(p::Footprint::forward_only(&[#(#one),*]))),
+            backward: None,
+        }
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

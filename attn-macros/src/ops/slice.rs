@@ -31,6 +31,14 @@ pub(crate) enum Offset {
 }
 
 impl Slice {
+    fn label(&self) -> String {
+        let name = match &self.len {
+            Some(_) => "slice",
+            None => "select",
+        };
+        format!("{name} {}", self.axis)
+    }
+
     /// The first index, where the axis is so long.
     fn start(&self, len: &TokenStream) -> TokenStream {
         match &self.start {
@@ -81,12 +89,8 @@ impl Op for Slice {
 
 impl ModelOp for Slice {
     fn description(&self) -> Description<'_> {
-        let name = match &self.len {
-            Some(_) => "slice",
-            None => "select",
-        };
         Description {
-            label: Label::Text(format!("{name} {}", self.axis)),
+            label: Label::Text(self.label()),
             vertex: VertexKind::Other,
             lookup: None,
             attention: None,
@@ -94,7 +98,7 @@ impl ModelOp for Slice {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::along(&self.axis))
+        Decode::along(&self.axis, &self.label())
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

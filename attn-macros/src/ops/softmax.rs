@@ -83,7 +83,7 @@ impl ModelOp for Softmax {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::along(&self.axis))
+        Decode::along(&self.axis, "softmax")
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
@@ -143,7 +143,7 @@ impl ModelOp for SoftmaxAlong {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::along(&self.axis))
+        Decode::along(&self.axis, "softmax")
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

@@ -375,19 +375,7 @@ static FORMS: &[Form] = &[
         "write `x[seq = 0]` for one index of an axis, and `x[seq = 1..3]` for a range",
     ),
     operation(
-        &[
-            "view",
-            "reshape",
-            "flatten",
-            "index_select",
-            "gather",
-            "matmul",
-            "bmm",
-            "einsum",
-            "Conv1d",
-            "Conv2d",
-            "Sequential",
-        ],
+        &["matmul", "bmm", "einsum", "Conv1d", "Conv2d", "Sequential"],
         MODULE,
     ),
     operation(
@@ -492,6 +480,7 @@ static ALIASES: &[(&str, &str)] = &[
     ("n_kv_heads", "kv_heads"),
     ("num_kv_heads", "kv_heads"),
     ("dim", "d_model"),
+    ("dim", "axis"),
     ("embed_dim", "d_model"),
     ("embedding_dim", "d_model"),
     ("hidden_size", "d_model"),

@@ -101,7 +101,7 @@ impl Size {
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_mul(b));
         Size::derive(
             value,
-            quote!((#a) * (#b)),
+            quote!(((#a) * (#b))),
             format!("{} * {}", a.factor(), b.factor()),
         )
     }
@@ -111,7 +111,7 @@ impl Size {
         let a = self;
         let b = other;
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_add(b));
-        Size::derive(value, quote!((#a) + (#b)), format!("{a} + {b}"))
+        Size::derive(value, quote!(((#a) + (#b))), format!("{a} + {b}"))
     }
 
     /// `self - other`, where `other` is at most `self`.
@@ -122,7 +122,11 @@ impl Size {
             return a.derived();
         }
         let value = a.value.zip(b.value).and_then(|(a, b)| a.checked_sub(b));
-        Size::derive(value, quote!((#a) - (#b)), format!("{a} - {}", b.factor()))
+        Size::derive(
+            value,
+            quote!(((#a) - (#b))),
+            format!("{a} - {}", b.factor()),
+        )
     }
 
     /// `self / other`, rounded down; but at least 1, so that one mistake stays one error.
@@ -144,7 +148,7 @@ impl Size {
         Size::derive(value, tokens, format!("2^floor(log2({self}))"))
     }
 
-    /// A size that is computed from others with the given tokens.
+    /// A size that is computed from others with the given tokens, which are one expression wherever they stand.
     pub(crate) fn derive(value: Option<u64>, tokens: TokenStream, text: String) -> Size {
         match value {
             Some(value) => Size::known(value),

@@ -3,12 +3,12 @@
 use attn::model;
 
 model! {
-    struct Sums<d = 8, rows = 8>;
-    fn forward(x: [batch, seq, d], y: [other, d], z: [seq, batch], w: [rows]) -> [batch, seq, d] {
+    struct Sums<d = 8, rows = 9>;
+    fn forward(x: [batch, seq, d], y: [other, d], z: [batch], w: [rows]) -> [batch, seq, d] {
         let a = x + y;
-        let b = x * z;
+        let b = z * y;
         let c = min(x, w);
-        if a < b { a } else { b + c }
+        if a < b { a } else { x + c }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Same, Type, ValueKind};
-use crate::ops::{CallSite, Expand};
+use crate::ops::{CallSite, Expand, Permute};
 use crate::spec::{Size, split_at_commas};
 
 impl Lowering<'_> {
@@ -119,7 +119,8 @@ impl Lowering<'_> {
         Some(ty)
     }
 
-    /// The same of two types. Axes are the same by their names; of as many axes also by their places, where one of size 1 is repeated.
+    /// The same of two types. Axes are the same by their names, or else by their places, the last ones of the type with more axes; then
+    /// one of size 1 is repeated.
     pub(super) fn common(
         &mut self,
         [left, right]: [&Type; 2],
@@ -127,8 +128,8 @@ impl Lowering<'_> {
         what: &str,
     ) -> Option<Type> {
         let message = || messages::operands_differ(what, left, right);
-        let of_kind = |ty: &Type| ty.kind == ValueKind::Floats;
-        if !of_kind(left) || !of_kind(right) {
+        let is_floats = |ty: &Type| ty.kind == ValueKind::Floats;
+        if !is_floats(left) || !is_floats(right) {
             self.error(at, message());
             return None;
         }
@@ -136,41 +137,31 @@ impl Lowering<'_> {
             true => [right, left],
             false => [left, right],
         };
-        let places = larger.places(smaller);
-        if places.is_some_and(|places| places.is_sorted()) {
-            return Some(larger.clone());
-        }
-        if larger.axes.len() > smaller.axes.len() {
-            self.error(at, message());
-            return None;
-        }
-        self.common_by_place([left, right], at, &message)
-    }
-
-    fn common_by_place(
-        &mut self,
-        [left, right]: [&Type; 2],
-        at: Span,
-        message: &dyn Fn() -> String,
-    ) -> Option<Type> {
-        let mut axes = Vec::new();
+        let places = larger.places_or_last(smaller);
+        let mut axes = larger.axes.clone();
         let mut conditions = Vec::new();
-        for (a, b) in left.axes.iter().zip(&right.axes) {
-            let axis = match a.same(b) {
-                Same::Yes => a,
+        for (axis, place) in smaller.axes.iter().zip(places) {
+            let of = &larger.axes[place];
+            let is_whole = larger.axes.len() == smaller.axes.len();
+            axes[place] = match of.same(axis) {
+                // The one with a name, if there is one.
+                Same::Yes if of.name().is_none() => axis.clone(),
+                Same::Yes => of.clone(),
                 // A size that only rustc knows may be 1, too. Then the two are equal.
-                _ if a.is_one() => b,
-                _ if b.is_one() => a,
+                _ if of.is_one() && is_whole => axis.clone(),
+                _ if axis.is_one() && is_whole => of.clone(),
                 Same::No => {
                     self.error(at, message());
                     return None;
                 }
                 Same::If(more) => {
                     conditions.extend(more);
-                    a
+                    match of.name() {
+                        None => axis.clone(),
+                        Some(_) => of.clone(),
+                    }
                 }
             };
-            axes.push(axis.clone());
         }
         if !conditions.is_empty() {
             self.assume(conditions, at, message());
@@ -178,7 +169,7 @@ impl Lowering<'_> {
         Some(Type::floats(axes))
     }
 
-    /// The value with the axes of `ty`, repeated along those that it does not have or of which it has one of size 1.
+    /// The value with the axes of `ty` in their order, repeated along those that it does not have or of which it has one of size 1.
     pub(super) fn expanded(
         &mut self,
         value: ValueId,
@@ -186,8 +177,11 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> ValueId {
         let from = self.ty(value).clone();
-        let by_place = || (0..from.axes.len()).collect::<Vec<_>>();
-        let places = ty.places(&from).unwrap_or_else(by_place);
+        let places = ty.places_or_last(&from);
+        if !places.is_sorted() {
+            let ordered = self.in_order(value, &places, builder);
+            return self.expanded(ordered, ty, builder);
+        }
         let grows = from.axes.len() < ty.axes.len();
         let is_repeated =
             |(from, place): (&Axis, &usize)| from.is_one() && !ty.axes[*place].is_one();
@@ -200,6 +194,21 @@ impl Lowering<'_> {
             vec![value],
             ("expand", ty.clone()),
         )
+    }
+
+    /// The value with its axes in the order of their places.
+    fn in_order(
+        &mut self,
+        value: ValueId,
+        places: &[usize],
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let from = self.ty(value).clone();
+        let mut axes: Vec<usize> = (0..places.len()).collect();
+        axes.sort_by_key(|axis| places[*axis]);
+        let ty = axes.iter().map(|axis| from.axes[*axis].clone());
+        let ty = Type::floats(ty.collect());
+        self.node(builder, Permute::new(axes), vec![value], ("permute", ty))
     }
 }
 

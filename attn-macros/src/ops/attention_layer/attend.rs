@@ -213,7 +213,7 @@ impl Emit<LayerFrame<'_>> for Attend {
                 quote!(#heads),
                 quote!(query),
             ])),
-            backward: tracked_code::at_once(&learned, centres.as_slice()),
+            backward: tracked_code::at_once(&[], &learned, centres.as_slice()),
         }
     }
 

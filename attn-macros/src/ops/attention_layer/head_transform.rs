@@ -135,7 +135,7 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
     fn footprints(&self, of: &LayerNode<'_>) -> Footprints {
         Footprints {
             forward: None,
-            backward: tracked_code::at_once(&self.gain_gradient(of).footprints, &[]),
+            backward: tracked_code::at_once(&[], &self.gain_gradient(of).footprints, &[]),
         }
     }
 

@@ -280,21 +280,6 @@ fn an_axis_that_may_be_two_is_an_error() {
     }
 }
 
-/// Sizes of one number are told apart by their names, which the message then shows.
-#[test]
-fn operands_of_one_size_are_told_apart_by_name() {
-    let errors = |declared: &str, axes: &str| {
-        errors_of(&format!(
-            "struct M<{declared}>; fn forward(x: [batch, d], y: [{axes}]) -> [batch, d] {{ x * y }}"
-        ))
-    };
-    let message = "`*`: left is [batch, d = 8], right is [e = 8]".to_owned();
-    assert_eq!(errors("d = 8, e = 8", "e"), [("*".to_owned(), message)]);
-    let message = "`*`: left is [batch, 8], right is [9]".to_owned();
-    assert_eq!(errors("d = 8, e = 9", "e"), [("*".to_owned(), message)]);
-    assert_eq!(errors("d = 8", "8"), []);
-}
-
 /// The help names the model, the axes that there are, or the nearest of them.
 #[test]
 fn the_help_for_an_axis_says_what_to_write() {
