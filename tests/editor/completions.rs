@@ -33,7 +33,7 @@ const KEYS_OF_LAYERS: [&str; 18] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 32] = [
+const OPERATIONS: [&str; 39] = [
     "abs",
     "attention",
     "clamp",
@@ -50,11 +50,15 @@ const OPERATIONS: [&str; 32] = [
     "learned_position",
     "linear",
     "ln",
+    "logsumexp",
     "max",
     "max_pool",
+    "mean",
     "mean_pool",
     "min",
     "module",
+    "param",
+    "permute",
     "pow",
     "relu",
     "relu_squared",
@@ -64,8 +68,11 @@ const OPERATIONS: [&str; 32] = [
     "silu",
     "sinusoidal_position",
     "softmax",
+    "split",
     "sqrt",
+    "sum",
     "tanh",
+    "variance",
 ];
 const FUNCTIONS: [&str; 11] = [
     "abs", "clamp", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sqrt", "tanh",
@@ -77,6 +84,19 @@ const SIZES_OF_LAYERS: [&str; 6] = [
     "heads",
     "kv_heads",
     "value_head_dim",
+];
+
+const DISTRIBUTIONS: [&str; 10] = [
+    "zeros",
+    "ones",
+    "normal",
+    "truncated_normal",
+    "uniform",
+    "xavier_uniform",
+    "xavier_normal",
+    "kaiming_uniform",
+    "kaiming_normal",
+    "orthogonal",
 ];
 
 /// Checks that exactly these names are completed at the cursor.
@@ -231,6 +251,64 @@ fn axes_of_the_inputs_and_sizes_are_offered_as_axes() {
 }
 
 #[test]
+fn axes_and_sizes_are_offered_in_the_parts_of_a_value() {
+    let sizes: &[&str] = &["d_model", "hidden"];
+    for typed in [
+        "x[$0]",
+        "x[se$0 = 0]",
+        "let y = x[seq = 0, $0]; y",
+        "layer_norm(x)[se$0]",
+    ] {
+        check(&model(typed), &[&["batch", "seq"], sizes]);
+    }
+    check(&model("x[d_model = hid$0]"), &[sizes]);
+}
+
+#[test]
+fn an_operation_along_an_axis_offers_axes_and_its_keys() {
+    let all: &[&str] = &["batch", "seq", "d_model", "hidden"];
+    for typed in [
+        "sum::<$0>(x)",
+        "sum::<se$0>(x)",
+        "let (a, b) = split::<se$0>(x); a + b",
+    ] {
+        check(&model(typed), &[all, &["axis", "name"]]);
+    }
+    for typed in ["sum::<[seq, $0]>(x)", "sum::<axis = se$0>(x)"] {
+        check(&model(typed), &[all]);
+    }
+}
+
+#[test]
+fn a_learned_tensor_offers_sizes_and_its_distributions() {
+    check(
+        &model("param p: [d$0] = ones; x + p"),
+        &[&["d_model", "hidden"]],
+    );
+    for typed in [
+        "param p: [d_model] = $0; x + p",
+        "param p: [d_model] = o$0; x + p",
+    ] {
+        check(&model(typed), &[&DISTRIBUTIONS]);
+    }
+    check(
+        &model("param p: [d_model] = normal($0); x + p"),
+        &[&["std"]],
+    );
+    for typed in [
+        "param p: [d_model] = ones; x + $0",
+        "let (p, _q) = split(x); x + $0",
+    ] {
+        let names: &[&str] = if typed.contains("_q") {
+            &["p", "_q"]
+        } else {
+            &["p"]
+        };
+        check(&model(typed), &[&OPERATIONS, &["x", "lens"], names]);
+    }
+}
+
+#[test]
 fn named_layers_are_offered_for_ties() {
     check(
         &model("let y = embedding::<8, 8, name = table>(x); linear::<tied = ta$0>(y)"),
@@ -253,7 +331,7 @@ fn a_body_offers_its_items() {
     );
     check(
         &body("param other: [heads] = o$0;"),
-        &[&["zeros", "ones", "normal", "uniform", "alibi_slopes"]],
+        &[&DISTRIBUTIONS, &["alibi_slopes"]],
     );
     check(&body("param other: [h$0] = ones;"), &[&SIZES_OF_LAYERS]);
 }

@@ -76,7 +76,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     };
     [
         ("layer", KEYS.iter().map(named_key).collect()),
-        ("operations", operations.chain(said(&REPEAT)).collect()),
+        ("operations", operations.chain(said(&STATEMENTS)).collect()),
         ("repeat", said(&OPTIONS).collect()),
         ("operands", said(&OPERANDS).collect()),
         ("kinds", said(&KINDS).collect()),
@@ -91,10 +91,16 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     .into_iter()
 }
 
-const REPEAT: [(&str, &str); 1] = [(
-    "repeat",
-    "`repeat layers { .. }`: the statements in the braces, so many times, with layers of its own each time.",
-)];
+const STATEMENTS: [(&str, &str); 2] = [
+    (
+        "repeat",
+        "`repeat layers { .. }`: the statements in the braces, so many times, with layers of its own each time.",
+    ),
+    (
+        "param",
+        "A learned tensor: `param name: [axes] = initializer;`",
+    ),
+];
 const OPTIONS: [(&str, &str); 2] = [
     (
         "name",

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use proc_macro2::{Delimiter, Ident, TokenTree};
 
 use super::body;
-use super::header::{Entry, entries, walk_value};
+use super::header::{Entry, entries, walk_value, walk_words};
 use super::names::{Names, Own, Scope, is_constant, size};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 use crate::ops::Operation;
+use crate::spec::keys::{Key, KeyKind};
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`
 pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
@@ -172,14 +173,16 @@ impl Walker<'_, '_> {
         self.names.own(self.scope, None);
         if tokens.take_word("let") {
             tokens.take_word("mut");
-            let name = tokens.take_ident();
+            let names = declared(tokens);
             tokens.take_until(|rest| rest.is(0, '=') || ends_statement(rest));
             tokens.take('=');
             self.value(tokens);
-            if let Some(name) = name {
+            for name in names {
                 let shape = self.cx.shape_of(&name);
                 self.declare(name, shape);
             }
+        } else if starts_param(tokens) {
+            self.param(tokens);
         } else if starts_repeat(tokens) {
             self.repeat(tokens);
         } else if is_assignment(tokens) {
@@ -220,6 +223,30 @@ impl Walker<'_, '_> {
         if shape.is_none() || shape.as_ref() == known {
             self.names.own(self.scope, Some(&name));
         } else {
+            self.declare(name, shape);
+        }
+    }
+
+    /// `param token: [1, d_model] = normal(0.02);`
+    fn param(&mut self, tokens: &mut Tokens) {
+        let word = tokens.take_ident();
+        self.names.language("operations", word.as_ref());
+        let name = tokens.take_ident();
+        tokens.take(':');
+        if let Some(axes) = tokens.take_group(Delimiter::Bracket) {
+            walk_axes(self.names, axes, self.sizes);
+        }
+        if tokens.take('=') {
+            let init = take_value(tokens);
+            let is_word = init.is_empty() || init.ident(0).is_some_and(|name| !is_constant(name));
+            match Key::find("init").filter(|_| is_word) {
+                Some(key) => walk_words(self.names, key, init, Some(self.sizes)),
+                None => size(self.names, &init, Some(self.sizes)),
+            }
+        }
+        tokens.take(';');
+        if let Some(name) = name {
+            let shape = self.cx.shape_of(&name);
             self.declare(name, shape);
         }
     }
@@ -307,6 +334,23 @@ impl Walker<'_, '_> {
                 body::walk(self.names, &mut inner);
             }
         }
+        while let Some(parts) = tokens.take_group(Delimiter::Bracket) {
+            self.parts(parts);
+        }
+    }
+
+    /// `seq = 0, d_model = 1..`
+    fn parts(&mut self, parts: Tokens) {
+        for mut part in parts.split() {
+            let axis = part.take_until(|rest| rest.is(0, '='));
+            match axis.is_empty() {
+                true => self.names.own(self.axes, None),
+                false => walk_axes(self.names, axis, self.axes),
+            }
+            if part.take('=') {
+                size(self.names, &part, Some(self.sizes));
+            }
+        }
     }
 
     /// `x`, `context = y`
@@ -338,6 +382,9 @@ impl Walker<'_, '_> {
             }
         } else if name == "tied" {
             self.names.own(self.layers, value.ident(0));
+        } else if key.is_some_and(is_of_axes) {
+            let axes = value.take_group(Delimiter::Bracket).unwrap_or(value);
+            walk_axes(self.names, axes, self.axes);
         } else if key.is_some_and(|key| key.name == "out" && operation.name == "module") {
             let axes = value.take_group(Delimiter::Bracket);
             axes.into_iter()
@@ -357,6 +404,9 @@ impl Walker<'_, '_> {
                 self.names.language(operation.name, Some(&key));
             }
             (_, Some("type")) => self.names.ty(value.rest()),
+            ([TokenTree::Group(axes)], _) if takes_axes(operation) => {
+                walk_axes(self.names, Tokens::new(axes.stream()), self.axes);
+            }
             ([], _) => {
                 let scope = self.arguments_of(operation);
                 self.names.own(scope, None);
@@ -376,10 +426,35 @@ impl Walker<'_, '_> {
         if let Some(scope) = self.arguments.get(operation.name) {
             return *scope;
         }
-        let scope = self.names.scope(&[self.sizes], &[operation.name], &[]);
+        let values = match takes_axes(operation) {
+            true => self.axes,
+            false => self.sizes,
+        };
+        let scope = self.names.scope(&[values], &[operation.name], &[]);
         self.arguments.insert(operation.name.to_owned(), scope);
         scope
     }
+}
+
+/// The variable behind `let`, or those in parentheses.
+fn declared(tokens: &mut Tokens) -> Vec<Ident> {
+    match tokens.take_group(Delimiter::Parenthesis) {
+        Some(names) => names
+            .split()
+            .iter()
+            .filter_map(|name| name.ident(0).cloned())
+            .collect(),
+        None => tokens.take_ident().into_iter().collect(),
+    }
+}
+
+/// Whether the first key by position names axes: `sum::<seq>(x)`.
+fn takes_axes(operation: &Operation) -> bool {
+    operation.keys.first().is_some_and(is_of_axes)
+}
+
+fn is_of_axes(key: &Key) -> bool {
+    matches!(key.kind, KeyKind::Axes)
 }
 
 /// The tokens to the end of the statement. Between the `<` and `>` of an operation, `key =` starts no statement.
@@ -407,12 +482,19 @@ fn ends_in_colon(value: &[TokenTree]) -> bool {
 
 /// `;`, or where another statement starts without one.
 fn ends_statement(tokens: &Tokens) -> bool {
-    tokens.is(0, ';') || tokens.is_word("let") || starts_repeat(tokens) || is_assignment(tokens)
+    let starts_item = starts_repeat(tokens) || starts_param(tokens);
+    tokens.is(0, ';') || tokens.is_word("let") || starts_item || is_assignment(tokens)
 }
 
 /// Two words, of which the first requires a second one.
 fn is_keyword(tokens: &Tokens) -> bool {
-    tokens.is_word("let") || tokens.is_word("if") || starts_repeat(tokens)
+    let is_rusts = tokens.is_word("let") || tokens.is_word("if");
+    is_rusts || starts_repeat(tokens) || starts_param(tokens)
+}
+
+/// `param name`. The word may be the name of a variable, too.
+fn starts_param(tokens: &Tokens) -> bool {
+    tokens.is_word("param") && tokens.ident(1).is_some()
 }
 
 /// The word may be the name of a variable, too.

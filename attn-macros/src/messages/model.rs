@@ -252,7 +252,7 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
     format!(
         "`{operator}`: left is {left}, right is {right}\n\
-         help: both are floats, and the axes of one are among those of the other; an axis of size 1 is repeated"
+         help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
     )
 }
 

@@ -387,18 +387,18 @@ const ORTHOGONAL: Word = plain(
     "Random rows, or columns if these are longer, of length 1 that are perpendicular (Saxe et al. 2014).",
 );
 
-/// The distributions of a tensor before training.
+/// The distributions of a tensor before training. Those that suit the weights of a layer come first.
 pub(crate) const DISTRIBUTIONS: &[Word] = &[
-    ZEROS,
-    ONES,
-    NORMAL,
-    TRUNCATED_NORMAL,
-    UNIFORM,
     XAVIER_UNIFORM,
     XAVIER_NORMAL,
     KAIMING_UNIFORM,
     KAIMING_NORMAL,
     ORTHOGONAL,
+    NORMAL,
+    TRUNCATED_NORMAL,
+    UNIFORM,
+    ZEROS,
+    ONES,
 ];
 
 /// The initializer after the `=` of a `param` in a model, unless it is a number. It is no key: it belongs to the statement.

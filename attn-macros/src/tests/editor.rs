@@ -119,6 +119,10 @@ const REST: &str = "
             param slope: [heads] = alibi_slopes;
             fn score(score, h, q_idx) { let far = slope[h]; score - far * q_idx as f32 }
         };
+        param table: [4, d] = truncated_normal(std = 0.02);
+        param bound: [] = WIDTH;
+        let (left, right) = split::<axis = d>(z[seq = 0, d = 1..FIRST]);
+        let z = z + sum::<[batch, seq]>(z) * concat::<d>(left, right) - mean::<seq>(z) + bound * table[4 = -1];
         linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
     }";
 
@@ -146,6 +150,14 @@ fn every_name_of_a_model_is_documented() {
         "linear::bias",
         "dropout::p",
         "module::out",
+        "operations::param",
+        "operations::split",
+        "split::axis",
+        "words::init::truncated_normal",
+        "arguments::init::truncated_normal::std",
+        "::table",
+        "::left",
+        "::right",
         "items::param",
         "::slope",
         "::far",

@@ -7,7 +7,7 @@ attention! {
     struct Upper<heads = 2, d_model = 16, position = RoPE>;
     struct Negated<heads = 2, d_model = 16, mask = !paddding>;
     struct Foreign<heads = 2, d_model = 16, normalizer = entmax>;
-    struct EachKey<heads = 2, d_model = 16, score = cosine, position = sinusoidal, qk_norm = batch, init = zeros>;
+    struct EachKey<heads = 2, d_model = 16, score = cosine, position = sinusoidal, qk_norm = batch, init = eye>;
     struct ForeignMask<heads = 2, d_model = 16, mask = bigbird>;
     struct Truth<heads = 2, d_model = 16, qk_norm = true>;
 }

@@ -28,6 +28,30 @@ mod layers {
     }
 }
 
+/// Learned tensors with names of emitted items, of layers and of keywords.
+mod params {
+    attn::model! {
+        pub struct Tensors<e = 4>;
+
+        fn forward(x: [batch, seq, e]) -> [batch, seq, e] {
+            param linear: [e] = ones;
+            param model: [e] = 0.5;
+            param pass: [] = 2;
+            param tape: [e] = zeros;
+            param p: [3, e] = orthogonal;
+            param r#type: [e] = uniform(0.1);
+            let param = linear::<e>(x) * linear + model - tape;
+            let mut x = param * pass + r#type;
+            repeat 2, name = rounds {
+                param x_2: [e] = ones;
+                param model: [] = 0.1;
+                x = x * x_2 + model * p[3 = 0];
+            }
+            x
+        }
+    }
+}
+
 mod models {
     attn::model! {
         pub struct Weights<e = 4>;
@@ -91,5 +115,6 @@ fn names_of_models_are_the_users() {
     let y = dev.build_module::<layers::Opaque, f32>().forward(y);
     let (y, _) = dev.build_module::<sizes::Net, f32>().forward((y, x));
     let y = dev.build_module::<beside::NetAB, f32>().forward(y);
+    let y = dev.build_module::<params::Tensors, f32>().forward(y);
     assert!(y.as_vec().iter().all(|y| y.is_finite()));
 }
