@@ -1,0 +1,127 @@
+//! Layers written in the language of `model!` beside the built-in ones: forward and backward on 8 sequences of 256 vectors of 384.
+//!
+//! See `README.md` in the folder above.
+
+#![allow(
+    missing_docs,
+    reason = "criterion's macros make undocumented functions"
+)]
+
+use std::time::Duration;
+
+use attn::{
+    dfdx::{
+        prelude::*,
+        tensor::{Gradients, PutTape, SplitTape},
+    },
+    model,
+};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+
+const WIDTH: usize = 384;
+
+model! {
+    struct RmsNorm<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { rms_norm(x) }
+}
+model! {
+    struct OwnRmsNorm<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        param gain: [d] = ones;
+        x / sqrt(mean::<d>(x * x) + 1e-6) * gain
+    }
+}
+model! {
+    struct LayerNorm<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { layer_norm(x) }
+}
+model! {
+    struct OwnLayerNorm<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        param gain: [d] = ones;
+        param bias: [d] = zeros;
+        (x - mean::<d>(x)) / sqrt(variance::<d>(x) + 1e-5) * gain + bias
+    }
+}
+model! {
+    struct Softmax<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { softmax(x) }
+}
+model! {
+    struct OwnSoftmax<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let powers = exp(x - max::<d>(x));
+        powers / sum::<d>(powers)
+    }
+}
+model! {
+    struct SwiGlu<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { feed_forward::<1024, activation = swiglu>(x) }
+}
+model! {
+    struct OwnSwiGlu<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let (gate, value) = split(linear::<2048>(x));
+        linear::<d>(silu(gate) * value)
+    }
+}
+model! {
+    struct Modulated<d = 384>;
+    fn forward(x: [batch, seq, d], scale: [batch, seq, d], shift: [batch, seq, d]) -> [batch, seq, d] {
+        layer_norm(x) * (1 + scale) + shift
+    }
+}
+model! {
+    struct ModulatedBySequence<d = 384>;
+    fn forward(x: [batch, seq, d], scale: [batch, d], shift: [batch, d]) -> [batch, seq, d] {
+        layer_norm(x) * (1 + scale) + shift
+    }
+}
+
+type Input = Tensor<(usize, usize, Const<WIDTH>), f32, Cpu>;
+
+/// Times a training step without an optimizer.
+macro_rules! measure {
+    ($criterion:ident, $($model:ident ($($other:expr),*)),* $(,)?) => {$({
+        let dev = Cpu::seed_from_u64(1);
+        let model = dev.build_module::<$model, f32>();
+        let x: Input = dev.sample_normal_like(&(8, 256, Const));
+        let mut group = $criterion.benchmark_group("forward+backward");
+        group.sample_size(10).measurement_time(Duration::from_secs(2));
+        group.bench_function(BenchmarkId::from_parameter(stringify!($model)), |bencher| {
+            bencher.iter(|| backward(model.forward(measure!(@ x.clone().leaky_traced() $(, $other.clone())*))))
+        });
+        group.finish();
+    })*};
+    (@ $x:expr) => { $x };
+    (@ $($x:expr),+) => { ($($x),+) };
+}
+
+/// The backward pass with gradients of zero, which take as long as others.
+fn backward<S: Shape>(y: Tensor<S, f32, Cpu, OwnedTape<f32, Cpu>>) -> Gradients<f32, Cpu> {
+    let (_, tape) = y.split_tape();
+    let loss: Tensor<Rank0, f32, Cpu> = Cpu::default().zeros();
+    loss.put_tape(tape).backward()
+}
+
+fn formulas(criterion: &mut Criterion) {
+    let dev = Cpu::seed_from_u64(2);
+    let by_token: Input = dev.sample_normal_like(&(8, 256, Const));
+    let by_sequence: Tensor<(usize, Const<WIDTH>), f32, Cpu> = dev.sample_normal_like(&(8, Const));
+    measure!(
+        criterion,
+        RmsNorm(),
+        OwnRmsNorm(),
+        LayerNorm(),
+        OwnLayerNorm(),
+        Softmax(),
+        OwnSoftmax(),
+        SwiGlu(),
+        OwnSwiGlu(),
+        Modulated(by_token, by_token),
+        ModulatedBySequence(by_sequence, by_sequence),
+    );
+}
+
+criterion_group!(benches, formulas);
+criterion_main!(benches);
