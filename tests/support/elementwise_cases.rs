@@ -24,6 +24,14 @@ macro_rules! elementwise {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 
+            numbers_without_an_effect {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    0 * y + x * (1 * linear::<d>(y) + 0) + (x - 0 * gelu(y)) * 1
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
             bounds {
                 struct M<d = 5>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -88,6 +88,10 @@ pub(crate) struct Param {
     pub(crate) doc: String,
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a layer has ten parameters, and most are linear"
+)]
 pub(crate) enum ParamKind {
     /// `y = x Wᵀ + b`: a weight of `[output, input]`, a bias of `[output]`.
     Linear {

@@ -12,7 +12,7 @@ use crate::emit::expr::{emit_elementwise, loop_values};
 use crate::emit::tracked_code;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
-use crate::score::loops::{Derivative, Known, Loop, Match, Slope, slopes};
+use crate::score::loops::{self, Derivative, Known, Loop, Match, Slope};
 use crate::score::{Binary, Expr, Unary};
 use crate::spec::Real;
 
@@ -88,6 +88,19 @@ impl Elementwise {
             reads: of_node(derivative.reads).collect(),
             of: of_node(derivative.of).collect(),
         }
+    }
+
+    /// The derivative by each operand, of the expression that is compiled: its numbers may be any.
+    fn slopes(&self) -> Vec<Slope> {
+        let (_, expr, operands) = self.known();
+        let mut slopes = vec![Slope::Zero; self.operands()];
+        for (slope, operand) in loops::slopes(&expr, self.operands())
+            .into_iter()
+            .zip(operands)
+        {
+            slopes[operand] = slope;
+        }
+        slopes
     }
 
     /// The known loop that it is, if there is one, the expression that is compiled, and the operands in its order.
@@ -179,7 +192,7 @@ impl Op for Elementwise {
 
     fn gradients(&self, _: usize) -> Vec<Gradient> {
         let first = self.backward().of.first().copied();
-        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
+        let slopes = self.slopes().into_iter().enumerate();
         let gradients = slopes.map(|(index, slope)| match slope {
             Slope::Zero => Gradient::None,
             // A sum.
@@ -301,7 +314,7 @@ impl Emit<ModelFrame<'_>> for Elementwise {
 impl Elementwise {
     /// The repeated operands whose gradient is a sum of that of the result: this may be overwritten by the loop.
     fn summed_before(&self) -> Vec<usize> {
-        let slopes = slopes(&self.expr, self.operands()).into_iter().enumerate();
+        let slopes = self.slopes().into_iter().enumerate();
         let sums = slopes
             .filter(|(index, slope)| matches!(slope, Slope::One) && self.repeats(*index).is_some());
         sums.map(|(index, _)| index).collect()
