@@ -3,7 +3,10 @@
 use attn::attention;
 use dfdx::prelude::*;
 use support::{
-    initial::{ONE, Start, ZERO, assert_starts, kaiming, linear, normal, xavier},
+    initial::{
+        ONE, Start, ZERO, assert_orthogonal, assert_starts, kaiming, linear, normal, truncated,
+        uniform, xavier,
+    },
     tensors::{Named, parameters},
 };
 
@@ -20,6 +23,24 @@ attention! {
     struct Kaiming<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = kaiming_uniform, qk_norm = rms>;
     struct KaimingBilinear<heads = 4, d_model = 64, head_dim = 32, score = bilinear, init = kaiming_uniform>;
     struct Normal<heads = 64, d_model = 64, init = normal(0.02), qk_norm = rms, position = rel_pos_bias(32, 128)>;
+    struct Uniform<heads = 64, d_model = 64, init = uniform(0.02), qk_norm = rms, position = rel_pos_bias(32, 128)>;
+    struct Truncated<heads = 64, d_model = 64, init = truncated_normal(0.02), qk_norm = rms, position = rel_pos_bias(32, 128)>;
+    struct Ones<heads = 4, d_model = 16, init = ones>;
+    struct Zeros<heads = 4, d_model = 16, init = zeros>;
+    struct XavierNormal<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = xavier_normal, qk_norm = rms>;
+    struct KaimingNormal<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = kaiming_normal, qk_norm = rms>;
+    struct Orthogonal<heads = 4, kv_heads = 2, d_model = 64, d_context = 32, init = orthogonal>;
+    struct Body<heads = 64, d_model = 64> {
+        param truncated: [heads, 48] = truncated_normal(std = 0.5);
+        param xavier: [heads, 48] = xavier_uniform;
+        param xavier_n: [heads, 48] = xavier_normal;
+        param kaiming: [heads, 48] = kaiming_uniform;
+        param kaiming_n: [heads, 48] = kaiming_normal;
+        param square: [heads, 48] = orthogonal;
+        fn score(score, h) {
+            score + truncated[h, 0] + xavier[h, 0] + xavier_n[h, 0] + kaiming[h, 0] + kaiming_n[h, 0] + square[h, 0]
+        }
+    }
     struct NormalAdditive<heads = 4, d_model = 64, score = additive(hidden = 512), init = normal(0.02)>;
 }
 
@@ -191,4 +212,85 @@ fn single_precision_stays_within_the_bound() {
         .map(f32::abs)
         .fold(0.0, f32::max);
     assert!(largest <= bound as f32 && f64::from(largest) > 0.99 * bound);
+}
+
+/// The standard deviation of `torch.nn.init.xavier_normal_`.
+fn xavier_normal(fan_in: usize, fan_out: usize) -> Start {
+    normal((2.0 / (fan_in + fan_out) as f64).sqrt())
+}
+
+/// The standard deviation of `torch.nn.init.kaiming_normal_`.
+fn kaiming_normal(fan_in: usize) -> Start {
+    normal((2.0 / fan_in as f64).sqrt())
+}
+
+#[test]
+fn distributions_with_a_number_are_those_of_all_weights() {
+    macro_rules! check {
+        ($Layer:ident, $all:expr) => {{
+            let all = $all;
+            let [q, qb, k, kb, v, vb, o, ob] = projections(all, all, all, all);
+            let q_norm = ("q_norm.weight", ONE);
+            let k_norm = ("k_norm.weight", ONE);
+            let table = ("rel_pos_bias.weight", all);
+            assert_layer_starts!($Layer, [q, qb, q_norm, k, kb, k_norm, v, vb, table, o, ob]);
+        }};
+    }
+    check!(Uniform, uniform(0.02));
+    check!(Truncated, truncated(0.02));
+}
+
+#[test]
+fn zeros_and_ones_are_the_numbers_of_all_weights() {
+    assert_layer_starts!(Zeros, projections(ZERO, ZERO, ZERO, ZERO));
+    assert_layer_starts!(Ones, projections(ONE, ONE, ONE, ONE));
+}
+
+#[test]
+fn normal_distributions_of_fans_read_them_as_the_uniform_ones() {
+    let q_norm = ("q_norm.weight", ONE);
+    let k_norm = ("k_norm.weight", ONE);
+    let square = xavier_normal(64, 64);
+    let context = xavier_normal(32, 32);
+    let [q, qb, k, kb, v, vb, o, ob] = projections(square, context, context, square);
+    assert_layer_starts!(XavierNormal, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
+    let of = kaiming_normal;
+    let [q, qb, k, kb, v, vb, o, ob] = projections(of(64), of(32), of(32), of(64));
+    assert_layer_starts!(KaimingNormal, [q, qb, q_norm, k, kb, k_norm, v, vb, o, ob]);
+}
+
+#[test]
+fn orthogonal_weights_have_perpendicular_rows_or_columns() {
+    let layer = Cpu::seed_from_u64(1).build_module::<Orthogonal, f64>();
+    for Named { name, dims, values } in parameters(&layer) {
+        match name.ends_with("bias") {
+            true => assert_starts(&name, &values, ZERO),
+            false => assert_orthogonal(&name, &dims, &values),
+        }
+    }
+}
+
+#[test]
+fn learned_tensors_of_a_body_start_as_those_of_a_model() {
+    let layer = Cpu::seed_from_u64(1).build_module::<Body, f64>();
+    let found = parameters(&layer);
+    for (name, start) in [
+        ("truncated", truncated(0.5)),
+        ("xavier", xavier(48, 64)),
+        ("xavier_n", xavier_normal(48, 64)),
+        ("kaiming", kaiming(48)),
+        ("kaiming_n", kaiming_normal(48)),
+    ] {
+        let name = format!("{name}.weight");
+        let parameter = found
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .expect("it is there");
+        assert_starts(&name, &parameter.values, start);
+    }
+    let square = found
+        .iter()
+        .find(|parameter| parameter.name == "square.weight")
+        .expect("it is there");
+    assert_orthogonal("square", &square.dims, &square.values);
 }

@@ -4,10 +4,13 @@ use attn::{
     dfdx::prelude::*,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
-    train::{AdamW, ParameterInfo},
+    train::{AdamW, AdamWConfig, ParameterInfo},
 };
 use support::{
-    initial::{ONE, Start, ZERO, assert_starts, kaiming, linear, normal, xavier},
+    initial::{
+        ONE, Start, ZERO, assert_orthogonal, assert_starts, kaiming, linear, normal, truncated,
+        uniform, xavier,
+    },
     tensors::{fill, parameters},
 };
 
@@ -187,5 +190,175 @@ fn a_tied_gpt_of_a_small_table_begins_with_the_loss_of_a_guess() {
     }
     for loss in initial_losses!(Large) {
         assert!(loss > 5.0 * guess, "{loss}");
+    }
+}
+
+model! {
+    /// Every distribution, of the weights of layers and of learned tensors.
+    struct Distributions<d = 48>;
+
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        param number: [d] = -0.5;
+        param constant: [] = STD;
+        param zero: [d] = zeros;
+        param one: [1, d] = ones;
+        param normal: [64, d] = normal(0.02);
+        param truncated: [64, d] = truncated_normal(STD);
+        param uniform: [64, d] = uniform(bound = 0.1);
+        param xavier: [64, d] = xavier_uniform;
+        param xavier_normal: [64, d] = xavier_normal;
+        param kaiming: [64, d] = kaiming_uniform;
+        param kaiming_normal: [64, d] = kaiming_normal;
+        param filters: [64, d, 5] = kaiming_uniform;
+        let tables = normal + truncated + uniform + xavier + xavier_normal + kaiming + kaiming_normal;
+        let mut x = x * number + constant + zero + one[1 = 0] + tables[64 = 0] + filters[64 = 0, 5 = 0];
+        repeat 2 {
+            param gate: [96] = uniform(0.2);
+            x += linear::<d, init = truncated_normal(0.02)>(gate * linear::<96, init = uniform(0.3)>(x));
+            x += feed_forward::<80, init = xavier_normal>(x);
+            x += feed_forward::<80, init = kaiming_normal>(x);
+            x += attention::<heads = 4, init = truncated_normal(0.5)>(x);
+            x += linear::<d, bias = false, init = zeros, name = nothing>(x);
+        }
+        x
+    }
+}
+
+/// The names under which learned tensors are saved, and how they begin.
+fn starts_of_distributions() -> Vec<(String, Start)> {
+    let tensors = [
+        ("number", Start::Constant(-0.5)),
+        ("constant", Start::Constant(0.25)),
+        ("zero", ZERO),
+        ("one", ONE),
+        ("normal", normal(0.02)),
+        ("truncated", truncated(0.25)),
+        ("uniform", uniform(0.1)),
+        ("xavier", xavier(48, 64)),
+        ("xavier_normal", normal((2.0 / 112_f64).sqrt())),
+        ("kaiming", kaiming(48)),
+        ("kaiming_normal", normal((2.0 / 48_f64).sqrt())),
+        // The fans of PyTorch: [out, in, ..] has `in` times the rest.
+        ("filters", kaiming(48 * 5)),
+    ];
+    let weight = |name: &str| format!("{name}.weight");
+    let mut all = tensors.map(|(name, start)| (weight(name), start)).to_vec();
+    let projections = ["q", "k", "v", "o"].map(|projection| format!("attention.{projection}_proj"));
+    for round in ["blocks.0", "blocks.1"] {
+        let mut push = |name: &str, start| all.push((weight(&format!("{round}.{name}")), start));
+        push("gate", uniform(0.2));
+        push("linear", uniform(0.3));
+        push("linear_2", truncated(0.02));
+        for layer in ["feed_forward.up_proj", "feed_forward.down_proj"] {
+            push(layer, normal((2.0 / 128_f64).sqrt()));
+        }
+        push("feed_forward_2.up_proj", normal((2.0 / 48_f64).sqrt()));
+        push("feed_forward_2.down_proj", normal((2.0 / 80_f64).sqrt()));
+        for name in &projections {
+            push(name, truncated(0.5));
+        }
+        push("nothing", ZERO);
+    }
+    all
+}
+
+#[test]
+fn every_distribution_is_that_of_layers_and_of_learned_tensors() {
+    let model = Cpu::seed_from_u64(3).build_module::<Distributions, f64>();
+    let found = parameters(&model);
+    let weights: Vec<_> = found
+        .iter()
+        .filter(|p| p.name.ends_with(".weight"))
+        .collect();
+    let expected = starts_of_distributions();
+    let names = weights.iter().map(|parameter| &parameter.name);
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        expected.iter().map(|(name, _)| name).collect::<Vec<_>>()
+    );
+    for (parameter, (name, start)) in weights.iter().zip(expected) {
+        assert_starts(&name, &parameter.values, start);
+    }
+    let count: usize = found.iter().map(|parameter| parameter.values.len()).sum();
+    assert_eq!(count, Distributions::PARAMS);
+}
+
+model! {
+    struct Orthogonal<d = 12>;
+
+    fn forward(x: [batch, d]) -> [batch, 30] {
+        param wide: [5, d] = orthogonal;
+        param tall: [d, 5] = orthogonal;
+        param cube: [7, 3, d] = orthogonal;
+        let x = x * wide[5 = 0] + tall[5 = 0] + cube[7 = 0, 3 = 0];
+        linear::<30, init = orthogonal>(feed_forward::<16, init = orthogonal>(x))
+    }
+}
+
+#[test]
+fn orthogonal_matrices_have_perpendicular_rows_or_columns() {
+    let model = Cpu::seed_from_u64(4).build_module::<Orthogonal, f64>();
+    let found = parameters(&model);
+    let weights: Vec<_> = found
+        .iter()
+        .filter(|p| p.name.ends_with(".weight"))
+        .collect();
+    assert_eq!(weights.len(), 6);
+    for parameter in weights {
+        assert_orthogonal(&parameter.name, &parameter.dims, &parameter.values);
+    }
+}
+
+#[test]
+fn learned_tensors_are_saved_and_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("m.safetensors");
+    let saved = Cpu::seed_from_u64(1).build_module::<Distributions, f32>();
+    saved.save_safetensors(&file).unwrap();
+    let mut loaded = Cpu::seed_from_u64(2).build_module::<Distributions, f32>();
+    assert_ne!(parameters(&loaded), parameters(&saved));
+    loaded.load_safetensors(&file).unwrap();
+    assert_eq!(parameters(&loaded), parameters(&saved));
+}
+
+model! {
+    struct Decaying<d = 4>;
+
+    fn forward(x: [batch, d]) -> [batch, d] {
+        param matrix: [3, d] = ones;
+        param vector: [d] = ones;
+        param number: [] = 1;
+        param key_bias: [3, d] = ones;
+        let y = matrix[3 = 0] + key_bias[3 = 0];
+        number * (x * vector + y)
+    }
+}
+
+/// The rule is that of other tensors: a vector and a bias do not decay.
+#[test]
+fn learned_tensors_with_two_axes_decay() {
+    let mut model = Cpu::default().build_module::<Decaying, f64>();
+    let x: Tensor<Rank2<2, 4>, f64, _> = Cpu::default().zeros();
+    let y = model.forward_mut(x.leaky_traced());
+    // The gradients are 0, so what changes decays.
+    let mut gradients = (y * 0.0).sum().backward();
+    let settings = AdamWConfig {
+        lr: 0.1,
+        weight_decay: 0.5,
+        ..AdamWConfig::default()
+    };
+    AdamW::new(settings)
+        .update(&mut model, &mut gradients)
+        .unwrap();
+    for parameter in parameters(&model) {
+        let decayed = if parameter.name == "matrix.weight" {
+            1.0 - 0.1 * 0.5
+        } else {
+            1.0
+        };
+        assert!(
+            parameter.values.iter().all(|value| *value == decayed),
+            "{parameter:?}"
+        );
     }
 }

@@ -186,6 +186,21 @@ goes_on! {
         }
     } 21;
 
+    [f64] tokens_go_on_through_learned_tensors_and_parts_of_their_vectors {
+        struct M<vocab = 11, d = 8>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            param scale: [d] = ones;
+            param shift: [] = 0.5;
+            let x = embedding::<vocab, d>(tokens);
+            let x = x + attention::<2, mask = causal>(layer_norm(x * scale + shift));
+            let (gate, value) = split(x);
+            let mixed = concat(value * sigmoid(gate), x[d = 1..5]) * softmax(x);
+            param grid: [d, 3] = normal(1.0);
+            let row = permute::<[3, d]>(grid);
+            linear::<vocab>(mixed * row[3 = 1] * x[d = -1] + (mean::<d>(x) - max::<d>(x)))
+        }
+    } 12;
+
     [f32] reductions_of_vectors_and_of_learned_tensors {
         struct M<vocab = 11, d = 12, n = 3>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {

@@ -256,7 +256,8 @@ impl Builder<'_> {
 
     fn rel_pos_table(&mut self, num_buckets: &Size) {
         let init = match &self.spec.init {
-            Some(normal @ Distribution::Normal { .. }) => InitKind::Given(normal.clone()),
+            // The table is no matrix of a linear map, so it has no fans.
+            Some(init) if init.of_matrices().is_none() => InitKind::Given(init.clone()),
             _ => InitKind::Normal {
                 gain: 1,
                 fans: vec![self.spec.d_model.clone()],

@@ -55,7 +55,9 @@ impl Lowering<'_> {
     }
 
     fn initial_values(&mut self, tokens: &TokenStream, ty: Option<&Type>) -> Option<Distribution> {
-        if !self.is_constant(tokens) {
+        let text = tokens.to_string();
+        let mut words = INITIALIZER_OF_MODEL.words().iter();
+        if !words.any(|word| word.name == text) && !self.is_constant(tokens) {
             return None;
         }
         let substituted = self.sizes.substitute(tokens);

@@ -528,6 +528,10 @@ fn a_size_under_another_name_is_reported_at_that_name() {
         let unused = "the size `d` is never used\nhelp: remove it";
         assert_eq!(report(&model(body)), ("d".to_owned(), unused.to_owned()));
     }
+    // The name of a distribution is no size, either.
+    let param = "struct M<d = 8, e = 8>; fn forward(x: [batch, d]) -> [batch, d] { param p: [d] = ones; x + p }";
+    let unused = "the size `e` is never used\nhelp: remove it";
+    assert_eq!(report(param), ("e".to_owned(), unused.to_owned()));
     // No value is unused: it may be a constant.
     let both = "linear::<vocab>(linear::<d>(embedding::<vocab, d_model>(t)))";
     assert!(reports(&expand(&model(both))).is_empty());
