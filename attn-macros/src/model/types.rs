@@ -135,6 +135,11 @@ impl Axis {
         }
     }
 
+    /// Whether both have names, and these differ.
+    pub(crate) fn is_another(&self, other: &Axis) -> bool {
+        matches!((self.name(), other.name()), (Some(a), Some(b)) if a != b)
+    }
+
     pub(crate) fn is_one(&self) -> bool {
         self.size().is_some_and(|size| size.value == Some(1))
     }

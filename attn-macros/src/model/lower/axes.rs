@@ -144,6 +144,11 @@ impl Lowering<'_> {
             let of = &larger.axes[place];
             let is_whole = larger.axes.len() == smaller.axes.len();
             axes[place] = match of.same(axis) {
+                // Two names are two axes, whatever their sizes.
+                _ if !is_whole && of.is_another(axis) => {
+                    self.error(at, message());
+                    return None;
+                }
                 // The one with a name, if there is one.
                 Same::Yes if of.name().is_none() => axis.clone(),
                 Same::Yes => of.clone(),

@@ -594,3 +594,13 @@ fn the_help_for_a_missing_probability_is_one() {
     let message = "`dropout` needs the key `p`\nhelp: `dropout::<p = 0.1>(..)`";
     assert_eq!(found.message, message);
 }
+
+/// Also where both have one size.
+#[test]
+fn an_axis_of_another_name_is_not_among_those_of_the_other_value() {
+    let found = errors_of(
+        "struct M<d = 8, e = 8>; fn forward(x: [batch, seq, d], y: [e]) -> [batch, seq, d] { x * y }",
+    );
+    let message = "`*`: left is [batch, seq, 8], right is [8]";
+    assert_eq!(found, [("*".to_owned(), message.to_owned())]);
+}
