@@ -47,7 +47,7 @@ where
     unwrap(try_slice(x, axis, start, to))
 }
 
-/// The fallible version of [`slice`].
+/// The fallible version of [`slice`](fn@slice).
 ///
 /// # Errors
 /// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
@@ -200,7 +200,7 @@ fn run<S: Shape, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
 }
 
 impl<T> Pass<'_, T> {
-    /// A range of an axis: [`slice`].
+    /// A range of an axis: [`slice`](fn@slice).
     ///
     /// # Errors
     /// The errors of [`try_slice`].
@@ -264,7 +264,7 @@ pub(crate) mod slices {
         copy_rows(axis.matrix(x).some_cols(columns), to);
     }
 
-    /// The derivative of [`slice`].
+    /// The derivative of [`slice`](fn@slice).
     pub fn slice_backward<E: Element>(
         axis: Axis,
         start: usize,
@@ -298,7 +298,7 @@ pub(super) mod composed {
         ops::shape::{dims, gather},
     };
 
-    /// [`slice`](super::slice)
+    /// [`slice`](fn@super::slice)
     ///
     /// # Errors
     /// If dfdx fails.

@@ -1,13 +1,15 @@
 //! Messages of `model!`.
 
 mod elsewhere;
+mod values;
 
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use elsewhere::*;
+pub(crate) use values::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::body::Function;
@@ -253,142 +255,6 @@ pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> Stri
     format!(
         "`{operator}`: left is {left}, right is {right}\n\
          help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
-    )
-}
-
-pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor: `param name: [axes] = initial_values;`\n\
-    help: `param token: [1, d_model] = normal(0.02);`";
-
-/// `param mut name`, or an assignment to the name.
-pub(crate) fn param_changes(name: &Ident) -> String {
-    format!(
-        "`{name}` is a learned tensor, and only training changes it\n\
-         help: begin with a variable of the same name: `let mut {name} = {name};`"
-    )
-}
-
-/// `let (a, _)`, `let (mut a, b)`, `let [a, b]`
-pub(crate) fn expected_names(found: &TokenStream) -> String {
-    format!(
-        "expected a name for each part, found {}\n\
-         help: `let (a, b) = split::<axis>(x);`; the name of an unused part begins with `_`, and `let mut a = a;` declares one that changes",
-        quoted(found)
-    )
-}
-
-/// An axis of a learned tensor whose size only the call knows.
-pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
-    format!(
-        "`{axis}` is an axis of any length, and the learned tensor `{param}` has one size at every call\n\
-         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
-    )
-}
-
-pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
-    format!(
-        "a learned tensor is made of floats, and `{param}` is {found}\nhelp: leave out `{}`",
-        found.kind.prefix()
-    )
-}
-
-/// `x[0]`, `x[:, 0]`, `x[seq]`
-pub(crate) fn expected_part(found: &TokenStream) -> String {
-    format!(
-        "expected an axis and an index or a range of it, found {}\n\
-         help: `x[seq = 0]` is the first index of `seq`, `x[seq = -1]` the last one, and `x[seq = 2..-1]` a range",
-        quoted(found)
-    )
-}
-
-pub(crate) fn expected_index(found: &TokenStream) -> String {
-    format!(
-        "expected an index, found {}\n\
-         help: it is a constant, counted from the start or from the end: `0`, `-1`, `FIRST`, `{{ 2 * N }}`",
-        quoted(found)
-    )
-}
-
-/// An index that an axis does not have. The size is that of the axis, if it is a constant.
-pub(crate) fn no_such_index(
-    index: &TokenStream,
-    axis: &TokenStream,
-    size: Option<&Size>,
-) -> String {
-    let size = size.map_or(String::new(), |size| format!(", whose size is {size}"));
-    format!(
-        "there is no index `{}` of `{}`{size}\nhelp: the first index is 0, and the last one is -1",
-        text::of(index),
-        text::of(axis)
-    )
-}
-
-pub(crate) fn range_beyond(range: &str, axis: &TokenStream, size: &Size) -> String {
-    format!(
-        "the range `{range}` goes beyond `{}`, whose size is {size}",
-        text::of(axis)
-    )
-}
-
-pub(crate) fn empty_range(range: &str, axis: &TokenStream) -> String {
-    format!(
-        "the range `{range}` of `{}` is empty\nhelp: its end is greater than its start",
-        text::of(axis)
-    )
-}
-
-/// A range of an axis of any length whose own length is no constant.
-pub(crate) fn range_of_any_length(range: &str, axis: &TokenStream) -> String {
-    let axis = text::of(axis);
-    format!(
-        "`{axis}` is of any length, so the length of its range `{range}` is no constant\n\
-         help: count both ends from the start, `{axis} = 0..4`, or both from the end, `{axis} = -4..`"
-    )
-}
-
-pub(crate) fn split_of_any_length(axis: &Axis, model: &Ident) -> String {
-    format!(
-        "`{axis}` is of any length, and `split` needs a constant size\n\
-         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
-    )
-}
-
-pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
-    format!("an axis of size {size} cannot be split into {parts} equal parts")
-}
-
-pub(crate) const NO_AXIS_NAMED: &str =
-    "expected the name of an axis, found none\nhelp: several stand in brackets: `[seq, d_model]`";
-
-/// Several axes for an operation along one.
-pub(crate) fn along_one_axis(operation: &Ident, found: usize) -> String {
-    format!("`{operation}` is along one axis, found {found}")
-}
-
-pub(crate) fn axis_twice(found: &TokenStream) -> String {
-    format!("the axis `{}` is named twice", text::of(found))
-}
-
-/// An axis that a value does not have.
-pub(crate) fn no_such_axis(found: &TokenStream, value: &Type) -> String {
-    let found = text::of(found);
-    let axes = value.axes.iter();
-    let axes: Vec<_> = axes
-        .map(|axis| axis.name().map_or_else(|| axis.to_string(), str::to_owned))
-        .collect();
-    let names = || axes.iter().map(String::as_str);
-    let help = did_you_mean(nearest(&found, names()), || match axes.as_slice() {
-        [] => "it has none".to_owned(),
-        _ => format!("write {}", listed(names())),
-    });
-    format!("there is no axis `{found}` in {value}\n{help}")
-}
-
-/// Several axes of a value that have the asked size.
-pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -> String {
-    format!(
-        "`{}` is more than one axis of {value}\n\
-         help: axes are told apart by their names: `struct {model}<rows = 8, cols = 8>;`",
-        text::of(found)
     )
 }
 
