@@ -110,8 +110,8 @@ pub fn orthogonal<S: Shape, E: Element, D: Device<E>>(
     Ok(())
 }
 
-/// The vector without its parts along `others`, which have length 1, and then with length 1 itself. Rounding leaves a part of the order
-/// of `1 / length`, so it is taken away twice.
+/// The vector without its parts along `others`, which have length 1, scaled to length 1 (Gram-Schmidt). Rounding leaves small parts along
+/// them, so the vector is made perpendicular twice.
 fn perpendicular(mut vector: Vec<f64>, others: &[Vec<f64>]) -> Vec<f64> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     for other in others.iter().chain(others) {
@@ -226,7 +226,7 @@ pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
     t: &mut Tensor<Rank2<O, I>, E, D>,
     own: impl FnOnce(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
 ) -> Result<(), D::Err> {
-    match REQUESTED.get() {
+    match Initial::requested() {
         None => own(t),
         Some(initial) => initial.fill(t),
     }

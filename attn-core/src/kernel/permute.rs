@@ -49,7 +49,7 @@ struct Step {
     stride: usize,
 }
 
-/// As many axes as a tensor of dfdx has at most need no heap memory.
+/// The number of axes that need no heap memory: a tensor of dfdx has no more.
 type List<T> = SmallVec<[T; 6]>;
 
 impl Step {

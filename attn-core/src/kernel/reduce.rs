@@ -20,7 +20,7 @@ use crate::simd::slice::{
 };
 use crate::simd::{Kernel, Vector, call, math, run};
 
-/// What the numbers along an axis are reduced to.
+/// A reduction of the numbers along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// `Σ x`; 0 for an empty axis. PyTorch: `x.sum(1)`.

@@ -38,7 +38,7 @@ pub trait Join<E: Real> {
     fn across<V: Vector<Element = E>>(x: V) -> E;
 }
 
-/// What takes part in a fold, given a number and its origin.
+/// The term of a fold, computed from a number and its origin.
 pub trait Term<E> {
     /// The term. Mark it `#[inline(always)]`.
     fn of<V: Vector<Element = E>>(x: V, origin: V) -> V;

@@ -190,7 +190,7 @@ pub(crate) trait Emit<F: block::Frame>: Op {
     fn backward(&self, of: &BlockNode<'_, F>, gradients: &Gradients) -> TokenStream;
 }
 
-/// What is asked of an operation of a model besides.
+/// An operation of a model: the facts that sessions, documentation and checks of inputs read.
 pub(crate) trait ModelOp: for<'a> Emit<ModelFrame<'a>> {
     fn description(&self) -> Description<'_>;
 
@@ -306,7 +306,7 @@ pub(crate) enum Decode {
 }
 
 impl Decode {
-    /// Of an operation along an axis: if it is that of the tokens, the others are not there.
+    /// The rule for an operation along an axis. A session cannot have it along the tokens, as it computes new tokens alone.
     fn along(axis: &Axis, operation: &str) -> Result<Decode, String> {
         match axis {
             Axis::Symbol(axis) => Err(messages::session_along(operation, axis)),

@@ -37,7 +37,7 @@ const fn operation(reduction: &'static Reduction, doc: &'static str) -> Operatio
     }
 }
 
-/// Those that are no functions of two values as well, in the order in which the documentation lists them.
+/// The reductions but `max` and `min`, which are functions of two values, too. The documentation lists them in this order.
 pub(super) static OPERATIONS: [Operation; 4] = [
     operation(
         &Reduction::Sum,
@@ -57,7 +57,7 @@ pub(super) static OPERATIONS: [Operation; 4] = [
     ),
 ];
 
-/// What the numbers along an axis are reduced to.
+/// A reduction of the numbers along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reduction {
     Sum,

@@ -41,7 +41,7 @@ pub(crate) enum Distribution {
 }
 
 impl Distribution {
-    /// That of a word of [`DISTRIBUTIONS`](super::keys::DISTRIBUTIONS).
+    /// The distribution that a word of [`DISTRIBUTIONS`](super::keys::DISTRIBUTIONS) names.
     pub(crate) fn of(call: &Call) -> Self {
         match call.word.name {
             "ones" => Self::Ones,

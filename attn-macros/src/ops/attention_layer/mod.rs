@@ -19,7 +19,7 @@ pub(crate) use heads::{MergeHeads, SplitHeads};
 pub(crate) use linear::Linear;
 pub(crate) use per_head_linear::PerHeadLinear;
 
-/// What is asked of an operation of a layer besides.
+/// An operation of an attention layer: the facts that only the passes over a layer and its documentation read.
 pub(crate) trait LayerOp: for<'a> Emit<LayerFrame<'a>> {
     fn description(&self) -> LayerDescription<'_>;
 
