@@ -1,4 +1,4 @@
-//! Broadcasting of axes of size 1.
+//! Broadcasting of axes of size 1, and along new axes.
 
 use super::*;
 use attn::ops::{self, composed};
@@ -86,4 +86,45 @@ fn empty_tensors_are_accepted_and_the_tape_has_one_operation() {
 fn other_axes_do_not_grow() {
     let x: Tensor<Three, f64, _> = tensor("x", (1, 3, 2));
     ops::expand(x, (2, 4, 2));
+}
+
+/// Along the first axis, the last one, one in the middle, two of them, and all.
+fn broadcasts_agree<E: Element>()
+where
+    Cpu: Backend<E>,
+{
+    macro_rules! agrees {
+        ($($axes:expr, $from:expr, $to:expr;)*) => {$(
+            let x: Tensor<_, E, _> = tensor("x", $from);
+            assert_agree!(
+                format!("{:?} to {:?}", $from, $to),
+                [x],
+                ops::broadcast(x.leaky_trace(), $axes, $to),
+                composed::broadcast(x.leaky_trace(), $axes, $to).unwrap()
+            );
+        )*};
+    }
+    agrees! {
+        Axis::<0>, (3, 4), (2, 3, 4);
+        Axis::<1>, (2, 4), (2, 5, 4);
+        Axis::<2>, (2, 3), (2, 3, 7);
+        Axes2::<0, 1>, (4,), (2, 3, 4);
+        Axes2::<0, 2>, (3,), (2, 3, 4);
+        Axes3::<0, 1, 2>, (), (2, 3, 4);
+        Axis::<0>, (3, 4), (1, 3, 4);
+    }
+}
+
+#[test]
+fn broadcasts_along_new_axes_agree_in_both_forms() {
+    for_both!(broadcasts_agree);
+}
+
+#[test]
+fn numbers_along_new_axes_are_repeated_and_their_gradients_summed() {
+    let x: Tensor<(usize, usize), f64, _> = tensor("x", (2, 3));
+    let y = ops::broadcast(x.leaky_trace(), Axis::<1>, (2, 4, 3));
+    let theirs: Tensor<Three, f64, _> = x.clone().broadcast_like::<_, Axis<1>>(&(2, 4, 3));
+    assert_eq!(flat(&y), flat(&theirs));
+    assert_eq!(flat(&y.sum().backward().get(&x)), [4.0; 6]);
 }

@@ -105,6 +105,53 @@ fn derivatives_write_add_and_stand_in_place() {
     });
 }
 
+/// Shapes of several parts and of pieces of them, repeated along the first axis, one in the middle, the last one, and all of them.
+const REPEATED: [([usize; 3], [usize; 3]); 6] = [
+    ([1, 1, 33], [5, 700, 33]),
+    ([5, 1, 33], [5, 700, 33]),
+    ([5, 700, 1], [5, 700, 33]),
+    ([1, 700, 1], [5, 700, 33]),
+    ([1, 1, 1], [5, 700, 33]),
+    ([1, 1, NEAR + 3], [2, 17, NEAR + 3]),
+];
+
+/// The numbers in the larger shape.
+fn expanded<E: Kernels>(x: &[E], from: [usize; 3], to: [usize; 3]) -> Vec<E> {
+    let place = |index: usize, from: usize| if from == 1 { 0 } else { index };
+    let mut all = Vec::new();
+    for i in 0..to[0] {
+        for j in 0..to[1] {
+            for k in 0..to[2] {
+                let row = place(i, from[0]) * from[1] + place(j, from[1]);
+                all.push(x[row * from[2] + place(k, from[2])]);
+            }
+        }
+    }
+    all
+}
+
+/// Also beside an operand in place, of which elements are dropped.
+#[test]
+fn repeated_operands_are_those_of_an_expanded_array() {
+    on_every_isa(|isa| {
+        for (from, to) in REPEATED {
+            let x = noise::<f32>(from.iter().product(), 1);
+            let y = noise::<f32>(to.iter().product(), 2);
+            let whole = expanded(&x, from, to);
+            for dropout in [Dropout::NONE, Dropout::new(0.3, Some(7))] {
+                let sum = |operand: Read<'_, f32>| {
+                    let mut sum = y.clone();
+                    let terms = [dropout.of(InPlace), operand];
+                    compute(&Add, terms, [sum.as_mut_slice().into()]);
+                    sum
+                };
+                let found = sum(read(repeated(&x, &from, &to)));
+                assert_eq!(found, sum(read(&whole[..])), "{from:?} to {to:?} on {isa}");
+            }
+        }
+    });
+}
+
 #[test]
 fn derivatives_are_slopes() {
     let f = |x: [f64; 3]| x[0] * (x[1] + 1.0) + x[2];

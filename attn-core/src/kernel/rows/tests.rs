@@ -3,7 +3,7 @@
 use super::*;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Modulate};
-use crate::kernel::loops::{InPlace, Rows, compute, read};
+use crate::kernel::loops::{InPlace, Rows, compute, read, repeated};
 use crate::kernel::norm::{Norm, NormKind, STATISTICS};
 use crate::kernel::testing::*;
 use crate::kernel::{l2_norm, softmax};
@@ -192,4 +192,31 @@ fn a_prologue_computes_all_rows() {
     let mut y = [0.0; 6];
     let mut prologue = assign(Add, [read(InPlace); 2], x.as_mut_slice());
     softmax::forward((&mut prologue).into(), MatrixMut::new(&mut y, 2, 3).into());
+}
+
+/// The scale of each sequence, as in adaptive norms: chunks of rows begin and end inside of sequences.
+#[test]
+fn an_epilogue_reads_repeated_operands() {
+    const SIZES: [usize; 3] = [3, 211, 48];
+    const FROM: [usize; 3] = [3, 1, 48];
+    let [sequences, len, width] = SIZES;
+    let x = noise::<f32>(sequences * len * width, 1);
+    let scale = noise::<f32>(sequences * width, 2);
+    let row = |row: usize| &scale[row / len * width..][..width];
+    let whole: Vec<f32> = (0..sequences * len).flat_map(row).copied().collect();
+    on_every_isa(|isa| {
+        for (name, of) in OPERATIONS {
+            let result = |scale| {
+                let mut y = vec![f32::NAN; x.len()];
+                let mut z = y.clone();
+                let mut epilogue = assign(Add, [read(Rows), scale], z.as_mut_slice());
+                let rows = MatrixMut::new(&mut y, sequences * len, width);
+                let x = Matrix::new(&x, sequences * len, width);
+                of(x.into(), (rows, &mut epilogue).into());
+                bits(&z)
+            };
+            let found = result(read(repeated(&scale, &FROM, &SIZES)));
+            assert_eq!(found, result(read(&whole[..])), "{name} on {isa}");
+        }
+    });
 }

@@ -475,6 +475,35 @@ fn an_operation_on_rows_is_computed_with_the_loops_around_it() {
     );
 }
 
+/// No value has the shape of the result before the operation that repeats it, and no result takes the memory of a smaller operand.
+#[test]
+fn values_with_fewer_axes_are_repeated_as_they_are_read() {
+    let of = |body: &str| {
+        let inputs = [("a", "[batch, seq, d]"), ("c", "[batch, d]"), ("g", "[d]")];
+        let names: Vec<&str> = body.split(|c: char| !c.is_alphanumeric()).collect();
+        let inputs = inputs.iter().filter(|(name, _)| names.contains(name));
+        let inputs: Vec<_> = inputs.map(|(name, ty)| format!("{name}: {ty}")).collect();
+        let inputs = inputs.join(", ");
+        passes(&lower(&format!(
+            "struct M<d = 4>; fn forward({inputs}) -> [batch, seq, d] {{ {body} }}"
+        )))
+    };
+    assert_eq!(of("a * g + c"), ["add"]);
+    assert_eq!(of("layer_norm(a) * c + g"), ["layer_norm, add"]);
+    // The smaller value is computed once, which stands between the norm and the loop.
+    assert_eq!(
+        of("layer_norm(a) * (1 + c) + g"),
+        ["layer_norm", "shift", "add"]
+    );
+    assert_eq!(of("let t = linear::<d>(c); a - t"), ["t", "sub"]);
+    // The derivative reads what a loop multiplies, but not what it adds to.
+    assert_eq!(
+        of("let mut x = a; repeat 2 { x = x + g; } x"),
+        ["repeat", "x_2 in x"]
+    );
+    assert_eq!(of("a - mean::<d>(a * a)"), ["mul", "mean", "sub"]);
+}
+
 #[test]
 fn the_memory_of_a_result_is_not_written_over() {
     let model = lower(
