@@ -251,34 +251,6 @@ pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
     format!("`forward` declares {declared}, and returns {found}")
 }
 
-pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
-    format!(
-        "`{operator}`: left is {left}, right is {right}\n\
-         help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
-    )
-}
-
-pub(crate) fn expected_floats(what: &str, found: &Type) -> String {
-    format!("`{what}` takes floats, found {found}")
-}
-
-pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
-    format!("`{operation}` takes {expected}, found {found}")
-}
-
-/// An operation that needs a constant for a width.
-pub(crate) fn width_is_an_axis(
-    operation: &Ident,
-    axis: &str,
-    model: &Ident,
-    found: &Type,
-) -> String {
-    format!(
-        "{}\nhelp: a size is declared as one: `struct {model}<{axis} = 8>;`",
-        takes(operation, LAST_AXIS, found)
-    )
-}
-
 pub(crate) fn unknown_operation(found: &Ident) -> String {
     let names = || OPERATIONS.iter().map(|operation| operation.name);
     let text = found.to_string();

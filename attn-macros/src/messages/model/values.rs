@@ -2,6 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream};
 
+use super::LAST_AXIS;
 use crate::messages::{did_you_mean, listed, quoted};
 use crate::model::types::{Axis, Type};
 use crate::spec::keys::nearest;
@@ -140,5 +141,33 @@ pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -
         "`{}` is more than one axis of {value}\n\
          help: axes are told apart by their names: `struct {model}<rows = 8, cols = 8>;`",
         text::of(found)
+    )
+}
+
+pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
+    format!(
+        "`{operator}`: left is {left}, right is {right}\n\
+         help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
+    )
+}
+
+pub(crate) fn expected_floats(what: &str, found: &Type) -> String {
+    format!("`{what}` takes floats, found {found}")
+}
+
+pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {
+    format!("`{operation}` takes {expected}, found {found}")
+}
+
+/// An operation that needs a constant for a width.
+pub(crate) fn width_is_an_axis(
+    operation: &Ident,
+    axis: &str,
+    model: &Ident,
+    found: &Type,
+) -> String {
+    format!(
+        "{}\nhelp: a size is declared as one: `struct {model}<{axis} = 8>;`",
+        takes(operation, LAST_AXIS, found)
     )
 }

@@ -1,5 +1,6 @@
 //! Tests of `model!` from inside.
 
+mod axes;
 mod elsewhere;
 mod mistakes;
 mod names;
