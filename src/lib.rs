@@ -291,6 +291,15 @@ pub mod maps {
     pub use attn_core::maps::{AttentionMap, MapError};
 }
 
+/// The values inside of a model, and the first of them that is not finite.
+///
+/// `values(x)` of a declared model returns the result of each of its operations. PyTorch has a hook for each module instead,
+/// `register_forward_hook`. `first_non_finite(x, loss)` names the operation that computes NaN or an infinity, forward or backward, as
+/// `torch.autograd.detect_anomaly` does for the backward pass. See [looking inside](crate::model!#looking-inside).
+pub mod values {
+    pub use attn_core::values::{Backpropagate, NonFinite, Pass, Value, Values};
+}
+
 /// The imports of a program that declares and trains layers, in one line: `use attn::prelude::*;`.
 ///
 /// It has the macros, [`Error`], the traits for generic code ([`Backend`], [`Element`], [`Facts`]), and all of
@@ -382,10 +391,10 @@ pub mod __private {
             rows::assign,
         },
         layers,
-        maps::{AttentionMap, Attentions, attention_maps},
+        maps::{AttentionMap, attention_maps},
         model::{
-            Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
-            check_at_least, check_axis, check_length, count, on, summary, summary_of,
+            Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted, asserted,
+            axis, check_at_least, check_axis, check_length, count, on, summary, summary_of,
             tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
@@ -395,6 +404,7 @@ pub mod __private {
         sizes::*,
         traced::Records,
         unwrap,
+        values::{Backpropagate, NonFinite, Values, first_non_finite, values},
     };
     pub use attn_macros::{attention, model};
 

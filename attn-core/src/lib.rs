@@ -69,6 +69,7 @@ pub mod sizes;
 pub mod text;
 pub mod traced;
 pub mod train;
+pub mod values;
 #[cfg(feature = "viz")]
 pub mod viz;
 

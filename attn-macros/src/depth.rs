@@ -10,7 +10,7 @@ use crate::messages;
 
 /// Groups, and operators before a value, one inside of the other. A stack of 2 MiB bears as many if `syn` is optimised, and without
 /// optimisation that of rustc does, which is four times as large.
-pub(crate) const DEEPEST: usize = 160;
+pub(crate) const DEEPEST: usize = 128;
 
 /// `input`, cut off where it is too deep: that is reported, and nothing that follows from it.
 pub(crate) fn limit(input: TokenStream, cx: &Diagnostics) -> TokenStream {

@@ -2,7 +2,7 @@
 //! differences.
 
 use super::*;
-use attn::{Backend, Element, model};
+use attn::{Backend, Element, model, values::Values};
 use support::compare::assert_same;
 
 /// The difference of both forms: sums of up to 60 terms of order 1, on about six levels, which are rounded in another order: √360
@@ -14,6 +14,22 @@ pub(super) fn tolerance<E: Element>() -> f64 {
 /// Returns `loss`. Its argument has the type of `_input`.
 pub(super) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
     loss
+}
+
+/// Each operation of the chain has a name. There are as many as results, which is asserted where they are recorded.
+pub(super) fn assert_names(values: &Values) {
+    assert!(!values.is_empty());
+    for value in values {
+        assert!(
+            !value.name().is_empty() && !value.operation().is_empty(),
+            "{value:?}"
+        );
+        assert_eq!(
+            value.numbers().len(),
+            value.shape().iter().product::<usize>(),
+            "{value:?}"
+        );
+    }
 }
 
 macro_rules! agree {
@@ -39,6 +55,7 @@ macro_rules! agree {
                 let fused = outcome(model.forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
                 let composed = outcome(model.composed().forward(agree!(@input $first.clone().leaky_traced() $(, $other)*)));
                 assert_same(stringify!($name), &fused, &composed, tolerance::<E>());
+                agree::assert_names(&model.values(agree!(@input $first.clone() $(, $other)*)));
                 fused
             }
             check::<f32>();

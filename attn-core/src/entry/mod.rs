@@ -3,6 +3,7 @@
 mod batch;
 mod checks;
 mod layer;
+mod observer;
 mod options;
 mod recorder;
 
@@ -11,5 +12,6 @@ pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_inputs, check_mask_lengths, check_sizes,
 };
 pub use layer::{Composed, Layer};
+pub use observer::{Observed, Observer, Seen};
 pub use options::{ForwardOptions, OutputAndWeights, into_device, output, with_weights};
 pub use recorder::{AttentionWeights, Recorder};

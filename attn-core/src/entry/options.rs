@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use super::{AttentionWeights, Recorder};
+use super::{AttentionWeights, Observer, Recorder};
 use crate::{Backend, Element, Error};
 
 /// The options of a forward pass.
@@ -14,6 +14,8 @@ pub struct ForwardOptions<'a> {
     pub composed: bool,
     /// Records the weights.
     pub recorder: Option<&'a Recorder>,
+    /// Observes the results of the operations of a model.
+    pub observer: Option<&'a Observer>,
 }
 
 impl ForwardOptions<'_> {
@@ -22,6 +24,7 @@ impl ForwardOptions<'_> {
         train: false,
         composed: false,
         recorder: None,
+        observer: None,
     };
 
     /// While training.
@@ -29,6 +32,7 @@ impl ForwardOptions<'_> {
         train: true,
         composed: false,
         recorder: None,
+        observer: None,
     };
 
     /// Without dropout, in the composed form.
@@ -36,11 +40,17 @@ impl ForwardOptions<'_> {
         train: false,
         composed: true,
         recorder: None,
+        observer: None,
     };
 
     /// Whether a layer runs in its fused form.
     pub fn is_fused<E: Element, D: Backend<E>>(self) -> bool {
         D::FUSED && !self.composed
+    }
+
+    /// Whether a model runs as one operation on the tape. Operations that are observed are one each.
+    pub fn is_one_operation<E: Element, D: Backend<E>>(self) -> bool {
+        self.is_fused::<E, D>() && self.observer.is_none()
     }
 
     /// The output of an attention. The recorder gets its weights, if there is one.

@@ -4,10 +4,10 @@
 //! that stores the weights, so its memory grows with the square of the lengths.
 //!
 //! - `attention_map`: the weights of an attention, and their statistics.
-//! - `attentions`: the recording of the maps in a forward pass.
+//! - `record`: the recording of the maps in a forward pass.
 
 mod attention_map;
-mod attentions;
+mod record;
 
 pub use attention_map::{AttentionMap, MapError};
-pub use attentions::{Attentions, attention_maps};
+pub use record::attention_maps;

@@ -9,6 +9,7 @@
 //!
 //! - `pass`: the tape, and its use by operations. The methods for the operations are in [`ops`](crate::ops).
 //! - `opaque`: modules that are known only by their type.
+//! - `outline`: the names of what a model runs.
 //! - `inputs`: the sizes of named axes, and equalities of constants.
 //! - `results`: several results with one history.
 //! - `summary`: a model as a table.
@@ -16,6 +17,7 @@
 
 mod inputs;
 mod opaque;
+mod outline;
 mod pass;
 mod results;
 mod summary;
@@ -23,6 +25,7 @@ mod weights;
 
 pub use inputs::{asserted, axis, check_at_least, check_axis, check_length};
 pub use opaque::{Built, count};
+pub use outline::Outline;
 pub use pass::{Pass, on};
 pub use results::tapes_of_results;
 pub use summary::{Batch, Row, summary, summary_of};

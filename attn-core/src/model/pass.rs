@@ -1,13 +1,14 @@
 //! A forward pass.
 
 use dfdx::{
-    shapes::Shape,
+    shapes::{HasShape, Shape},
     tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
 use crate::{
     Backend, Element, Error,
-    entry::{ForwardOptions, Layer},
+    entry::{ForwardOptions, Layer, Observer},
+    fused::GradientRefs,
 };
 
 /// The state of a forward pass: the tape, whether the model trains, and the form of its operations.
@@ -107,7 +108,37 @@ impl<'a, T> Pass<'a, T> {
     {
         let (y, tape) = run(std::mem::take(&mut self.tape))?.split_tape();
         self.tape = tape;
+        if let Some(observer) = self.run.observer {
+            self.observe(observer, &y);
+        }
         Ok(y)
+    }
+
+    /// Shows the result of an operation to the observer, and its gradient when that is known.
+    fn observe<S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        observer: &Observer,
+        y: &Tensor<S, E, D>,
+    ) where
+        T: Tape<E, D>,
+    {
+        let shape = y.shape().concrete().into_iter().collect();
+        // dfdx cannot list the numbers of an empty tensor.
+        let numbers = match y.shape().num_elements() {
+            0 => Vec::new(),
+            _ => y.as_vec(),
+        };
+        let numbers: Vec<f64> = numbers.into_iter().filter_map(|y| y.to_f64()).collect();
+        let result = observer.result(shape, &numbers);
+        let observer = observer.clone();
+        let mut reference = GradientRefs::default();
+        let slot = reference.add(y);
+        self.tape.add_backward_op(move |tape| {
+            let mut gradient = reference.take(tape)?;
+            let mut numbers = gradient.of(slot).iter().filter_map(|d_y| d_y.to_f64());
+            observer.gradient(result, numbers.find(|d_y| !d_y.is_finite()));
+            reference.give_back(gradient, tape)
+        });
     }
 
     /// Runs a declared layer in the form of this pass, on the input that `input` makes with the tape.

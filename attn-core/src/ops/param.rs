@@ -4,7 +4,7 @@ use dfdx::{
     dtypes::Dtype,
     nn::{BuildOnDevice, ModuleVisitor, TensorCollection, TensorOptions},
     shapes::{ConstShape, Shape},
-    tensor::{AutoDevice, Storage, Tape, Tensor},
+    tensor::{AutoDevice, PutTape, Storage, Tape, Tensor},
     tensor_ops::Device,
 };
 
@@ -89,7 +89,7 @@ impl<T> Pass<'_, T> {
         T: Tape<E, D>,
     {
         // The copy has the same id. So gradients of it are those of the parameter.
-        Ok(layer.weight.clone())
+        self.with_tape(|tape| Ok(layer.weight.clone().put_tape(tape)))
     }
 }
 

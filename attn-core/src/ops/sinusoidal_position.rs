@@ -2,7 +2,7 @@
 
 use dfdx::{
     shapes::{Const, Dim, Shape},
-    tensor::Tensor,
+    tensor::{PutTape, Tape, Tensor},
 };
 
 use crate::{
@@ -73,14 +73,19 @@ impl<T> Pass<'_, T> {
     /// # Errors
     /// The errors of [`try_sinusoidal_position`].
     pub fn sinusoidal_position<S, const W: usize, E: Element, D: Backend<E>>(
-        &self,
+        &mut self,
         axes: S,
         device: &D,
     ) -> Result<Tensor<<S as Append>::With<Const<W>>, E, D>, Error<D::Err>>
     where
         S: Append + LastAxis,
+        T: Tape<E, D>,
     {
-        sinusoidal_position_with_form(self.fused::<E, D>(), axes, device)
+        let fused = self.fused::<E, D>();
+        self.with_tape(|tape| {
+            let y = sinusoidal_position_with_form(fused, axes, device)?;
+            Ok(y.put_tape(tape))
+        })
     }
 }
 

@@ -31,6 +31,7 @@ impl LayerBlock {
     pub(crate) fn add_value(&mut self, name: &str, ty: Type) -> ValueId {
         self.values.push(Value {
             name: name.to_owned(),
+            source: name.to_owned(),
             ty,
             view: None,
         });

@@ -113,6 +113,7 @@ fn side_by_side(layer: &mut LayerBlock, parts: &[ValueId]) -> ValueId {
     let ty = width.map_or_else(|| first.clone(), |width| first.ending_in(width));
     let name = names.join("_");
     layer.values.push(Value {
+        source: name.clone(),
         name,
         ty,
         view: None,

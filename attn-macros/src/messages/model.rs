@@ -1,10 +1,12 @@
 //! Messages of `model!`.
 
+mod constants;
 mod elsewhere;
 mod values;
 
 use proc_macro2::{Ident, TokenStream};
 
+pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
 pub(crate) use values::*;
 
@@ -80,13 +82,11 @@ pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a numbe
 pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
 pub(crate) const EXPECTED_ELSE: &str = "an `if` is a value, and has an `else`\n\
-    help: `if x < 0 { 0 } else { x }`; a condition on constants of the program is Rust's: `{ if C { 1.0 } else { 0.5 } }`";
+    help: `if x < 0 { 0 } else { x }`";
 pub(crate) const EXPECTED_BRANCH: &str = "expected a branch: `if x < 0 { 0 } else { x }`";
 pub(crate) const ONE_VALUE_OF_A_BRANCH: &str = "a branch is one value: `if x < 0 { 0 } else { x }`";
 pub(crate) const EXPECTED_COMPARISON: &str =
     "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
-pub(crate) const COMPARISON_OF_NUMBERS: &str = "expected a value with axes at one side, found two numbers\n\
-    help: a choice between constants is Rust's: `{ if C < 2 { 1.0 } else { 0.5 } }`";
 pub(crate) const EXPONENT: &str = "the exponent of `pow` is a number, found a value with axes\n\
     help: the power of any other is `exp(n * ln(x))`";
 pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\

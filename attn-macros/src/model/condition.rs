@@ -1,16 +1,86 @@
-//! Tokens to choices: `if x < y && y != 0 { x } else { y }`.
+//! Tokens to choices: `if x < y && y != 0 { x } else { y }`, of values or of statements.
 
-use proc_macro2::{Group, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Token, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr};
-use super::parse::{read, require};
-use super::syntax::{Comparison, Condition, Expr};
+use super::parse::{parse_statements, read, require};
+use super::syntax::{Comparison, Condition, Expr, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 
-/// From the word `if` on.
+/// Whether a choice between statements follows, not one between values.
+pub(super) fn is_choice_of_statements(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    let mut tokens = std::iter::from_fn(|| fork.parse::<TokenTree>().ok()).peekable();
+    let is_word =
+        |token: &TokenTree, word: &str| matches!(token, TokenTree::Ident(found) if found == word);
+    while tokens.next().is_some_and(|token| is_word(&token, "if")) {
+        let mut branch = None;
+        // A number of the condition may stand in braces: a sign follows it.
+        while let Some(token) = tokens.next() {
+            match token {
+                TokenTree::Group(group)
+                    if group.delimiter() == Delimiter::Brace
+                        && !matches!(tokens.peek(), Some(TokenTree::Punct(_))) =>
+                {
+                    branch = Some(group);
+                    break;
+                }
+                TokenTree::Punct(sign) if sign.as_char() == ';' => return false,
+                _ => {}
+            }
+        }
+        if branch.is_some_and(|branch| holds_statements(&branch)) {
+            return true;
+        }
+        if !tokens.next().is_some_and(|token| is_word(&token, "else")) {
+            return false;
+        }
+        if let Some(TokenTree::Group(group)) = tokens.peek() {
+            return holds_statements(group);
+        }
+    }
+    false
+}
+
+fn holds_statements(branch: &Group) -> bool {
+    let mut tokens = branch.stream().into_iter().peekable();
+    let is_empty = tokens.peek().is_none();
+    let is_repeat = matches!(tokens.peek(), Some(TokenTree::Ident(first)) if first == "repeat");
+    is_empty
+        || is_repeat
+        || tokens.any(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ';'))
+}
+
+/// A choice between statements, from the word `if` on.
+pub(super) fn parse_choice(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    let at = input.parse::<Token![if]>()?.span;
+    let condition = parse_condition(input, cx)?;
+    let then = parse_block(input, cx)?;
+    let otherwise = if input.parse::<Option<Token![else]>>()?.is_none() {
+        Vec::new()
+    } else if input.peek(Token![if]) {
+        vec![parse_choice(input, cx)?]
+    } else {
+        parse_block(input, cx)?
+    };
+    Ok(Statement::If {
+        at,
+        condition,
+        branches: [then, otherwise],
+    })
+}
+
+fn parse_block(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Statement>> {
+    require(input, input.peek(token::Brace), messages::EXPECTED_BRANCH)?;
+    let content;
+    braced!(content in input);
+    Ok(parse_statements(&content, cx))
+}
+
+/// A choice between values, from the word `if` on.
 pub(super) fn parse_if(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let at = input.parse::<Token![if]>()?.span;
     let condition = parse_condition(input, cx)?;
@@ -74,12 +144,17 @@ fn parse_atom(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Condition
         });
     }
     let left = parse_expr(input, cx)?;
-    let at = input.span();
+    let ends = input.is_empty() || input.peek(token::Brace);
+    let left = match left {
+        Expr::Name(name) if ends || input.peek(Token![&&]) || input.peek(Token![||]) => {
+            return Ok(Condition::Switch(name));
+        }
+        left => left,
+    };
     let comparison = parse_comparison(input)?;
     let right = parse_expr(input, cx)?;
     Ok(Condition::Compare {
         comparison,
-        at,
         sides: Box::new([left, right]),
     })
 }

@@ -46,6 +46,8 @@ pub(crate) struct ModuleId(pub(crate) usize);
 pub(crate) struct Value {
     /// Unique in the model.
     pub(crate) name: String,
+    /// The variable that has it, or the kind of the operation that computes it.
+    pub(crate) source: String,
     pub(crate) ty: Type,
     /// The value that it is a part of. Then it has no memory of its own.
     pub(crate) view: Option<View>,

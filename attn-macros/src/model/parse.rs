@@ -7,6 +7,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
+use super::condition::{is_choice_of_statements, parse_choice};
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
 use super::signature::{parse_inputs, parse_results, parse_type, skip_to_body};
@@ -223,7 +224,7 @@ fn skip(input: ParseStream<'_>) {
     }
 }
 
-fn parse_statements(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Statement> {
+pub(super) fn parse_statements(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Statement> {
     let mut statements = Vec::new();
     while !input.is_empty() {
         if let Ok(semicolon) = input.parse::<Token![;]>() {
@@ -263,6 +264,9 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
         let declares = sizes::names(&group.stream());
         skip(input);
         return Ok(Statement::Unreadable { declares });
+    }
+    if input.peek(Token![if]) && is_choice_of_statements(input) {
+        return parse_choice(input, cx);
     }
     let values = parse_values(input, cx)?;
     if !input.is_empty() {

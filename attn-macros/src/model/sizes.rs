@@ -1,20 +1,24 @@
-//! The sizes of the header, by name wherever a constant may stand.
+//! The constants of the header, by name wherever a constant may stand: sizes, numbers with a decimal point, and switches.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::Lit;
 use syn::ext::IdentExt;
 
 use super::constants::Constants;
 use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
+use crate::ops::OPERATIONS;
 use crate::spec::keys::{Key, KeyKind, nearest};
-use crate::spec::{parse_size, value::Size};
+use crate::spec::value::{Real, Size};
+use crate::spec::{parse_number, parse_size};
 
-/// The sizes that the header declares.
+/// The constants that the header declares.
 pub(super) struct Sizes {
     declared: Vec<Named>,
     /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
@@ -24,9 +28,21 @@ pub(super) struct Sizes {
 struct Named {
     name: Ident,
     /// The tokens that replace the name: a literal, a name, or an expression in parentheses.
-    value: TokenTree,
-    size: Option<Size>,
+    tokens: TokenTree,
+    /// None after a mistake.
+    value: Option<HeaderValue>,
     is_used: Cell<bool>,
+}
+
+/// The value of a constant of the header.
+#[derive(Clone)]
+pub(crate) enum HeaderValue {
+    /// `d_model = 64`
+    Size(Size),
+    /// `scale = 0.125`
+    Number(Real),
+    /// `bias = true`
+    Switch(bool),
 }
 
 impl Sizes {
@@ -43,34 +59,27 @@ impl Sizes {
             let is_sound = sizes.is_sound(value)
                 && is_set(name, value, &drafts[index..], cx)
                 && is_no_key(name, value, cx);
-            let value = sizes.substitute(value);
-            let mut size = is_sound
-                .then(|| parse_size(&value, &name.to_string(), cx))
+            let tokens = sizes.substitute(value);
+            let value = is_sound
+                .then(|| HeaderValue::of(name, &tokens, constants, cx))
                 .flatten();
-            if let Some(size) = &mut size {
-                let text = name.unraw().to_string();
-                constants.name_as(&text, size);
-                size.axis = Some(text.into());
-            }
-            let value = size
+            let tokens = value
                 .as_ref()
-                .map_or(value.clone(), |size| match size.value {
-                    Some(_) => size.to_token_stream(),
-                    None => value,
-                });
+                .and_then(HeaderValue::known)
+                .unwrap_or(tokens);
             sizes.declared.push(Named {
                 name: name.clone(),
-                value: one_token(value),
-                size,
+                tokens: one_token(tokens),
+                value,
                 is_used: Cell::new(false),
             });
         }
         sizes
     }
 
-    /// Whether no size that `tokens` name is wrong itself, which was reported.
+    /// Whether no constant that `tokens` name is wrong itself, which was reported.
     pub(super) fn is_sound(&self, tokens: &TokenStream) -> bool {
-        let is_wrong = |name: &Ident| self.find(name).is_some_and(|size| size.size.is_none());
+        let is_wrong = |name: &Ident| self.find(name).is_some_and(|named| named.value.is_none());
         !names(tokens).iter().any(is_wrong)
     }
 
@@ -107,17 +116,29 @@ impl Sizes {
         self.declared.iter().find(|size| size.name == *name)
     }
 
-    /// The size of this name.
-    pub(super) fn get(&self, name: &Ident) -> Option<Size> {
+    /// The value of this name.
+    pub(super) fn get(&self, name: &Ident) -> Option<HeaderValue> {
         let named = self.find(name)?;
         named.is_used.set(true);
-        named.size.clone()
+        named.value.clone()
+    }
+
+    /// Notes that `tokens` are read, although nothing becomes of them: they stand in a branch that is not taken.
+    pub(super) fn skip(&self, tokens: &TokenStream) {
+        let names = names(tokens);
+        names.iter().for_each(|name| {
+            self.get(name);
+        });
+        self.mention(&names);
     }
 
     /// The axis of the size that `tokens` name, if they are a name and nothing else.
     pub(super) fn axis(&self, tokens: &TokenStream) -> Option<Rc<str>> {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
-        self.find(&name)?.size.as_ref()?.axis.clone()
+        match self.find(&name)?.value.as_ref()? {
+            HeaderValue::Size(size) => size.axis.clone(),
+            HeaderValue::Number(_) | HeaderValue::Switch(_) => None,
+        }
     }
 
     pub(super) fn has(&self, name: &Ident) -> bool {
@@ -139,15 +160,17 @@ impl Sizes {
         self.others.borrow_mut().extend(others);
     }
 
-    /// A size that nothing reads was perhaps meant where another name stands: the error is there.
+    /// A constant that nothing reads was perhaps meant where another name stands: the error is there.
     pub(super) fn report_unused(&self, model: &Ident, cx: &Diagnostics) {
         let others = self.others.borrow();
         let unused = self.declared.iter().filter(|size| !size.is_used.get());
         let is_one = unused.clone().count() == 1;
-        for Named { name, .. } in unused {
-            match meant_for(name, &others, is_one) {
+        for Named { name, value, .. } in unused {
+            let is_size = matches!(value, Some(HeaderValue::Size(_)) | None);
+            match meant_for(name, &others, is_one && is_size) {
                 Some(other) => cx.error(other, messages::size_for_another(other, name, model)),
-                None => cx.error(name, messages::unused_size(name)),
+                None if is_size => cx.error(name, messages::unused_size(name)),
+                None => cx.error(name, messages::unused_constant(name)),
             }
         }
     }
@@ -164,21 +187,15 @@ fn is_set(name: &Ident, value: &TokenStream, later: &[SizeDraft], cx: &Diagnosti
     early.is_none()
 }
 
-/// Whether this is a size, and not another key of a layer with one of its values.
+/// Whether this is a constant, and not a key of a layer with one of its words.
 fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
     let Some(key) = Key::find(&name.to_string()) else {
         return true;
     };
-    let text = value.to_string();
-    let is_value = match key.kind {
-        KeyKind::Size | KeyKind::Type | KeyKind::Shape | KeyKind::Axes => false,
-        KeyKind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
-        _ => {
-            let first = value.clone().into_iter().next();
-            let first = first.map(|token| token.to_string()).unwrap_or_default();
-            key.words().iter().any(|word| word.name == first) || text == "true" || text == "false"
-        }
-    };
+    let first = value.clone().into_iter().next();
+    let first = first.map(|token| token.to_string()).unwrap_or_default();
+    let is_switch = first == "true" || first == "false";
+    let is_value = !is_switch && key.words().iter().any(|word| word.name == first);
     if is_value {
         cx.error(name, messages::key_as_size(key, value));
     }
@@ -194,11 +211,79 @@ fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a 
     near.or(first.filter(|first| is_one && others.iter().all(|other| other == *first)))
 }
 
+impl HeaderValue {
+    /// The value that the tokens of a header denote. They are a number if there is a decimal point among them.
+    fn of(
+        name: &Ident,
+        tokens: &TokenStream,
+        constants: &mut Constants,
+        cx: &Diagnostics,
+    ) -> Option<Self> {
+        let text = name.unraw().to_string();
+        Some(match tokens.to_string().as_str() {
+            "true" => HeaderValue::Switch(true),
+            "false" => HeaderValue::Switch(false),
+            // Of a size, a decimal point is a mistake.
+            _ if has_float(tokens) && !is_key_of_size(&text) => {
+                let mut number = parse_number(tokens, &name.to_string(), cx)?;
+                constants.name_as(&text, &mut number);
+                HeaderValue::Number(number)
+            }
+            _ => {
+                let mut size = parse_size(tokens, &name.to_string(), cx)?;
+                constants.name_as(&text, &mut size);
+                size.axis = Some(text.into());
+                HeaderValue::Size(size)
+            }
+        })
+    }
+
+    /// The tokens of a value that is known during the expansion, or that stands by its name.
+    fn known(&self) -> Option<TokenStream> {
+        match self {
+            HeaderValue::Size(size) => size.value.map(|_| size.to_token_stream()),
+            HeaderValue::Number(number) => Some(number.to_token_stream()),
+            HeaderValue::Switch(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for HeaderValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeaderValue::Size(size) => write!(f, "the size {size}"),
+            HeaderValue::Number(number) => write!(f, "the number {number}"),
+            HeaderValue::Switch(value) => write!(f, "the switch {value}"),
+        }
+    }
+}
+
+/// Whether a key of this name is a size.
+fn is_key_of_size(name: &str) -> bool {
+    let of_operations = OPERATIONS
+        .iter()
+        .filter_map(|operation| operation.key(name));
+    let mut keys = Key::find(name).into_iter().chain(of_operations);
+    keys.any(|key| matches!(key.kind, KeyKind::Size))
+}
+
+/// Whether one of these tokens is a number with a decimal point or an exponent.
+fn has_float(tokens: &TokenStream) -> bool {
+    let mut tokens = tokens.clone().into_iter();
+    tokens.any(|token| match token {
+        TokenTree::Group(group) => has_float(&group.stream()),
+        TokenTree::Literal(literal) => {
+            matches!(syn::parse_str(&literal.to_string()), Ok(Lit::Float(_)))
+        }
+        TokenTree::Ident(_) | TokenTree::Punct(_) => false,
+    })
+}
+
 impl Named {
     /// The value where its name stands.
     fn at(&self, place: Span, around: Delimiter) -> TokenTree {
         self.is_used.set(true);
-        let mut token = match &self.value {
+        let mut token = match &self.tokens {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
                 Group::new(around, group.stream()).into()
             }

@@ -61,6 +61,12 @@ pub(crate) enum Statement {
     Assign { name: Ident, value: Expr },
     /// `repeat count, options { statements }`
     Repeat(Repeat),
+    /// `if condition { statements } else { statements }`, of a condition that is known while compiling
+    If {
+        at: Span,
+        condition: Condition,
+        branches: [Vec<Statement>; 2],
+    },
     /// The last line: what is returned.
     Return(Vec<Expr>),
     /// Not understood, and reported; the names that it would declare.
@@ -120,13 +126,14 @@ pub(crate) enum Part {
     Range([Option<TokenStream>; 2]),
 }
 
-/// Element by element.
+/// Of values, element by element. Of constants, once, while compiling.
 pub(crate) enum Condition {
     Compare {
         comparison: Comparison,
-        at: Span,
         sides: Box<[Expr; 2]>,
     },
+    /// A name alone: `if bias { .. }`
+    Switch(Ident),
     Not(Box<Condition>),
     And(Box<[Condition; 2]>),
     Or(Box<[Condition; 2]>),
@@ -154,18 +161,49 @@ impl Comparison {
             _ => return None,
         })
     }
+
+    /// Of two numbers.
+    pub(crate) fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::Greater => left > right,
+            Self::AtLeast => left >= right,
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+        }
+    }
 }
 
 impl Condition {
-    /// Hands every name that is read to `f`.
-    fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
+    /// The comparisons and switches in it.
+    pub(crate) fn leaves(&self) -> Vec<&Condition> {
         match self {
-            Condition::Compare { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
-            Condition::Not(inner) => inner.for_each_name(f),
+            Condition::Compare { .. } | Condition::Switch(_) => vec![self],
+            Condition::Not(inner) => inner.leaves(),
             Condition::And(sides) | Condition::Or(sides) => {
-                sides.iter().for_each(|side| side.for_each_name(f));
+                sides.iter().flat_map(Condition::leaves).collect()
             }
         }
+    }
+
+    /// The values and numbers that it compares.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Expr> {
+        let leaves = self.leaves().into_iter();
+        let sides = leaves.filter_map(|leaf| match leaf {
+            Condition::Compare { sides, .. } => Some(sides.as_ref()),
+            _ => None,
+        });
+        sides.flatten()
+    }
+
+    /// The names that stand alone.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = &Ident> {
+        let leaves = self.leaves().into_iter();
+        leaves.filter_map(|leaf| match leaf {
+            Condition::Switch(name) => Some(name),
+            _ => None,
+        })
     }
 }
 
@@ -233,25 +271,52 @@ impl Expr {
         }
     }
 
-    /// Hands every name that is read to `f`.
-    pub(crate) fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
-        match self {
-            Expr::Name(name) => f(name),
-            Expr::Number(_) | Expr::Invalid(_) => {}
-            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => inner.for_each_name(f),
-            Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
+    /// The expressions in it, itself among them.
+    pub(crate) fn parts(&self) -> Vec<&Expr> {
+        let inside: Vec<&Expr> = match self {
+            Expr::Name(_) | Expr::Number(_) | Expr::Invalid(_) => Vec::new(),
+            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => vec![inner],
+            Expr::Binary { sides, .. } => sides.iter().collect(),
             Expr::If {
                 condition,
                 branches,
                 ..
-            } => {
-                condition.for_each_name(f);
-                branches.iter().for_each(|branch| branch.for_each_name(f));
-            }
+            } => condition.sides().chain(branches.as_ref()).collect(),
             Expr::Call(call) => {
                 let named = call.named.iter().flat_map(|(_, operands)| operands);
-                let operands = call.operands.iter().chain(named);
-                operands.for_each(|operand| operand.for_each_name(f));
+                call.operands.iter().chain(named).collect()
+            }
+        };
+        let inside = inside.into_iter().flat_map(Expr::parts);
+        std::iter::once(self).chain(inside).collect()
+    }
+
+    /// The tokens of its own constants: a number, arguments of a call, axes and indices.
+    pub(crate) fn constants(&self) -> Vec<&TokenStream> {
+        match self {
+            Expr::Number(tokens) => vec![tokens],
+            Expr::Call(call) => {
+                let arguments = call.arguments.iter();
+                arguments.map(|argument| &argument.value).collect()
+            }
+            Expr::Index { indices, .. } => {
+                let parts = indices.iter().flat_map(|index| match &index.part {
+                    Part::At(at) => vec![at],
+                    Part::Range(ends) => ends.iter().flatten().collect(),
+                });
+                parts.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Hands every name that is read to `f`.
+    pub(crate) fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
+        for part in self.parts() {
+            match part {
+                Expr::Name(name) => f(name),
+                Expr::If { condition, .. } => condition.switches().for_each(&mut *f),
+                _ => {}
             }
         }
     }

@@ -95,16 +95,10 @@ pub(crate) fn size_with_type(found: &TokenStream, size: &SizeDraft) -> String {
 pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
     let name = key.name;
     let value = text::of(value);
-    let help = match key.kind {
-        KeyKind::Number => {
-            let constant = name.to_uppercase();
-            format!(
-                "a number that is no size is a constant outside of the model: `const {constant}: f64 = {value};`"
-            )
-        }
-        _ => format!("give it to the attention: `attention::<heads, {name} = {value}>(x)`"),
-    };
-    format!("the sizes of a model are whole numbers, and `{name}` is none\nhelp: {help}")
+    let help = format!("give it to the attention: `attention::<heads, {name} = {value}>(x)`");
+    format!(
+        "the constants of a model are sizes, numbers and switches, and `{name}` is none\nhelp: {help}"
+    )
 }
 
 /// `_`, `-1`, `..`, `None`
@@ -121,10 +115,9 @@ pub(crate) fn no_type(found: &Ident) -> String {
 }
 
 /// `dropout` where a number or a size stands.
-pub(crate) fn operation_as_constant(found: &Ident) -> String {
+pub(crate) fn operation_as_constant(found: &Ident, model: &Ident) -> String {
     format!(
-        "`{found}` is an operation, and here stands a constant\nhelp: a size is declared after the model's name, another number as a constant: `const {}: f64 = 0.1;`",
-        found.to_string().to_uppercase()
+        "`{found}` is an operation, and here stands a constant\nhelp: a constant is declared after the model's name: `struct {model}<{found} = 0.1>;`"
     )
 }
 

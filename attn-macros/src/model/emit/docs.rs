@@ -163,9 +163,10 @@ pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
 const PANICS: &str = "# Panics\nIf the method with the prefix `try_` would return an error.";
 const ERRORS: &str = "# Errors\nIf sizes that are known only at run time do not match or do not fit the memory, if an id is out of range, or if the device fails.";
 
-/// The documentation of `attention_maps` and `try_attention_maps`.
-pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
+/// The documentation of `attention_maps`, `values`, `first_non_finite`, and their twins with `try_`.
+pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
     let input = accepted(cx);
+    let output = listed(cx, &cx.model.results);
     let modules = match cx.is_opaque() {
         true => " Attentions of a `module` are not included.",
         false => "",
@@ -177,6 +178,18 @@ pub(super) fn maps(cx: &Emitter<'_>) -> [String; 2] {
              The model runs in its composed form, whose memory and time grow with the square of the lengths.\n\n{PANICS}"
         ),
         format!("[`attention_maps`](Self::attention_maps) with a typed error.\n\n{ERRORS}"),
+        format!(
+            "The result of each operation of the model, in the order of execution: takes `{input}`, as [`forward`](Self::forward). \
+             A value has the name of its variable, behind the rounds that it stands in: `blocks.3.x`.\n\n\
+             The model runs as a chain of operations with the kernels of [`forward`](Self::forward). All values are in memory at once.\n\n{PANICS}"
+        ),
+        format!("[`values`](Self::values) with a typed error.\n\n{ERRORS}"),
+        format!(
+            "The first operation whose result is NaN or infinite, or else, backward from the loss, the first result whose gradient is. Takes \
+             `{input}`, as [`forward_mut`](Self::forward_mut), and a loss of `{output}`. There is a backward pass if the input is traced.\n\n\
+             The model runs as a chain of operations in training, with dropout if the input is traced.\n\n{PANICS}"
+        ),
+        format!("[`first_non_finite`](Self::first_non_finite) with a typed error.\n\n{ERRORS}"),
     ]
 }
 

@@ -82,7 +82,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let checks = emit_checks(cx);
     let fused = (!cx.is_opaque()).then(|| {
         quote! {
-            if run.is_fused::<E, D>() {
+            if run.is_one_operation::<E, D>() {
                 return fused(model, #(#names,)* run.train);
             }
         }

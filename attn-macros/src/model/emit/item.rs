@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::maps;
+use super::inside;
 use super::opaque::Access;
 use super::{Emitter, MODEL, docs, field, picture};
 use crate::emit::{item::missing_derives, module::nest};
@@ -199,7 +199,7 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
     let [forward, try_forward, forward_mut, try_forward_mut] = docs::methods(cx);
     let composed = emit_composed(cx);
     let layer = emit_layer(cx);
-    let maps = maps::emit_methods(cx);
+    let inside = inside::emit_methods(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
@@ -227,7 +227,7 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
 
             #composed
 
-            #maps
+            #inside
         }
 
         #layer

@@ -6,8 +6,8 @@ mod facts;
 mod forward;
 mod fused;
 mod input;
+mod inside;
 mod item;
-mod maps;
 mod missing;
 mod opaque;
 pub(crate) mod picture;
@@ -70,7 +70,7 @@ pub(crate) fn model(
         input::emit_impls(cx),
         item::emit_traits(cx),
         item::emit_forward(cx),
-        maps::emit_attentions(cx),
+        inside::emit_outline(cx),
         forward::emit(cx),
         passes
             .map(|passes| fused::emit(cx, passes))

@@ -6,6 +6,7 @@ use syn::ext::IdentExt;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
+use crate::model::sizes::HeaderValue;
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{CallSite, Expand, Permute};
@@ -84,7 +85,10 @@ impl Lowering<'_> {
     /// The size of the header that `tokens` name.
     pub(crate) fn size_named(&self, tokens: &TokenStream) -> Option<Size> {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
-        self.sizes.get(&name)
+        match self.sizes.get(&name)? {
+            HeaderValue::Size(size) => Some(size),
+            HeaderValue::Number(_) | HeaderValue::Switch(_) => None,
+        }
     }
 
     fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {

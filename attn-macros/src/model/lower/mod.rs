@@ -6,7 +6,7 @@ mod arguments;
 mod attention;
 mod axes;
 mod call;
-mod condition;
+mod choice;
 mod operators;
 mod param;
 mod parts;
@@ -27,7 +27,7 @@ use super::graph::{
     Field, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule, Value,
     ValueId,
 };
-use super::sizes::{self, Sizes};
+use super::sizes::{self, HeaderValue, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Same, Type, ValueKind};
 use crate::diag::Diagnostics;
@@ -265,7 +265,7 @@ impl<'a> Lowering<'a> {
     fn axis(&mut self, tokens: &TokenStream) -> Option<Axis> {
         if let Ok(name) = syn::parse2::<Ident>(tokens.clone()).and_then(not_none) {
             if self.sizes.has(&name) {
-                return self.sizes.get(&name).map(Axis::Size);
+                return self.size_of_header(&name).map(Axis::Size);
             }
             let text = name.unraw().to_string();
             if self.symbols.contains(&text) {
@@ -285,6 +285,17 @@ impl<'a> Lowering<'a> {
             return None;
         }
         self.size(tokens, "an axis").map(Axis::Size)
+    }
+
+    /// The size of the header with this name, which is that of a constant.
+    fn size_of_header(&self, name: &Ident) -> Option<Size> {
+        match self.sizes.get(name)? {
+            HeaderValue::Size(size) => Some(size),
+            value => {
+                self.cx.error(name, messages::no_size(name, &value));
+                None
+            }
+        }
     }
 
     /// Whether a constant can be a size at all.
@@ -337,7 +348,8 @@ impl<'a> Lowering<'a> {
             && let Ok(alone) = syn::parse2::<Ident>(constant.clone())
             && Operation::find(&alone.to_string()).is_some()
         {
-            self.cx.error(name, messages::operation_as_constant(name));
+            let message = messages::operation_as_constant(name, &self.item.name);
+            self.cx.error(name, message);
             return false;
         }
         let variable = names
@@ -389,12 +401,14 @@ impl<'a> Lowering<'a> {
     fn value(&mut self, name: &str, ty: Type) -> ValueId {
         let count = self.names.entry(name.to_owned()).or_default();
         *count += 1;
+        let source = name.to_owned();
         let name = match count {
-            1 => name.to_owned(),
-            count => format!("{name}_{count}"),
+            1 => source.clone(),
+            count => format!("{source}_{count}"),
         };
         self.values.push(Value {
             name,
+            source,
             ty,
             view: None,
         });

@@ -5,10 +5,11 @@ use quote::quote;
 use syn::ext::IdentExt;
 
 use super::{Lowering, RegionBuilder};
+use crate::diag::Diagnostics;
 use crate::emit::expr::host;
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
-use crate::model::sizes;
+use crate::model::sizes::{self, HeaderValue};
 use crate::model::syntax::{self, Call, Operator};
 use crate::model::types::{Type, ValueKind};
 use crate::ops::{Elementwise, Lower, Operation};
@@ -154,13 +155,55 @@ impl Lowering<'_> {
         match self.scopes.read(name) {
             Some(variable) => variable.value.map(Operand::Tensor),
             None if self.sizes.has(name) => {
-                let size = self.sizes.get(name)?;
-                Some(Operand::Number(size.to_real()))
+                let number = match self.sizes.get(name)? {
+                    HeaderValue::Size(size) => size.to_real(),
+                    HeaderValue::Number(number) => number,
+                    HeaderValue::Switch(_) => {
+                        self.cx.error(name, messages::switch_as_value(name));
+                        return None;
+                    }
+                };
+                Some(Operand::Number(number))
             }
             None => {
                 self.unknown_variable(name);
                 None
             }
+        }
+    }
+
+    /// The value of an expression of numbers and sizes, if it is known during the expansion.
+    pub(super) fn known_number(&self, expr: &syntax::Expr) -> Option<f64> {
+        match expr {
+            syntax::Expr::Name(name) => match self.sizes.get(name)? {
+                HeaderValue::Size(size) => size.to_real().value,
+                HeaderValue::Number(number) => number.value,
+                HeaderValue::Switch(_) => None,
+            },
+            syntax::Expr::Number(tokens) => {
+                let tokens = self.sizes.substitute(tokens);
+                crate::spec::parse_number(&tokens, "", &Diagnostics::default())?.value
+            }
+            syntax::Expr::Negate(_, inner) => self.known_number(inner).map(|value| -value),
+            syntax::Expr::Binary {
+                operator, sides, ..
+            } => {
+                let [left, right] = sides.as_ref();
+                let number = |side| self.known_number(side).map(Real::known);
+                real(*operator, &number(left)?, &number(right)?)?.value
+            }
+            syntax::Expr::Call(call) => {
+                let (_, function) = function_of(call)?;
+                let operands = call.operands.iter();
+                let args: Option<Vec<Expr>> = operands
+                    .map(|operand| Some(Expr::Float(Real::known(self.known_number(operand)?))))
+                    .collect();
+                match eval::value(&function.of(&args?))? {
+                    Value::Float(value) => Some(value),
+                    _ => None,
+                }
+            }
+            syntax::Expr::Index { .. } | syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => None,
         }
     }
 

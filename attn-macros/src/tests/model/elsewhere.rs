@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     (0, "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64, mask = causal>;", "mask",
         &["`mask` is none", "`attention::<heads, mask = causal>(x)`"]),
     (0, "struct Net<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64, dropout = 0.1>;", "dropout",
-        &["`const DROPOUT: f64 = 0.1;`"]),
+        &["`attention::<.., dropout = dropout>(x)`"]),
     // The signature.
     (1, "fn forward(tokens: ids[batch; seq]) -> [batch, seq, vocab] {", ";", &["expected `,` between axes", "`[batch, seq]`"]),
     (1, "fn forward(tokens: ids[batch, seq]) -> Tensor {", "Tensor", &["expected a shape, found `Tensor`", "`[batch, seq, d_model]`"]),
@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
     (4, "x = x + attention::<heads>(layer_norm(x, 1e-5));", "1e-5", &["`layer_norm::<epsilon = 1e-5>(x)`"]),
     (4, "x = x + attention::<heads>(dropout(layer_norm(x), 0.1));", "0.1", &["`dropout::<0.1>(x)`"]),
     (4, "x = x + attention::<heads>(layer_norm(x).dropout(0.1));", ".", &["`dropout::<p>(x)`"]),
-    (4, "x = x + dropout::<dropout>(x);", "dropout", &["`dropout` is an operation", "`const DROPOUT: f64 = 0.1;`"]),
+    (4, "x = x + dropout::<dropout>(x);", "dropout", &["`dropout` is an operation", "`struct Net<dropout = 0.1>;`"]),
     (4, "x = x + attention::<heads, causal>(layer_norm(x));", "causal", &["did you mean `mask = causal`?"]),
     (4, "x = x + attention::<heads, causal = true>(layer_norm(x));", "causal", &["did you mean `mask = causal`?"]),
     (4, "x = x + attention::<heads>(layer_norm(x), mask = causal);", "mask", &["`attention::<heads, mask = causal>(x)`"]),

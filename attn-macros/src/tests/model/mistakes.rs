@@ -80,8 +80,17 @@ mistakes! {
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
     a_choice_without_else: "if x < 0 { x }", "}", "an `if` is a value, and has an `else`";
-    a_condition_that_compares_nothing: "if x { x } else { x }", "{", "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
-    a_condition_of_numbers: "if 1 < 2 { x } else { x }", "<", "expected a value with axes at one side, found two numbers";
+    a_condition_that_compares_nothing: "if x { x } else { x }", "x", "expected a comparison, found the value `x` alone";
+    a_condition_that_is_a_sum: "if x + 1 { x } else { x }", "{", "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
+    a_choice_of_statements_by_values: "let mut y = x; if x < 0 { y = gelu(y); } y", "x",
+        "a choice between statements needs a condition of constants, found a value with axes";
+    a_choice_by_what_rustc_knows: "if { LAYERS } > 2 { x } else { gelu(x) }", "if",
+        "the macro does not know the value of this condition, which decides what code there is";
+    an_unknown_switch: "if pre_norm { x } else { gelu(x) }", "pre_norm", "`M` has no switch `pre_norm`";
+    a_size_as_a_switch: "if d { x } else { gelu(x) }", "d", "expected a comparison or a switch, found `d`, which is the size 8";
+    a_value_of_a_choice_of_statements: "if d > 2 { let y = gelu(x); y } else { x } x", "if", "an `if` before the last line has no value: it changes variables";
+    a_variable_of_a_branch: "if d > 2 { let _y = gelu(x); } y", "y", "there is no variable `y`";
+    a_mistake_in_a_branch: "if d > 2 { let _y = linear::<wide = 8>(x); } x", "wide", "`linear` has no key `wide`";
     a_choice_of_other_axes: "if x < 0 { x } else { linear::<5>(x) }", "if", "`if`: left is [batch, seq, 8], right is [batch, seq, 5]";
     two_values_of_a_branch: "if x < 0 { x, x } else { x }", ",", "a branch is one value: `if x < 0 { 0 } else { x }`";
     a_branch_without_braces: "if x < 0 x else x", "x", "expected a branch: `if x < 0 { 0 } else { x }`";

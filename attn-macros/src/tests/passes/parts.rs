@@ -40,6 +40,7 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
     let views = [None, None, Some(0), Some(1), None, None];
     let values = NAMES.into_iter().zip(views).map(|(name, part)| Value {
         name: name.to_owned(),
+        source: name.to_owned(),
         ty: Type::floats(vec![Axis::Size(Size::known(2))]),
         view: part.map(|part| View { of: WHOLE, part }),
     });

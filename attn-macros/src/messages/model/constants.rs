@@ -1,0 +1,58 @@
+//! Constants of the header, and choices between statements by them.
+
+use proc_macro2::Ident;
+
+use crate::model::sizes::HeaderValue;
+
+pub(crate) const VALUE_OF_IF: &str = "an `if` before the last line has no value: it changes variables\n\
+    help: `x = ..;`";
+pub(crate) const STATEMENTS_BY_VALUES: &str = "a choice between statements needs a condition of constants, found a value with axes\n\
+    help: a choice element by element is between two values: `x = if x < 0 { 0 } else { x };`";
+
+/// A switch or a number that nothing reads.
+pub(crate) fn unused_constant(name: &Ident) -> String {
+    format!(
+        "the constant `{name}` is never used\n\
+         help: remove it, or give it to an operation: `attention::<.., {name} = {name}>(x)`"
+    )
+}
+
+pub(crate) fn no_size(name: &Ident, value: &HeaderValue) -> String {
+    format!("expected a size, found `{name}`, which is {value}")
+}
+
+pub(crate) fn switch_as_value(name: &Ident) -> String {
+    format!(
+        "expected a value, found the switch `{name}`\n\
+         help: `if {name} {{ .. }} else {{ .. }}` chooses between two values"
+    )
+}
+
+pub(crate) fn value_as_condition(name: &Ident) -> String {
+    format!(
+        "expected a comparison, found the value `{name}` alone\n\
+         help: `if {name} > 0 {{ .. }} else {{ .. }}`"
+    )
+}
+
+pub(crate) fn number_as_condition(name: &Ident, value: &HeaderValue) -> String {
+    format!(
+        "expected a comparison or a switch, found `{name}`, which is {value}\n\
+         help: `if {name} > 0 {{ .. }}`"
+    )
+}
+
+pub(crate) fn unknown_switch(name: &Ident, model: &Ident) -> String {
+    format!(
+        "`{model}` has no switch `{name}`\n\
+         help: declare it in the header: `struct {model}<{name} = true>;`"
+    )
+}
+
+/// Only rustc knows the constants of a condition.
+pub(crate) fn unknown_condition(model: &Ident) -> String {
+    format!(
+        "the macro does not know the value of this condition, which decides what code there is\n\
+         help: the header takes literals and what is computed of them: `struct {model}<layers = 4, bias = true>;`"
+    )
+}
