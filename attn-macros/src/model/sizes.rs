@@ -12,28 +12,32 @@ use super::syntax::SizeDraft;
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::keys::{Key, KeyKind, nearest};
-use crate::spec::{parse_size, value::Size};
+use crate::spec::{Real, parse_size, value::Size};
 
-/// The sizes that the header declares.
+/// The sizes that the header declares, and in a block those that a call gives it.
+#[derive(Clone)]
 pub(super) struct Sizes {
     declared: Vec<Named>,
     /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
-    others: RefCell<Vec<Ident>>,
+    others: Rc<RefCell<Vec<Ident>>>,
 }
 
+#[derive(Clone)]
 struct Named {
     name: Ident,
     /// The tokens that replace the name: a literal, a name, or an expression in parentheses.
     value: TokenTree,
     size: Option<Size>,
-    is_used: Cell<bool>,
+    /// A key of a block that is another number.
+    number: Option<Real>,
+    is_used: Rc<Cell<bool>>,
 }
 
 impl Sizes {
     pub(super) fn new(drafts: &[SizeDraft], constants: &mut Constants, cx: &Diagnostics) -> Self {
         let mut sizes = Sizes {
             declared: Vec::new(),
-            others: RefCell::default(),
+            others: Rc::default(),
         };
         for (index, SizeDraft { name, value }) in drafts.iter().enumerate() {
             if sizes.has(name) {
@@ -62,15 +66,67 @@ impl Sizes {
                 name: name.clone(),
                 value: one_token(value),
                 size,
-                is_used: Cell::new(false),
+                number: None,
+                is_used: Rc::default(),
             });
         }
         sizes
     }
 
+    /// Declares a size that a call gives to a block. It hides one of the header. `None` after a mistake.
+    pub(super) fn declare(&mut self, name: &Ident, value: Option<Given>) {
+        self.declared.retain(|size| size.name != *name);
+        let tokens = match &value {
+            Some(Given::Size(size)) if size.value.is_none() && !size.origin.is_empty() => {
+                size.origin.clone()
+            }
+            Some(Given::Size(size)) => size.to_token_stream(),
+            Some(Given::Number(number)) => number.to_token_stream(),
+            None => TokenStream::new(),
+        };
+        let (size, number) = match value {
+            Some(Given::Size(size)) => (Some(size), None),
+            Some(Given::Number(number)) => (None, Some(number)),
+            None => (None, None),
+        };
+        self.declared.push(Named {
+            name: name.clone(),
+            value: one_token(tokens),
+            size,
+            number,
+            is_used: Rc::default(),
+        });
+    }
+
+    /// Whether anything reads the size.
+    pub(super) fn is_used(&self, name: &Ident) -> bool {
+        self.find(name).is_some_and(|size| size.is_used.get())
+    }
+
+    /// The size of this name, which is only told.
+    pub(super) fn size(&self, name: &Ident) -> Option<&Size> {
+        self.find(name)?.size.as_ref()
+    }
+
+    /// The value of this name as a number.
+    pub(super) fn number(&self, name: &Ident) -> Option<Real> {
+        let named = self.find(name)?;
+        named.is_used.set(true);
+        let number = named.number.clone();
+        number.or_else(|| named.size.as_ref().map(Size::to_real))
+    }
+
+    /// Whether this name is a number, and no size.
+    pub(super) fn is_number(&self, name: &Ident) -> bool {
+        self.find(name).is_some_and(|named| named.number.is_some())
+    }
+
     /// Whether no size that `tokens` name is wrong itself, which was reported.
     pub(super) fn is_sound(&self, tokens: &TokenStream) -> bool {
-        let is_wrong = |name: &Ident| self.find(name).is_some_and(|size| size.size.is_none());
+        let is_wrong = |name: &Ident| {
+            let named = self.find(name);
+            named.is_some_and(|named| named.size.is_none() && named.number.is_none())
+        };
         !names(tokens).iter().any(is_wrong)
     }
 
@@ -151,6 +207,13 @@ impl Sizes {
             }
         }
     }
+}
+
+/// What a call gives to a block as the value of a key.
+#[derive(Clone)]
+pub(super) enum Given {
+    Size(Size),
+    Number(Real),
 }
 
 /// Whether the value of a size names none that is declared `later`, or the size itself.

@@ -46,14 +46,14 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     let lines = region.steps.iter().map(|step| match step {
         Step::Node(node) => match node.attention() {
             Some(attention) => {
-                let field = &attention.place.field;
+                let field = cx.model.fields(&attention.place);
                 let name = &cx.model.attentions[attention.index].spec.item.name;
                 quote!(found.attention(#field, <#name>::mask_blocks);)
             }
             None => TokenStream::new(),
         },
         Step::Repeat(repeat) => {
-            let field = &repeat.place.field;
+            let field = cx.model.fields(&repeat.place);
             let count = &repeat.count;
             let body = emit_region(cx, &repeat.body);
             match body.is_empty() {

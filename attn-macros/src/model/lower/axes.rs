@@ -92,8 +92,8 @@ impl Lowering<'_> {
             && !self.sizes.has(&name)
         {
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
-                return Some(Axis::Symbol(text));
+            if let Some(symbol) = self.symbol(&text) {
+                return Some(Axis::Symbol(symbol.to_owned()));
             }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {

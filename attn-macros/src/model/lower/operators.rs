@@ -153,10 +153,7 @@ impl Lowering<'_> {
     fn variable(&mut self, name: &Ident) -> Option<Operand> {
         match self.scopes.read(name) {
             Some(variable) => variable.value.map(Operand::Tensor),
-            None if self.sizes.has(name) => {
-                let size = self.sizes.get(name)?;
-                Some(Operand::Number(size.to_real()))
-            }
+            None if self.sizes.has(name) => self.sizes.number(name).map(Operand::Number),
             None => {
                 self.unknown_variable(name);
                 None
