@@ -1,6 +1,7 @@
 //! The sink for errors: every stage reports here and goes on.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
@@ -47,6 +48,20 @@ impl Diagnostics {
     /// Says nothing of further errors, which follow from those that are reported. They are counted all the same.
     pub(crate) fn mute(&self) {
         self.muted.set(true);
+    }
+
+    /// Where the errors begin that are reported from here on.
+    pub(crate) fn mark(&self) -> usize {
+        self.errors.borrow().len()
+    }
+
+    /// Of the errors from `mark` on, removes those that are `known`, by their places and messages. The others are from now on. They
+    /// are counted all the same.
+    pub(crate) fn forget_repeated(&self, mark: usize, known: &mut HashSet<String>) {
+        let mut errors = self.errors.borrow_mut();
+        let later = errors.split_off(mark);
+        let text = |error: &syn::Error| format!("{:?} {error}", error.span());
+        errors.extend(later.into_iter().filter(|error| known.insert(text(error))));
     }
 
     /// How many errors there are so far: a stage compares this before and after.

@@ -177,6 +177,43 @@ fn the_branches_that_are_taken_are_computed() {
 }
 
 model! {
+    /// Numbers and switches as the keys of a block, and blocks in branches.
+    struct Blocks<d = 8, gated = true, half = 0.5>;
+
+    block gate(x: [.., d], learned, scale, offset = 0.25) -> [.., d] {
+        if learned {
+            param gain: [d] = scale;
+            gain * x + offset
+        } else {
+            scale * x
+        }
+    }
+    block plain(x: [.., d]) -> [.., d] {
+        linear::<d>(x)
+    }
+
+    fn forward(x: [batch, d]) -> ([batch, d], [batch, d]) {
+        if !gated {
+            let y = plain(x);
+            (y, x)
+        } else {
+            (gate::<gated, scale = half>(x), gate::<false, { 2.0 * half }>(x))
+        }
+    }
+}
+
+#[test]
+fn blocks_take_numbers_and_switches() {
+    let model = Cpu::default().build_module::<Blocks, f64>();
+    let x: Tensor<Rank2<1, 8>, f64, Cpu> = Cpu::default().ones();
+    let (learned, scaled) = model.forward(x);
+    assert_eq!(flat(&learned), [0.75; 8]);
+    assert_eq!(flat(&scaled), [1.0; 8]);
+    assert_eq!(parameters(&model).len(), 1);
+    assert_eq!(parameters(&model)[0].name, "gate.gain.weight");
+}
+
+model! {
     /// Switches among comparisons of values.
     struct Mixed<d = 4, leaky = true, hard = false>;
 

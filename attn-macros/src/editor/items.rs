@@ -91,7 +91,11 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     .into_iter()
 }
 
-const STATEMENTS: [(&str, &str); 2] = [
+const STATEMENTS: [(&str, &str); 3] = [
+    (
+        "block",
+        "`block name(x: [.., d_model], hidden) -> [.., d_model] { .. }`: a part of a model, with parameters of its own at every call. It stands beside `fn forward`.",
+    ),
     (
         "repeat",
         "`repeat layers { .. }`: the statements in the braces, so many times, with layers of its own each time.",

@@ -16,6 +16,7 @@ mod header;
 mod items;
 mod names;
 mod network;
+mod signature;
 mod tokens;
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
@@ -63,7 +64,7 @@ pub(crate) fn models(krate: &TokenStream, input: TokenStream, cx: &Diagnostics) 
     let mut names = Names::new(krate);
     let mut tokens = Tokens::new(input);
     while item(&mut tokens).is_some() {
-        network::walk(&mut names, &mut tokens, cx);
+        signature::walk(&mut names, &mut tokens, cx);
     }
     names.emit()
 }

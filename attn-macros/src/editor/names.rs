@@ -20,6 +20,7 @@ pub(super) struct Names<'a> {
 pub(super) struct Scope(usize);
 
 /// A name that a declaration introduces, and its hover text.
+#[derive(Clone)]
 pub(super) struct Own {
     pub(super) name: Ident,
     pub(super) doc: String,

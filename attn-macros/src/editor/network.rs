@@ -1,140 +1,23 @@
-//! A model: its sizes, inputs and statements.
+//! The statements of a model, of its function and of its blocks.
 
 use std::collections::HashMap;
 
-use proc_macro2::{Delimiter, Ident, TokenTree};
+use proc_macro2::{Delimiter, Ident, Span, TokenTree};
 
 use super::body;
 use super::header::{Entry, entries, walk_value, walk_words};
 use super::names::{Names, Own, Scope, is_constant, size};
+use super::signature::{Blocks, walk_axes};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 use crate::ops::Operation;
 use crate::spec::keys::{Key, KeyKind};
 
-/// `<sizes>; fn forward(inputs) -> result { statements }`
-pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
-    let mut sizes = Vec::new();
-    let none = names.scope(&[], &[], &[]);
-    if tokens.take('<') {
-        for Entry { key, value } in entries(tokens) {
-            let doc = format!("A size of the model: `{}`.", value.text());
-            size(names, &value, Some(none));
-            sizes.extend(key.map(|name| Own { name, doc }));
-        }
-    }
-    tokens.take_until(|rest| rest.is_group(0, Delimiter::Parenthesis) || rest.is_word("struct"));
-    let Some(inputs) = tokens.take_group(Delimiter::Parenthesis) else {
-        return;
-    };
-    let inputs: Vec<Input> = inputs.split().into_iter().map(Input::of).collect();
-    let result =
-        tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
-    let sizes_alone = names.scope(&[], &[], &sizes);
-    let axes = names.scope(&[sizes_alone], &[], &axes(&inputs, &sizes));
-    let mut variables = Vec::new();
-    for Input {
-        name,
-        kind,
-        axes: tokens,
-    } in inputs
-    {
-        names.language("kinds", kind.as_ref());
-        let shape = tokens.as_ref().map(Tokens::text).unwrap_or_default();
-        let kind = kind.map(|kind| kind.to_string()).unwrap_or_default();
-        tokens
-            .into_iter()
-            .for_each(|tokens| walk_axes(names, tokens, axes));
-        let doc = format!("`{kind}[{shape}]`");
-        variables.extend(name.map(|name| Own { name, doc }));
-    }
-    walk_result(names, result, axes);
-    let Some(statements) = tokens.take_group(Delimiter::Brace) else {
-        return;
-    };
-    let scope = names.scope(&[], &["operations"], &variables);
-    let mut walker = Walker {
-        cx,
-        names,
-        sizes: sizes_alone,
-        axes,
-        arguments: HashMap::new(),
-        layers: none,
-        scope,
-        shapes: HashMap::new(),
-    };
-    walker.statements(statements);
-}
-
-/// `tokens: ids[batch, seq]`
-struct Input {
-    name: Option<Ident>,
-    kind: Option<Ident>,
-    axes: Option<Tokens>,
-}
-
-impl Input {
-    fn of(mut tokens: Tokens) -> Self {
-        tokens.take_word("mut");
-        let name = tokens.take_ident();
-        tokens.take(':');
-        Input {
-            name,
-            kind: tokens.take_ident(),
-            axes: tokens.take_group(Delimiter::Bracket),
-        }
-    }
-}
-
-/// The names of axes at their first positions.
-fn axes(inputs: &[Input], sizes: &[Own]) -> Vec<Own> {
-    let axes = inputs.iter().filter_map(|input| input.axes.as_ref());
-    let names = axes
-        .flat_map(|axes| axes.rest())
-        .filter_map(|token| match token {
-            TokenTree::Ident(name) => Some(name.clone()),
-            _ => None,
-        });
-    let is_size = |name: &Ident| sizes.iter().any(|size| size.name == *name);
-    let own = names.filter(|name| !is_size(name) && !is_name_of_constant(name));
-    own.map(|name| Own {
-        doc: format!("An axis of any length, the same wherever `{name}` stands."),
-        name,
-    })
-    .collect()
-}
-
-/// A single letter, as `B`, is an axis.
-fn is_name_of_constant(name: &Ident) -> bool {
-    is_constant(name) && name.to_string().chars().count() > 1
-}
-
-fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
-    for axis in tokens.split() {
-        match axis.rest() {
-            [TokenTree::Ident(name)] if !is_name_of_constant(name) => names.own(axes, Some(name)),
-            _ => size(names, &axis, Some(axes)),
-        }
-    }
-}
-
-/// `-> [batch, seq]`, or several in parentheses.
-fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
-    while let Some(token) = tokens.next() {
-        match token {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
-                walk_axes(names, Tokens::new(group.stream()), axes);
-            }
-            TokenTree::Group(group) => walk_result(names, Tokens::new(group.stream()), axes),
-            _ => {}
-        }
-    }
-}
-
 /// The state of a walk through the statements.
-struct Walker<'w, 'n> {
+pub(super) struct Walker<'w, 'n> {
     cx: &'w Diagnostics,
     names: &'w mut Names<'n>,
+    blocks: &'w Blocks,
     /// The sizes of the header, and these together with the axes of the inputs.
     sizes: Scope,
     axes: Scope,
@@ -148,8 +31,29 @@ struct Walker<'w, 'n> {
     shapes: HashMap<String, String>,
 }
 
-impl Walker<'_, '_> {
-    fn statements(&mut self, mut tokens: Tokens) {
+impl<'w, 'n> Walker<'w, 'n> {
+    /// `scope`: the variables and operations that are there from the start.
+    pub(super) fn new(
+        cx: &'w Diagnostics,
+        names: &'w mut Names<'n>,
+        blocks: &'w Blocks,
+        [sizes, axes, scope]: [Scope; 3],
+    ) -> Self {
+        let layers = names.scope(&[], &[], &[]);
+        Walker {
+            cx,
+            names,
+            blocks,
+            sizes,
+            axes,
+            arguments: HashMap::new(),
+            layers,
+            scope,
+            shapes: HashMap::new(),
+        }
+    }
+
+    pub(super) fn statements(&mut self, mut tokens: Tokens) {
         while !tokens.is_empty() {
             if tokens.take(';') {
                 continue;
@@ -322,8 +226,10 @@ impl Walker<'_, '_> {
         if has_arguments {
             (0..3).for_each(|_| drop(tokens.next()));
             let entries = entries(tokens);
-            if let Some(operation) = operation {
-                self.arguments(operation, entries);
+            match (operation, self.blocks.find(&name)) {
+                (Some(operation), _) => self.arguments(operation, entries),
+                (None, Some(keys)) => self.keys_of_block(keys, entries),
+                (None, None) => {}
             }
         }
         if let Some(operands) = tokens.take_group(Delimiter::Parenthesis) {
@@ -368,6 +274,35 @@ impl Walker<'_, '_> {
             match key {
                 None => self.by_position(operation, index, value),
                 Some(name) => self.by_name(operation, name, value),
+            }
+        }
+    }
+
+    /// The keys of a block are sizes.
+    fn keys_of_block(&mut self, keys: &[Own], entries: Vec<Entry>) {
+        let doc = "The name of the field that has the layers of this call.".to_owned();
+        let name = Ident::new("name", Span::call_site());
+        let own = keys.iter().cloned().chain([Own { name, doc }]);
+        let own: Vec<Own> = own.collect();
+        let scope = self.names.scope(&[self.sizes], &[], &own);
+        for (index, Entry { key, value }) in entries.into_iter().enumerate() {
+            match (key, value.rest(), keys.get(index)) {
+                (Some(key), _, _) => {
+                    self.names.own(scope, Some(&key));
+                    if key != "name" {
+                        size(self.names, &value, Some(self.sizes));
+                    }
+                }
+                // The key that the number belongs to.
+                (None, [TokenTree::Literal(number)], Some(key)) => {
+                    let key = Ident::new(&key.name.to_string(), number.span());
+                    self.names.own(scope, Some(&key));
+                }
+                (None, [], _) => self.names.own(scope, None),
+                (None, [TokenTree::Ident(name)], _) if !is_constant(name) => {
+                    self.names.own(scope, Some(name));
+                }
+                _ => size(self.names, &value, Some(self.sizes)),
             }
         }
     }

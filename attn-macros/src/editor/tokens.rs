@@ -108,13 +108,35 @@ impl Tokens {
         Tokens { list, at: 0 }
     }
 
-    /// The tokens between commas: also none, before the first, between two and behind the last.
+    /// The tokens between commas: also none, before the first, between two and behind the last. Keys of an operation are one part.
     pub(super) fn split(mut self) -> Vec<Tokens> {
-        let mut parts = vec![self.take_until(|tokens| tokens.is(0, ','))];
+        let mut parts = vec![self.take_part()];
         while self.take(',') {
-            parts.push(self.take_until(|tokens| tokens.is(0, ',')));
+            parts.push(self.take_part());
         }
         parts
+    }
+
+    /// The tokens before the next comma that is not between `::<` and `>`.
+    fn take_part(&mut self) -> Tokens {
+        let mut list = Vec::new();
+        while !self.is_empty() && !self.is(0, ',') {
+            for _ in 0..self.len_of_arguments().unwrap_or(1) {
+                list.extend(self.next());
+            }
+        }
+        Tokens { list, at: 0 }
+    }
+
+    /// The number of tokens from `::<` to its `>`, if there is one.
+    fn len_of_arguments(&self) -> Option<usize> {
+        self.starts_arguments(0).then_some(())?;
+        let mut depth = 0;
+        (2..self.rest().len()).find_map(|index| {
+            depth += isize::from(self.is(index, '<'));
+            depth -= isize::from(self.is(index, '>') && !self.is(index - 1, '-'));
+            (depth == 0).then_some(index + 1)
+        })
     }
 }
 

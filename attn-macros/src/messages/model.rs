@@ -1,11 +1,13 @@
 //! Messages of `model!`.
 
+mod blocks;
 mod constants;
 mod elsewhere;
 mod values;
 
 use proc_macro2::{Ident, TokenStream};
 
+pub(crate) use blocks::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
 pub(crate) use values::*;
@@ -25,9 +27,6 @@ pub(crate) const EXPECTED_STRUCT: &str = "expected `struct`\n\
 pub(crate) const EXPECTED_NAME: &str = "expected a name for the model";
 pub(crate) const EXPECTED_SEMICOLON: &str = "expected `;` after the name and its sizes";
 pub(crate) const EXPECTED_FORWARD: &str = "expected `fn forward(..) -> [..] { .. }`";
-pub(crate) const EXPECTED_BODY: &str = "expected the statements of `forward` in braces";
-pub(crate) const EXPECTED_RESULT: &str =
-    "expected the result of `forward`: `-> [batch, seq, d_model]`, or several in parentheses";
 pub(crate) const EXPECTED_INPUT: &str = "expected an input: `tokens: ids[batch, seq]`, `x: [batch, seq, d_model]`, `lens: lens[batch]`, or `keep: bool[batch, seq]`";
 pub(crate) const NO_SELF: &str = "`forward` takes no `self`\n\
     help: leave it out";
@@ -70,8 +69,6 @@ pub(crate) const AXES_AND_SEMICOLON: &str = "expected `,` between axes, found `;
 pub(crate) const NOTHING_IS_DONE: &str = "this value goes nowhere\n\
     help: give it a name, `let y = ..;`, or return it, without the `;`";
 pub(crate) const NO_INPUT: &str = "`forward` has no input";
-pub(crate) const NOTHING_RETURNED: &str = "`forward` returns nothing\n\
-    help: its last line is the result, without a `;`";
 pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes variables\n\
     help: `x = ..;`";
 pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\
@@ -157,17 +154,23 @@ pub(crate) fn number_of_axes(kind: ValueKind, found: usize, least: usize, most: 
     )
 }
 
-pub(crate) fn unknown_axis(found: &Ident, symbols: &[String], sizes: &[String]) -> String {
+/// `of`: what has axes here, an input or an operand.
+pub(crate) fn unknown_axis(
+    found: &Ident,
+    of: &str,
+    symbols: &[String],
+    sizes: &[String],
+) -> String {
     let known = symbols.iter().chain(sizes).map(String::as_str);
     let near = nearest(&found.to_string(), known);
     let help = did_you_mean(near, || {
         let names = listed(symbols.iter().map(String::as_str));
         match symbols {
-            [] => "all axes of the inputs are constants".to_owned(),
-            _ => format!("the axes of the inputs are {names}"),
+            [] => format!("all axes of the {of}s are constants"),
+            _ => format!("the axes of the {of}s are {names}"),
         }
     });
-    format!("no input has an axis `{found}`, and no size is called so\n{help}")
+    format!("no {of} has an axis `{found}`, and no size is called so\n{help}")
 }
 
 pub(crate) fn axis_as_constant(found: &Ident, model: &Ident) -> String {
@@ -243,23 +246,23 @@ pub(crate) fn repeat_changes_shape(name: &Ident, start: &Type, end: &Type) -> St
     )
 }
 
-pub(crate) fn number_of_results(declared: usize, found: usize) -> String {
-    format!("`forward` declares {declared} results, and returns {found}")
-}
-
-pub(crate) fn result_differs(declared: &Type, found: &Type) -> String {
-    format!("`forward` declares {declared}, and returns {found}")
-}
-
-pub(crate) fn unknown_operation(found: &Ident) -> String {
+pub(crate) fn unknown_operation(found: &Ident, blocks: &[String]) -> String {
     let names = || OPERATIONS.iter().map(|operation| operation.name);
+    let all = || names().chain(blocks.iter().map(String::as_str));
     let text = found.to_string();
     let is_type = text.starts_with(char::is_uppercase);
     let form = instead_of_operation(&text).or_else(|| is_type.then(|| module_of(&text)));
     let help = match form {
         Some(form) => format!("help: {form}"),
-        None => did_you_mean(nearest(&text, names()), || {
-            format!("the operations are {}", listed(names()))
+        None => did_you_mean(nearest(&text, all()), || {
+            let blocks = match blocks {
+                [] => String::new(),
+                blocks => {
+                    let names = blocks.iter().map(String::as_str);
+                    format!(", and the blocks of the model {}", listed(names))
+                }
+            };
+            format!("the operations are {}{blocks}", listed(names()))
         }),
     };
     format!("unknown operation `{found}`\n{help}")
@@ -357,10 +360,6 @@ pub(crate) fn expected_output(found: &TokenStream) -> String {
         "expected a shape, found {}\nhelp: `out = [batch, seq, d_model]`",
         quoted(found)
     )
-}
-
-pub(crate) fn result_of_indices(found: &Type) -> String {
-    format!("`forward` returns floats, found {found}\nhelp: `-> [batch, seq, d_model]`")
 }
 
 pub(crate) fn output_of_indices(found: &Type) -> String {

@@ -29,11 +29,13 @@ impl Model {
         }
     }
 
-    /// The layers of a module that remember something: attentions, and loops with such layers.
+    /// The layers of a module that remember something: attentions, and loops and blocks with such layers.
     pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
         module.fields.iter().filter(|field| match &field.layer {
             Submodule::Attention(_) => true,
-            Submodule::Repeat { module, .. } => self.remembers(*module),
+            Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
+                self.remembers(*module)
+            }
             _ => false,
         })
     }

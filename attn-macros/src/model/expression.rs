@@ -6,6 +6,7 @@ use syn::parse::ParseStream;
 use syn::{Lit, Token, braced, parenthesized, token};
 
 use super::condition::parse_if;
+use super::items::starts_block;
 use super::parse::{argument, parse_arguments, read, require};
 use super::syntax::{Argument, Call, Expr, Index, Operator, Part};
 use crate::diag::Diagnostics;
@@ -111,6 +112,9 @@ fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result
 /// A variable or a call, perhaps a part of it.
 fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     require(input, !input.peek(token::Bracket), messages::LIST)?;
+    if starts_block(input) {
+        return Err(syn::Error::new(input.span(), messages::BLOCK_IN_FUNCTION));
+    }
     let name: Ident = expect(input, messages::EXPECTED_OPERAND)?;
     if input.peek(Token![!]) && !input.peek(Token![!=]) {
         return Err(syn::Error::new(name.span(), messages::macro_call(&name)));
@@ -284,22 +288,26 @@ fn misplaced_arguments(
     name: &Ident,
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<Vec<Argument>> {
+) -> syn::Result<(Vec<Argument>, Option<syn::Error>)> {
     let keys: Group = input.parse()?;
     let operands: Group = input.fork().parse()?;
-    // The name of another operation is an error by itself.
+    let message = messages::keys_in_angles(name, &keys.stream(), &operands);
+    let mut error = Some(syn::Error::new_spanned(&keys, message));
+    // The name of another operation is an error by itself, unless it is a block.
     if Operation::find(&name.to_string()).is_some() {
-        let message = messages::keys_in_angles(name, &keys.stream(), &operands);
-        cx.error(&keys, message);
+        error.take().into_iter().for_each(|error| cx.push(error));
     }
     let keys = split_at_commas(keys.stream()).into_iter();
-    Ok(keys.map(argument).collect())
+    Ok((keys.map(argument).collect(), error))
 }
 
 fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Call> {
     let is_misplaced = input.peek(token::Paren) || input.peek(token::Bracket);
+    let mut misplaced = None;
     let arguments = if is_misplaced && input.peek2(token::Paren) {
-        misplaced_arguments(&name, input, cx)?
+        let (arguments, error) = misplaced_arguments(&name, input, cx)?;
+        misplaced = error;
+        arguments
     } else if input.parse::<Option<Token![::]>>()?.is_some() || lost_colons(&name, input, cx) {
         expect::<Token![<]>(input, messages::EXPECTED_ARGUMENTS)?;
         parse_arguments(input, cx)?
@@ -336,6 +344,7 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         arguments,
         operands,
         named,
+        misplaced,
         body,
     })
 }

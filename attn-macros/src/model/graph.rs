@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
+use syn::Attribute;
 
 use super::types::Type;
 use crate::graph::{AttentionLayer, CallData};
@@ -18,7 +19,7 @@ pub(crate) struct Model {
     pub(crate) symbols: Vec<String>,
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) values: Vec<Value>,
-    /// Where parameters are: the model itself, and then the body of every `repeat`.
+    /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
     pub(crate) modules: Vec<Module>,
     pub(crate) attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
@@ -64,9 +65,18 @@ pub(crate) struct View {
 pub(crate) struct Module {
     /// Its type.
     pub(crate) name: Ident,
-    /// The variable that holds it while the model runs.
-    pub(crate) var: String,
+    pub(crate) holder: Holder,
+    /// The documentation of the block.
+    pub(crate) docs: Vec<Attribute>,
     pub(crate) fields: Vec<Field>,
+}
+
+/// What holds a module while the model runs.
+pub(crate) enum Holder {
+    /// A variable: it is the model itself, or a round of a loop.
+    Variable(String),
+    /// The module that it is a field of: it is a call of a block.
+    Field(ParamPath),
 }
 
 /// A layer of a module, under the name by which its parameters are saved.
@@ -93,6 +103,28 @@ pub(crate) enum Submodule {
         count: Size,
         share: bool,
     },
+    /// A call of the block of this name.
+    Block {
+        module: ModuleId,
+        block: String,
+    },
+}
+
+impl Submodule {
+    /// The module that it is made of, with what stands between the names of both.
+    pub(crate) fn inner(&self) -> Option<(ModuleId, &'static str)> {
+        match self {
+            Submodule::Repeat {
+                module,
+                share: false,
+                ..
+            } => Some((*module, ".*.")),
+            Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
+                Some((*module, "."))
+            }
+            Submodule::Layer(_) | Submodule::Attention(_) | Submodule::Opaque { .. } => None,
+        }
+    }
 }
 
 /// A call of a module that the macro knows nothing of but its type, as the user wrote it.
@@ -248,7 +280,9 @@ impl Model {
         let mut fields = self.module(outer).fields.iter();
         outer == inner
             || fields.any(|field| match field.layer {
-                Submodule::Repeat { module, .. } => self.contains(module, inner),
+                Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
+                    self.contains(module, inner)
+                }
                 _ => false,
             })
     }
@@ -268,11 +302,28 @@ impl Model {
         data.collect()
     }
 
-    /// `blocks.attention`
+    /// `blocks.attention`, `blocks.mlp.linear`
     pub(crate) fn path(&self, place: &ParamPath) -> String {
-        match place.module {
-            ModuleId(0) => place.field.clone(),
-            module => format!("{}.{}", self.module(module).var, place.field),
+        let fields = self.fields(place);
+        match self.round_of(place.module) {
+            ModuleId(0) => fields,
+            round => format!("{}.{fields}", self.module(round).var()),
+        }
+    }
+
+    /// The fields from the round or the model on: `mlp.linear`.
+    pub(crate) fn fields(&self, place: &ParamPath) -> String {
+        match &self.module(place.module).holder {
+            Holder::Variable(_) => place.field.clone(),
+            Holder::Field(outer) => format!("{}.{}", self.fields(outer), place.field),
+        }
+    }
+
+    /// The round, or else the model, that a module is a part of.
+    pub(crate) fn round_of(&self, module: ModuleId) -> ModuleId {
+        match &self.module(module).holder {
+            Holder::Variable(_) => module,
+            Holder::Field(outer) => self.round_of(outer.module),
         }
     }
 
@@ -280,6 +331,16 @@ impl Model {
         let fields = &self.module(place.module).fields;
         let field = fields.iter().find(|field| field.name == place.field);
         field.map(|field| &field.layer)
+    }
+}
+
+impl Module {
+    /// The variable that holds it, or the field.
+    pub(crate) fn var(&self) -> &str {
+        match &self.holder {
+            Holder::Variable(name) => name,
+            Holder::Field(place) => &place.field,
+        }
     }
 }
 

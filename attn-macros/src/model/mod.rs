@@ -14,6 +14,7 @@ pub(crate) mod fusion;
 pub(crate) mod graph;
 pub(crate) mod group;
 mod header;
+mod items;
 pub(crate) mod lower;
 mod parse;
 pub(crate) mod passes;

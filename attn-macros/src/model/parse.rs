@@ -5,12 +5,13 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
+use syn::{Attribute, Token, Visibility, braced, token};
 
 use super::condition::{is_choice_of_statements, parse_choice};
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
-use super::signature::{parse_inputs, parse_results, parse_type, skip_to_body};
+use super::items::{next_item, parse_items, starts_block};
+use super::signature::parse_type;
 use super::sizes;
 use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft};
 use crate::diag::Diagnostics;
@@ -81,38 +82,24 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     let sizes = parse_sizes(&name, input, cx)?;
     if !is_in_braces || input.peek(Token![;]) {
         let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
-        recover(end, input.peek(Token![fn]), cx)?;
+        recover(end, next_item(input).is_some(), cx)?;
     }
-    expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
-    let forward: Ident = expect(input, messages::EXPECTED_FORWARD)?;
-    if forward != "forward" {
-        cx.error(&forward, messages::EXPECTED_FORWARD);
-    }
-    require(input, input.peek(token::Paren), messages::EXPECTED_FORWARD)?;
-    let content;
-    parenthesized!(content in input);
-    let inputs = parse_inputs(&content, cx);
-    let results = parse_results(input, cx);
-    if results.is_err() {
-        skip_to_body(input);
-    }
-    let results = recover(results, input.peek(token::Brace), cx)?;
-    require(input, input.peek(token::Brace), messages::EXPECTED_BODY)?;
-    let content;
-    braced!(content in input);
-    let statements = parse_statements(&content, cx);
+    let items = parse_items(&name, input, cx)?;
     Ok(ModelDraft {
         item: Item { attrs, vis, name },
         sizes,
-        inputs,
-        results,
-        statements,
+        forward: items.forward.unwrap_or_default(),
+        blocks: items.blocks,
         poisoned: cx.count() > before,
     })
 }
 
 /// The parsed value, or nothing after a mistake. The tokens behind it can be read in both cases.
-fn recover<T>(parsed: syn::Result<T>, goes_on: bool, cx: &Diagnostics) -> syn::Result<Option<T>> {
+pub(super) fn recover<T>(
+    parsed: syn::Result<T>,
+    goes_on: bool,
+    cx: &Diagnostics,
+) -> syn::Result<Option<T>> {
     match parsed {
         Err(error) if goes_on => {
             cx.push(error);
@@ -251,6 +238,9 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
+    }
+    if starts_block(input) {
+        return Err(syn::Error::new(input.span(), messages::BLOCK_IN_FUNCTION));
     }
     if is_repeat(input) {
         return parse_repeat(input, cx).map(Statement::Repeat);

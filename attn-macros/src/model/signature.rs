@@ -32,13 +32,13 @@ pub(super) fn parse_inputs(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Inpu
 }
 
 /// An item among the inputs.
-enum Takes {
+pub(super) enum Takes {
     Input,
     /// `&self`, which was reported.
     Itself,
 }
 
-fn parse_input(
+pub(super) fn parse_input(
     input: ParseStream<'_>,
     draft: &mut InputDraft,
     cx: &Diagnostics,
@@ -76,12 +76,14 @@ pub(super) fn skip_to_body(input: ParseStream<'_>) {
     }
 }
 
-/// `-> [batch, seq, vocab]`, or several in parentheses.
+/// `-> [batch, seq, vocab]`, or several in parentheses: those of a function or a block.
 pub(super) fn parse_results(
+    of: &str,
     input: ParseStream<'_>,
     cx: &Diagnostics,
 ) -> syn::Result<Vec<TypeDraft>> {
-    expect::<Token![->]>(input, messages::EXPECTED_RESULT)?;
+    let expected = &messages::expected_result(of);
+    expect::<Token![->]>(input, expected)?;
     if !input.peek(token::Paren) {
         return Ok(vec![parse_type(input)?]);
     }
@@ -92,13 +94,13 @@ pub(super) fn parse_results(
         while !content.is_empty() {
             results.push(parse_type(content)?);
             if !content.is_empty() {
-                expect::<Token![,]>(content, messages::EXPECTED_RESULT)?;
+                expect::<Token![,]>(content, expected)?;
             }
         }
         Ok(())
     })?;
     if results.is_empty() {
-        cx.push(syn::Error::new(content.span(), messages::EXPECTED_RESULT));
+        cx.push(syn::Error::new(content.span(), expected));
     }
     Ok(results)
 }

@@ -18,25 +18,27 @@ use crate::spec::keys::{Key, KeyKind, nearest};
 use crate::spec::value::{Real, Size};
 use crate::spec::{parse_number, parse_size};
 
-/// The constants that the header declares.
+/// The constants that the header declares, and in a block those that a call gives it.
+#[derive(Clone)]
 pub(super) struct Sizes {
     declared: Vec<Named>,
     /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
-    others: RefCell<Vec<Ident>>,
+    others: Rc<RefCell<Vec<Ident>>>,
 }
 
+#[derive(Clone)]
 struct Named {
     name: Ident,
     /// The tokens that replace the name: a literal, a name, or an expression in parentheses.
     tokens: TokenTree,
     /// None after a mistake.
-    value: Option<HeaderValue>,
-    is_used: Cell<bool>,
+    value: Option<ConstValue>,
+    is_used: Rc<Cell<bool>>,
 }
 
-/// The value of a constant of the header.
+/// The value of a constant of the header, or of a key of a block.
 #[derive(Clone)]
-pub(crate) enum HeaderValue {
+pub(crate) enum ConstValue {
     /// `d_model = 64`
     Size(Size),
     /// `scale = 0.125`
@@ -49,7 +51,7 @@ impl Sizes {
     pub(super) fn new(drafts: &[SizeDraft], constants: &mut Constants, cx: &Diagnostics) -> Self {
         let mut sizes = Sizes {
             declared: Vec::new(),
-            others: RefCell::default(),
+            others: Rc::default(),
         };
         for (index, SizeDraft { name, value }) in drafts.iter().enumerate() {
             if sizes.has(name) {
@@ -61,20 +63,50 @@ impl Sizes {
                 && is_no_key(name, value, cx);
             let tokens = sizes.substitute(value);
             let value = is_sound
-                .then(|| HeaderValue::of(name, &tokens, constants, cx))
+                .then(|| ConstValue::of(name, &tokens, constants, cx))
                 .flatten();
-            let tokens = value
-                .as_ref()
-                .and_then(HeaderValue::known)
-                .unwrap_or(tokens);
+            let tokens = value.as_ref().and_then(ConstValue::known).unwrap_or(tokens);
             sizes.declared.push(Named {
                 name: name.clone(),
                 tokens: one_token(tokens),
                 value,
-                is_used: Cell::new(false),
+                is_used: Rc::default(),
             });
         }
         sizes
+    }
+
+    /// Declares a constant that a call gives to a block. It hides one of the header. `None` after a mistake.
+    pub(super) fn declare(&mut self, name: &Ident, value: Option<ConstValue>) {
+        self.declared.retain(|named| named.name != *name);
+        let tokens = match &value {
+            Some(ConstValue::Size(size)) if size.value.is_none() && !size.origin.is_empty() => {
+                size.origin.clone()
+            }
+            Some(ConstValue::Size(size)) => size.to_token_stream(),
+            Some(ConstValue::Number(number)) => number.to_token_stream(),
+            Some(ConstValue::Switch(value)) => value.to_token_stream(),
+            None => TokenStream::new(),
+        };
+        self.declared.push(Named {
+            name: name.clone(),
+            tokens: one_token(tokens),
+            value,
+            is_used: Rc::default(),
+        });
+    }
+
+    /// Whether anything reads the constant.
+    pub(super) fn is_used(&self, name: &Ident) -> bool {
+        self.find(name).is_some_and(|named| named.is_used.get())
+    }
+
+    /// The size of this name, which is only told.
+    pub(super) fn size(&self, name: &Ident) -> Option<&Size> {
+        match self.find(name)?.value.as_ref()? {
+            ConstValue::Size(size) => Some(size),
+            ConstValue::Number(_) | ConstValue::Switch(_) => None,
+        }
     }
 
     /// Whether no constant that `tokens` name is wrong itself, which was reported.
@@ -117,7 +149,7 @@ impl Sizes {
     }
 
     /// The value of this name.
-    pub(super) fn get(&self, name: &Ident) -> Option<HeaderValue> {
+    pub(super) fn get(&self, name: &Ident) -> Option<ConstValue> {
         let named = self.find(name)?;
         named.is_used.set(true);
         named.value.clone()
@@ -136,8 +168,8 @@ impl Sizes {
     pub(super) fn axis(&self, tokens: &TokenStream) -> Option<Rc<str>> {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
         match self.find(&name)?.value.as_ref()? {
-            HeaderValue::Size(size) => size.axis.clone(),
-            HeaderValue::Number(_) | HeaderValue::Switch(_) => None,
+            ConstValue::Size(size) => size.axis.clone(),
+            ConstValue::Number(_) | ConstValue::Switch(_) => None,
         }
     }
 
@@ -166,7 +198,7 @@ impl Sizes {
         let unused = self.declared.iter().filter(|size| !size.is_used.get());
         let is_one = unused.clone().count() == 1;
         for Named { name, value, .. } in unused {
-            let is_size = matches!(value, Some(HeaderValue::Size(_)) | None);
+            let is_size = matches!(value, Some(ConstValue::Size(_)) | None);
             match meant_for(name, &others, is_one && is_size) {
                 Some(other) => cx.error(other, messages::size_for_another(other, name, model)),
                 None if is_size => cx.error(name, messages::unused_size(name)),
@@ -211,7 +243,7 @@ fn meant_for<'a>(name: &Ident, others: &'a [Ident], is_one: bool) -> Option<&'a 
     near.or(first.filter(|first| is_one && others.iter().all(|other| other == *first)))
 }
 
-impl HeaderValue {
+impl ConstValue {
     /// The value that the tokens of a header denote. They are a number if there is a decimal point among them.
     fn of(
         name: &Ident,
@@ -221,19 +253,19 @@ impl HeaderValue {
     ) -> Option<Self> {
         let text = name.unraw().to_string();
         Some(match tokens.to_string().as_str() {
-            "true" => HeaderValue::Switch(true),
-            "false" => HeaderValue::Switch(false),
+            "true" => ConstValue::Switch(true),
+            "false" => ConstValue::Switch(false),
             // Of a size, a decimal point is a mistake.
             _ if has_float(tokens) && !is_key_of_size(&text) => {
                 let mut number = parse_number(tokens, &name.to_string(), cx)?;
                 constants.name_as(&text, &mut number);
-                HeaderValue::Number(number)
+                ConstValue::Number(number)
             }
             _ => {
                 let mut size = parse_size(tokens, &name.to_string(), cx)?;
                 constants.name_as(&text, &mut size);
                 size.axis = Some(text.into());
-                HeaderValue::Size(size)
+                ConstValue::Size(size)
             }
         })
     }
@@ -241,19 +273,19 @@ impl HeaderValue {
     /// The tokens of a value that is known during the expansion, or that stands by its name.
     fn known(&self) -> Option<TokenStream> {
         match self {
-            HeaderValue::Size(size) => size.value.map(|_| size.to_token_stream()),
-            HeaderValue::Number(number) => Some(number.to_token_stream()),
-            HeaderValue::Switch(_) => None,
+            ConstValue::Size(size) => size.value.map(|_| size.to_token_stream()),
+            ConstValue::Number(number) => Some(number.to_token_stream()),
+            ConstValue::Switch(_) => None,
         }
     }
 }
 
-impl fmt::Display for HeaderValue {
+impl fmt::Display for ConstValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HeaderValue::Size(size) => write!(f, "the size {size}"),
-            HeaderValue::Number(number) => write!(f, "the number {number}"),
-            HeaderValue::Switch(value) => write!(f, "the switch {value}"),
+            ConstValue::Size(size) => write!(f, "the size {size}"),
+            ConstValue::Number(number) => write!(f, "the number {number}"),
+            ConstValue::Switch(value) => write!(f, "the switch {value}"),
         }
     }
 }

@@ -1,20 +1,50 @@
 //! A declaration of `model!` as it was written.
 
 use proc_macro2::{Ident, Span, TokenStream};
+use syn::Attribute;
 
 use crate::spec::body::BodyDraft;
 use crate::spec::{Item, text};
 
-/// `struct Name<sizes>; fn forward(inputs) -> result { statements }`
+/// `struct Name<sizes>; fn forward(inputs) -> result { statements }`, and blocks before or behind the function.
 pub(crate) struct ModelDraft {
     pub(crate) item: Item,
     pub(crate) sizes: Vec<SizeDraft>,
+    pub(crate) forward: FunctionDraft,
+    pub(crate) blocks: Vec<BlockDraft>,
+    /// Something could not be understood, and was reported.
+    pub(crate) poisoned: bool,
+}
+
+/// `fn forward(inputs) -> result { statements }`
+#[derive(Default)]
+pub(crate) struct FunctionDraft {
     pub(crate) inputs: Vec<InputDraft>,
     /// The declared results; none if they could not be read.
     pub(crate) results: Option<Vec<TypeDraft>>,
     pub(crate) statements: Vec<Statement>,
-    /// Something could not be understood, and was reported.
-    pub(crate) poisoned: bool,
+}
+
+/// `block name(parameters) -> result { statements }`
+pub(crate) struct BlockDraft {
+    /// Its documentation.
+    pub(crate) docs: Vec<Attribute>,
+    pub(crate) name: Ident,
+    pub(crate) parameters: Vec<Parameter>,
+    /// The declared results; none if they could not be read.
+    pub(crate) results: Option<Vec<TypeDraft>>,
+    pub(crate) statements: Vec<Statement>,
+}
+
+/// What a call gives to a block.
+pub(crate) enum Parameter {
+    /// `x: [.., d_model]`: a value, by its position.
+    Operand(InputDraft),
+    /// `hidden`, `hidden = 256`: a size between `<` and `>`.
+    Key {
+        name: Ident,
+        default: Option<TokenStream>,
+    },
 }
 
 /// `vocab = 65`
@@ -233,6 +263,8 @@ pub(crate) struct Call {
     pub(crate) operands: Vec<Expr>,
     /// One value each, or several in parentheses.
     pub(crate) named: Vec<(Ident, Vec<Expr>)>,
+    /// The error of keys in other brackets. If the name is that of an operation, it was reported.
+    pub(crate) misplaced: Option<syn::Error>,
     /// The functions of an attention, if braces follow.
     pub(crate) body: Option<BodyDraft>,
 }
@@ -320,6 +352,50 @@ impl Expr {
             }
         }
     }
+}
+
+impl BlockDraft {
+    /// The values that a call gives by their positions.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &InputDraft> {
+        self.parameters
+            .iter()
+            .filter_map(|parameter| match parameter {
+                Parameter::Operand(operand) => Some(operand),
+                Parameter::Key { .. } => None,
+            })
+    }
+
+    /// The keys, with their defaults.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Ident, Option<&TokenStream>)> {
+        self.parameters
+            .iter()
+            .filter_map(|parameter| match parameter {
+                Parameter::Key { name, default } => Some((name, default.as_ref())),
+                Parameter::Operand(_) => None,
+            })
+    }
+}
+
+impl TypeDraft {
+    /// The axes behind `..`, and whether that stands before them.
+    pub(crate) fn behind_leading(&self) -> (bool, &[TokenStream]) {
+        match self.axes.split_first() {
+            Some((first, rest)) if is_leading(first) => (true, rest),
+            _ => (false, &self.axes),
+        }
+    }
+
+    /// As written: `[.., d_model]`.
+    pub(crate) fn text(&self) -> String {
+        let kind = self.kind.as_ref().map(Ident::to_string);
+        let axes: Vec<String> = self.axes.iter().map(text::of).collect();
+        format!("{}[{}]", kind.unwrap_or_default(), axes.join(", "))
+    }
+}
+
+/// `..`
+pub(crate) fn is_leading(axis: &TokenStream) -> bool {
+    axis.to_string().replace(' ', "") == ".."
 }
 
 impl Argument {

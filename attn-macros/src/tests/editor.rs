@@ -126,6 +126,23 @@ const REST: &str = "
         linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
     }";
 
+const BLOCKS: &str = "
+    struct Blocks<d = 8, rounds = 2>;
+    block mlp(x: [.., n], ids: ids[batch], hidden, out = { 2 * n }) -> ([.., out], [.., n]) {
+        param gain: [n] = 0.5;
+        let y = gain * x + embedding::<4, n>(ids);
+        (linear::<out>(linear::<hidden>(y)), y)
+    }
+    fn forward(x: [batch, d], ids: ids[batch]) -> [batch, d] {
+        let mut y = x;
+        repeat rounds {
+            let (z, w) = mlp::<d, out = d, name = a>(y, ids);
+            y += last(z) + w;
+        }
+        last(y)
+    }
+    block last(x: [..]) -> [..] { gelu(x) }";
+
 #[test]
 fn every_name_of_a_model_is_documented() {
     for source in [GPT, REST] {
@@ -166,6 +183,44 @@ fn every_name_of_a_model_is_documented() {
     ] {
         assert!(told.has(path), "{path}: {:?}", told.paths);
     }
+}
+
+#[test]
+fn every_name_of_a_block_is_documented() {
+    let told = model(
+        "struct Blocks<d = 8>;
+        block mlp(x: [.., width], tokens: ids[batch], hidden, depth = { 2 * width }) -> [.., width] {
+            let inner = linear::<hidden>(x) + linear::<depth>(x) + embedding::<width, hidden>(tokens);
+            later(linear::<width>(inner))
+        }
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            mlp::<4>(mlp::<hidden = d, name = first>(x))
+        }
+        block later(x: [..]) -> [..] { gelu(x) }",
+    );
+    assert_eq!(told.lost(), Vec::<&String>::new());
+    for path in [
+        "operations::block",
+        "::mlp",
+        "::later",
+        "::hidden",
+        "::width",
+        "::inner",
+        "::depth",
+        "kinds::ids",
+        "::batch",
+    ] {
+        assert!(told.has(path), "{path}: {:?}", told.paths);
+    }
+    let names = |name: &str| {
+        told.paths
+            .iter()
+            .filter(|path| path.ends_with(&format!("::{name}")))
+            .count()
+    };
+    // Each call by its name, and the number by position under the key that it is.
+    assert_eq!([names("mlp"), names("later"), names("name")], [2, 1, 1]);
+    assert_eq!(names("hidden"), 4);
 }
 
 #[test]
@@ -242,6 +297,18 @@ proptest! {
     fn token_soup_in_a_model_is_walked(soup in trees::soups(&words::model())) {
         let statements = [Soup::Group(Delimiter::Brace, soup)];
         check(&statements, "struct Model<d = 8>; fn forward(x: [batch, d]) -> [batch, d]", pipeline::model);
+    }
+
+    #[test]
+    fn token_soup_in_a_block_is_walked(soup in trees::soups(&words::model())) {
+        let [signature, body] = [Delimiter::Parenthesis, Delimiter::Brace].map(|delimiter| [Soup::Group(delimiter, soup.clone())]);
+        let text = format!("{} -> [.., d] {}", trees::to_text(&signature), trees::to_text(&body));
+        check(&body, &format!("struct Model<d = 8>; block b{text} fn forward(x: [batch, d]) -> [batch, d]"), pipeline::model);
+    }
+
+    #[test]
+    fn mistakes_in_blocks_are_walked(mistakes in trees::mistakes(&words::model())) {
+        check(&trees::mistaken(BLOCKS, &mistakes), "", pipeline::model);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use crate::model::sizes::HeaderValue;
+use crate::model::sizes::ConstValue;
 
 pub(crate) const VALUE_OF_IF: &str = "an `if` before the last line has no value: it changes variables\n\
     help: `x = ..;`";
@@ -17,7 +17,7 @@ pub(crate) fn unused_constant(name: &Ident) -> String {
     )
 }
 
-pub(crate) fn no_size(name: &Ident, value: &HeaderValue) -> String {
+pub(crate) fn no_size(name: &Ident, value: &ConstValue) -> String {
     format!("expected a size, found `{name}`, which is {value}")
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn value_as_condition(name: &Ident) -> String {
     )
 }
 
-pub(crate) fn number_as_condition(name: &Ident, value: &HeaderValue) -> String {
+pub(crate) fn number_as_condition(name: &Ident, value: &ConstValue) -> String {
     format!(
         "expected a comparison or a switch, found `{name}`, which is {value}\n\
          help: `if {name} > 0 {{ .. }}`"

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Emitter;
 use crate::markdown::Table;
 use crate::messages;
-use crate::model::graph::{Field, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
+use crate::model::graph::{Field, Holder, Model, ModuleId, Node, ParamPath, Submodule, ValueId};
 use crate::model::types::tuple;
 use crate::ops::Label;
 
@@ -66,16 +66,23 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     doc
 }
 
-/// The documentation of the body of a `repeat`.
+/// The documentation of the body of a `repeat`, or of a call of a block.
 pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
+    let what = match &cx.model.module(id).holder {
+        Holder::Variable(_) => "A round of `repeat`".to_owned(),
+        Holder::Field(place) => {
+            let layer = cx.model.layer(place).map_or_else(String::new, layer_name);
+            format!("\n\nA call of `{layer}`")
+        }
+    };
     format!(
-        "A round of `repeat` in [`{}`].\n\n# Layers\n\n{}",
+        "{what} in [`{}`].\n\n# Layers\n\n{}",
         cx.label(),
         table(cx, id)
     )
 }
 
-/// The layers of a module. Those of a loop follow it.
+/// The layers of a module. Those of a loop or a block follow it.
 fn table(cx: &Emitter<'_>, id: ModuleId) -> String {
     let mut table = Table::new(["name", "layer", "output"]);
     push_rows(cx, id, "", &mut table);
@@ -90,9 +97,8 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
             &described(field),
             &format!("`{}`", field.output),
         ]);
-        if let Submodule::Repeat { module, share, .. } = &field.layer {
-            let inner = if *share { "." } else { ".*." };
-            push_rows(cx, *module, &format!("{name}{inner}"), table);
+        if let Some((module, inner)) = field.layer.inner() {
+            push_rows(cx, module, &format!("{name}{inner}"), table);
         }
     }
 }
@@ -131,6 +137,7 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
         Submodule::Layer(layer) => layer.label(),
         Submodule::Attention(_) => "attention".to_owned(),
         Submodule::Opaque { ty, .. } => format!("module {ty}"),
+        Submodule::Block { block, .. } => format!("block {block}"),
         Submodule::Repeat { count, share, .. } => {
             let share = if *share {
                 ", one set of parameters"

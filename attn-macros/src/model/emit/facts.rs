@@ -175,6 +175,7 @@ fn params_of(cx: &Emitter<'_>, layer: &Submodule) -> TokenStream {
                 quote!(#count * #params)
             }
         }
+        Submodule::Block { module, .. } => params_of_module(cx, *module),
         Submodule::Opaque { index, .. } => {
             let opaque = &cx.model.opaques[*index];
             let alias = opaque.alias();
@@ -265,7 +266,7 @@ pub(super) fn extent(model: &Model, id: ValueId) -> Vec<TokenStream> {
     axes.collect()
 }
 
-/// The rows of the table: the layers of a module, those of a loop behind it.
+/// The rows of the table: the layers of a module, those of a loop or a block behind it.
 fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
     let mut lines = Vec::new();
     for field in &cx.model.module(module).fields {
@@ -274,13 +275,8 @@ fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
         let output = &field.output;
         let params = params_of(cx, &field.layer);
         lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));
-        if let Submodule::Repeat { module, share, .. } = &field.layer {
-            let inner = if *share {
-                format!("{name}.")
-            } else {
-                format!("{name}.*.")
-            };
-            lines.extend(rows(cx, *module, &inner));
+        if let Some((module, inner)) = field.layer.inner() {
+            lines.extend(rows(cx, module, &format!("{name}{inner}")));
         }
     }
     lines

@@ -205,7 +205,7 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
 /// A loop over the sets of parameters.
 fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream {
     let place = cx.place(&repeat.place);
-    let module = var(&cx.model.module(repeat.module).var);
+    let module = var(cx.model.module(repeat.module).var());
     let starts = repeat.carried.iter().map(|carried| {
         let value = cx.var(carried.value);
         let before = cx.var(carried.before);

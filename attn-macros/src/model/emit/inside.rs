@@ -81,7 +81,7 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     });
     let lines = runs.map(|run| match run {
         [Step::Repeat(repeat)] => {
-            let field = &repeat.place.field;
+            let field = cx.model.fields(&repeat.place);
             let count = &repeat.count;
             let body = emit_region(cx, &repeat.body);
             quote!(of.repeat(#field, #count, |of| { #body });)
@@ -105,14 +105,14 @@ fn emit_nodes(cx: &Emitter<'_>, nodes: &[&Node]) -> TokenStream {
     let results = of_floats.map(|node| {
         let value = &model.value(node.result).source;
         let operation = match node.op.description().label {
-            Label::Layer(place) => place.field.clone(),
+            Label::Layer(place) => model.fields(place),
             Label::Text(text) => text,
         };
         quote!((#value, #operation))
     });
     let attentions = nodes.iter().filter_map(|node| {
         let attention = node.attention()?;
-        let field = &attention.place.field;
+        let field = model.fields(&attention.place);
         let name = &model.attentions[attention.index].spec.item.name;
         Some(quote!(of.attention(#field, <#name>::mask_blocks);))
     });

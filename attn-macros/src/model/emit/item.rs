@@ -10,7 +10,7 @@ use crate::emit::{item::missing_derives, module::nest};
 use crate::model::graph::{Field, Module, ModuleId, Submodule};
 use crate::spec::Distribution;
 
-/// The structs: one for the model, one for the body of every `repeat`.
+/// The structs: one for the model, one for the body of every `repeat` and for every call of a block.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let krate = cx.krate;
     let vis = &cx.model.item.vis;
@@ -20,7 +20,7 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         let (attrs, docs) = if index == 0 {
             (cx.model.item.attrs.clone(), docs::model(cx))
         } else {
-            let cfgs = cx.cfgs.iter().copied().cloned();
+            let cfgs = cx.cfgs.iter().copied().chain(&module.docs).cloned();
             (cfgs.collect(), docs::module(cx, ModuleId(index)))
         };
         let picture = (index == 0 && !cx.model.poisoned).then(|| {
@@ -81,13 +81,13 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
             let built = cx.model.opaques[*index].built();
             quote!(#built)
         }
+        Submodule::Block { module, .. } => module_type(cx, *module, rest),
         Submodule::Repeat {
             module,
             count,
             share,
         } => {
-            let others = (!rest.is_empty()).then(|| cx.built(*module));
-            let module = with_rest(&cx.model.module(*module).name, &quote!(#rest #others));
+            let module = module_type(cx, *module, rest);
             let count = count.arg();
             if *share {
                 module
@@ -96,6 +96,12 @@ pub(super) fn layer_type(cx: &Emitter<'_>, layer: &Submodule, rest: &TokenStream
             }
         }
     }
+}
+
+/// The type of the body of a loop or of a call of a block.
+fn module_type(cx: &Emitter<'_>, module: ModuleId, rest: &TokenStream) -> TokenStream {
+    let others = (!rest.is_empty()).then(|| cx.built(module));
+    with_rest(&cx.model.module(module).name, &quote!(#rest #others))
 }
 
 /// `Name<E, D>`, where the rest is what follows other arguments: `, E, D`.

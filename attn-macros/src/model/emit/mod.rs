@@ -14,11 +14,11 @@ pub(crate) mod picture;
 mod session;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::Attribute;
 
 use super::decode;
-use super::graph::{Model, Module, ModuleId, Node, ParamPath, ValueId};
+use super::graph::{Holder, Model, Module, ModuleId, Node, ParamPath, ValueId};
 use super::passes::Passes;
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
@@ -210,11 +210,14 @@ impl<'a> Emitter<'a> {
         var(&self.model.value(id).name)
     }
 
-    /// `blocks.attention`
+    /// `blocks.attention`, `blocks.mlp.linear`
     fn place(&self, place: &ParamPath) -> TokenStream {
-        let var = var(&self.model.module(place.module).var);
+        let module = match &self.model.module(place.module).holder {
+            Holder::Variable(name) => var(name).into_token_stream(),
+            Holder::Field(outer) => self.place(outer),
+        };
         let field = field(&place.field);
-        quote!(#var.#field)
+        quote!(#module.#field)
     }
 
     /// The data of the call of an attention: copies of inputs, by their `name`. Lengths of queries are marked as such.

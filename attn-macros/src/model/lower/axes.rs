@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
-use crate::model::sizes::HeaderValue;
+use crate::model::sizes::ConstValue;
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{CallSite, Expand, Permute};
@@ -86,8 +86,8 @@ impl Lowering<'_> {
     pub(crate) fn size_named(&self, tokens: &TokenStream) -> Option<Size> {
         let name = syn::parse2::<Ident>(tokens.clone()).ok()?;
         match self.sizes.get(&name)? {
-            HeaderValue::Size(size) => Some(size),
-            HeaderValue::Number(_) | HeaderValue::Switch(_) => None,
+            ConstValue::Size(size) => Some(size),
+            ConstValue::Number(_) | ConstValue::Switch(_) => None,
         }
     }
 
@@ -96,8 +96,8 @@ impl Lowering<'_> {
             && !self.sizes.has(&name)
         {
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
-                return Some(Axis::Symbol(text));
+            if let Some(symbol) = self.symbol(&text) {
+                return Some(Axis::Symbol(symbol.to_owned()));
             }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {

@@ -25,8 +25,11 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let Some(operation) = Operation::find(&call.name.to_string()) else {
-            self.cx
-                .error(&call.name, messages::unknown_operation(&call.name));
+            if let Some(block) = self.block(&call.name) {
+                return self.result_of_block(call, block, builder);
+            }
+            let message = messages::unknown_operation(&call.name, &self.block_names());
+            self.cx.error(&call.name, message);
             // Operands may have mistakes of their own, so they are read.
             let named = call.named.iter().flat_map(|(_, values)| values);
             self.read_all(call.operands.iter().chain(named), builder);

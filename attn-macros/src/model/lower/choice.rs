@@ -7,7 +7,7 @@ use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, ValueId};
 use crate::model::group::join_last;
-use crate::model::sizes::HeaderValue;
+use crate::model::sizes::ConstValue;
 use crate::model::syntax::{self, Comparison, Condition};
 use crate::score::Expr;
 
@@ -127,8 +127,8 @@ impl Lowering<'_> {
         Some(match condition {
             Condition::Switch(name) if self.scopes.find(name).is_some() => return None,
             Condition::Switch(name) => match self.sizes.get(name)? {
-                HeaderValue::Switch(value) => value,
-                HeaderValue::Size(_) | HeaderValue::Number(_) => return None,
+                ConstValue::Switch(value) => value,
+                ConstValue::Size(_) | ConstValue::Number(_) => return None,
             },
             Condition::Not(inner) => !self.holds(inner)?,
             Condition::And(sides) => match sides.each_ref().map(|side| self.holds(side)) {
@@ -185,7 +185,7 @@ impl Lowering<'_> {
             return;
         }
         match self.sizes.get(name) {
-            Some(HeaderValue::Switch(_)) => {}
+            Some(ConstValue::Switch(_)) => {}
             Some(value) => self
                 .cx
                 .error(name, messages::number_as_condition(name, &value)),
@@ -219,6 +219,7 @@ impl Lowering<'_> {
                 syntax::Expr::If { condition, .. } => condition.switches().for_each(|name| {
                     self.sizes.get(name);
                 }),
+                syntax::Expr::Call(call) => self.skip_call(call),
                 _ => {}
             }
         }

@@ -5,6 +5,8 @@
 mod arguments;
 mod attention;
 mod axes;
+mod bind;
+mod block;
 mod call;
 mod choice;
 mod operators;
@@ -24,17 +26,18 @@ use syn::ext::IdentExt;
 
 use super::constants::Constants;
 use super::graph::{
-    Field, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule, Value,
-    ValueId,
+    Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule,
+    Value, ValueId,
 };
-use super::sizes::{self, HeaderValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft};
+use super::sizes::{self, ConstValue, Sizes};
+use super::syntax::{ModelDraft, TypeDraft, is_leading};
 use super::types::{Axis, Same, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Size};
+use block::Block;
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -44,23 +47,31 @@ pub(crate) use call::is_without_bias;
 ///
 /// `types` are its own name and those of the types that stand beside it: no layer of it gets these.
 pub(crate) fn lower(
-    draft: ModelDraft,
+    mut draft: ModelDraft,
     types: &[String],
     krate: &TokenStream,
     cx: &Diagnostics,
 ) -> Model {
     let before = cx.count();
-    let mut lowering = Lowering::new(&draft, types, krate, cx);
+    let blocks = Block::declared(&mut draft, cx);
+    let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
     lowering.declare_inputs(&draft);
-    let declared = draft.results.as_ref().map(|types| -> Vec<Option<Type>> {
-        let types = types.iter();
-        types.map(|ty| lowering.declared_result(ty)).collect()
-    });
+    let declared = draft
+        .forward
+        .results
+        .as_ref()
+        .map(|types| -> Vec<Option<Type>> {
+            let types = types.iter();
+            types.map(|ty| lowering.declared_result(ty)).collect()
+        });
     let declared_constants = lowering.constants.items.len();
     let mut body = RegionBuilder::new(ModuleId(0));
-    let results = lowering.statements(&draft.statements, None, &mut body);
-    let results = lowering.returned(results, declared.as_deref(), &draft);
+    let results = lowering.statements(&draft.forward.statements, None, &mut body);
+    let results = lowering.returned(results, declared.as_deref(), &draft.item.name);
     lowering.scopes.close(cx);
+    if cx.count() == before && !draft.poisoned {
+        lowering.report_uncalled();
+    }
     if cx.count() == before && !draft.poisoned {
         lowering.sizes.report_unused(&draft.item.name, cx);
     }
@@ -70,7 +81,8 @@ pub(crate) fn lower(
         lowering.constants.items.truncate(declared_constants);
         body = RegionBuilder::new(ModuleId(0));
     }
-    let is_known = lowering.inputs.len() == draft.inputs.len() && !lowering.inputs.is_empty();
+    let inputs = &draft.forward.inputs;
+    let is_known = lowering.inputs.len() == inputs.len() && !lowering.inputs.is_empty();
     let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
     Model {
         signature: declared.filter(|types| is_known && !types.is_empty()),
@@ -100,9 +112,21 @@ pub(crate) struct Lowering<'a> {
     pub(crate) item: Item,
     /// The names that are those of types, or may be called after them.
     types: HashSet<String>,
+    /// The sizes of the header, and those that names stand for here.
+    header: Sizes,
     sizes: Sizes,
+    blocks: Rc<[Block]>,
+    /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
+    calls: Vec<usize>,
+    expansions: usize,
     pub(crate) constants: Constants,
     symbols: Vec<String>,
+    /// The names of axes of any length here, each with that of the model.
+    axes: Vec<(String, String)>,
+    /// The axes that `..` stands for in a block.
+    leading: Option<Vec<Axis>>,
+    /// The keys of a block whose defaults read axes that are not bound yet.
+    later_keys: Vec<Ident>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
     /// How many values of a name there are.
@@ -140,6 +164,7 @@ impl RegionBuilder {
 impl<'a> Lowering<'a> {
     fn new(
         draft: &ModelDraft,
+        blocks: Rc<[Block]>,
         types: &[String],
         krate: &'a TokenStream,
         cx: &'a Diagnostics,
@@ -151,18 +176,28 @@ impl<'a> Lowering<'a> {
         };
         let model = Module {
             name: item.name.clone(),
-            var: "model".to_owned(),
+            holder: Holder::Variable("model".to_owned()),
+            docs: Vec::new(),
             fields: Vec::new(),
         };
         let mut constants = Constants::new(&item.name.unraw());
+        let sizes = Sizes::new(&draft.sizes, &mut constants, cx);
+        let inputs = &draft.forward.inputs;
         Lowering {
             cx,
             krate,
             item,
             types: types.iter().flat_map(names_of).collect(),
-            sizes: Sizes::new(&draft.sizes, &mut constants, cx),
+            header: sizes.clone(),
+            sizes,
+            blocks,
+            calls: Vec::new(),
+            expansions: 0,
             constants,
             symbols: Vec::new(),
+            axes: Vec::new(),
+            leading: None,
+            later_keys: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
@@ -173,8 +208,8 @@ impl<'a> Lowering<'a> {
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
             wrong_axes: Vec::new(),
-            knows_variables: draft.inputs.iter().all(|input| input.name.is_some()),
-            knows_axes: draft.inputs.iter().all(|input| input.ty.is_some()),
+            knows_variables: inputs.iter().all(|input| input.name.is_some()),
+            knows_axes: inputs.iter().all(|input| input.ty.is_some()),
         }
     }
 
@@ -190,12 +225,13 @@ impl<'a> Lowering<'a> {
     }
 
     fn declare_inputs(&mut self, draft: &ModelDraft) {
-        if draft.inputs.is_empty() && !draft.poisoned {
+        let inputs = &draft.forward.inputs;
+        if inputs.is_empty() && !draft.poisoned {
             self.cx.error(&draft.item.name, messages::NO_INPUT);
         }
-        let types = draft.inputs.iter().filter_map(|input| input.ty.as_ref());
+        let types = inputs.iter().filter_map(|input| input.ty.as_ref());
         types.for_each(|ty| self.add_symbols(ty));
-        for input in &draft.inputs {
+        for input in inputs {
             let Some(name) = &input.name else { continue };
             if let Some(clash) = self.scopes.find(name) {
                 let name = clash.name.clone();
@@ -222,13 +258,20 @@ impl<'a> Lowering<'a> {
             let text = name.unraw().to_string();
             let is_new = !self.sizes.has(&name) && !self.symbols.contains(&text);
             if is_new && !is_name_of_constant(&text) {
+                self.axes.push((text.clone(), text.clone()));
                 self.symbols.push(text);
             }
         }
     }
 
-    pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
-        let kind = match &draft.kind {
+    /// The axis of any length that has this name here.
+    fn symbol(&self, name: &str) -> Option<&str> {
+        let found = self.axes.iter().find(|(known, _)| known == name);
+        found.map(|(_, symbol)| symbol.as_str())
+    }
+
+    fn kind(&self, draft: &TypeDraft) -> Option<ValueKind> {
+        Some(match &draft.kind {
             None => ValueKind::Floats,
             Some(kind) if kind == "ids" => ValueKind::Ids,
             Some(kind) if kind == "lens" => ValueKind::Lens,
@@ -237,9 +280,22 @@ impl<'a> Lowering<'a> {
                 self.cx.error(kind, messages::unknown_kind(kind));
                 return None;
             }
-        };
-        let axes: Option<Vec<Axis>> = draft.axes.iter().map(|axis| self.axis(axis)).collect();
+        })
+    }
+
+    pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
+        let kind = self.kind(draft)?;
+        let (has_leading, axes) = draft.behind_leading();
+        let axes: Option<Vec<Axis>> = axes.iter().map(|axis| self.axis(axis)).collect();
         let axes = axes?;
+        if has_leading {
+            let Some(leading) = self.leading.clone() else {
+                self.wrong_axis(&draft.axes[0]);
+                return None;
+            };
+            let axes = leading.into_iter().chain(axes).collect();
+            return Some(Type { kind, axes });
+        }
         let (least, most) = match kind {
             ValueKind::Floats | ValueKind::Ids | ValueKind::Bools => (1, 4),
             ValueKind::Lens => (1, 2),
@@ -255,7 +311,8 @@ impl<'a> Lowering<'a> {
     fn declared_result(&mut self, draft: &TypeDraft) -> Option<Type> {
         let ty = self.declared_type(draft)?;
         if ty.kind != ValueKind::Floats {
-            self.cx.error(&draft.kind, messages::result_of_indices(&ty));
+            let message = messages::result_of_indices(&self.current(), &ty);
+            self.cx.error(&draft.kind, message);
             return None;
         }
         Some(ty)
@@ -268,13 +325,19 @@ impl<'a> Lowering<'a> {
                 return self.size_of_header(&name).map(Axis::Size);
             }
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
-                return Some(Axis::Symbol(text));
+            if let Some(symbol) = self.symbol(&text) {
+                return Some(Axis::Symbol(symbol.to_owned()));
             }
             if !is_name_of_constant(&text) {
                 if self.knows_axes {
                     let sizes: Vec<_> = self.sizes.names().collect();
-                    let message = messages::unknown_axis(&name, &self.symbols, &sizes);
+                    let axes: Vec<_> = self.axes.iter().map(|(name, _)| name.clone()).collect();
+                    let of = if self.calls.is_empty() {
+                        "input"
+                    } else {
+                        "operand"
+                    };
+                    let message = messages::unknown_axis(&name, of, &axes, &sizes);
                     self.cx.error(&name, message);
                 }
                 return None;
@@ -290,7 +353,7 @@ impl<'a> Lowering<'a> {
     /// The size of the header with this name, which is that of a constant.
     fn size_of_header(&self, name: &Ident) -> Option<Size> {
         match self.sizes.get(name)? {
-            HeaderValue::Size(size) => Some(size),
+            ConstValue::Size(size) => Some(size),
             value => {
                 self.cx.error(name, messages::no_size(name, &value));
                 None
@@ -308,11 +371,26 @@ impl<'a> Lowering<'a> {
             || crate::spec::parse_size(&self.sizes.substitute(tokens), "", &quiet).is_some()
     }
 
+    /// Why `..` cannot stand here.
+    fn leading_axes_elsewhere(&self) -> String {
+        if self.calls.is_empty() {
+            messages::LEADING_AXES_OF_FORWARD.to_owned()
+        } else if self.leading.is_some() {
+            messages::LEADING_AXES_FIRST.to_owned()
+        } else {
+            messages::no_leading_axes(&self.current())
+        }
+    }
+
     /// Once for the inputs and the result, where an axis has the same mistake.
     fn wrong_axis(&mut self, tokens: &TokenStream) {
         let text = tokens.to_string();
         if !self.wrong_axes.contains(&text) {
-            self.cx.error(tokens, messages::no_axis(tokens));
+            let message = match is_leading(tokens) {
+                true => self.leading_axes_elsewhere(),
+                false => messages::no_axis(tokens),
+            };
+            self.cx.error(tokens, message);
             self.wrong_axes.push(text);
         }
         self.knows_axes = false;
@@ -335,7 +413,7 @@ impl<'a> Lowering<'a> {
         let names = sizes::names(constant);
         self.sizes.mention(&names);
         let is_axis = |name: &&Ident| {
-            !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
+            !self.sizes.has(name) && self.symbol(&name.unraw().to_string()).is_some()
         };
         if let Some(name) = names.iter().find(is_axis) {
             let message = messages::axis_as_constant(name, &self.item.name);
@@ -386,7 +464,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let text = name.unraw().to_string();
-        let message = if self.symbols.contains(&text) {
+        let message = if self.symbol(&text).is_some() {
             messages::axis_as_constant(name, &self.item.name)
         } else if text.to_uppercase() == text {
             messages::constant_as_variable(name)

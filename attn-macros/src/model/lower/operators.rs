@@ -9,7 +9,7 @@ use crate::diag::Diagnostics;
 use crate::emit::expr::host;
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
-use crate::model::sizes::{self, HeaderValue};
+use crate::model::sizes::{self, ConstValue};
 use crate::model::syntax::{self, Call, Operator};
 use crate::model::types::{Type, ValueKind};
 use crate::ops::{Elementwise, Lower, Operation};
@@ -156,9 +156,9 @@ impl Lowering<'_> {
             Some(variable) => variable.value.map(Operand::Tensor),
             None if self.sizes.has(name) => {
                 let number = match self.sizes.get(name)? {
-                    HeaderValue::Size(size) => size.to_real(),
-                    HeaderValue::Number(number) => number,
-                    HeaderValue::Switch(_) => {
+                    ConstValue::Size(size) => size.to_real(),
+                    ConstValue::Number(number) => number,
+                    ConstValue::Switch(_) => {
                         self.cx.error(name, messages::switch_as_value(name));
                         return None;
                     }
@@ -176,9 +176,9 @@ impl Lowering<'_> {
     pub(super) fn known_number(&self, expr: &syntax::Expr) -> Option<f64> {
         match expr {
             syntax::Expr::Name(name) => match self.sizes.get(name)? {
-                HeaderValue::Size(size) => size.to_real().value,
-                HeaderValue::Number(number) => number.value,
-                HeaderValue::Switch(_) => None,
+                ConstValue::Size(size) => size.to_real().value,
+                ConstValue::Number(number) => number.value,
+                ConstValue::Switch(_) => None,
             },
             syntax::Expr::Number(tokens) => {
                 let tokens = self.sizes.substitute(tokens);

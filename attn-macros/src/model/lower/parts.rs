@@ -192,7 +192,7 @@ impl Lowering<'_> {
         Some(())
     }
 
-    /// `let (a, b) = split::<axis>(x);`: a value for each name.
+    /// `let (a, b) = split::<axis>(x);`, `let (a, b) = block(x);`: a value for each name.
     pub(super) fn split(
         &mut self,
         names: &[Ident],
@@ -200,6 +200,9 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
         let call = match value {
+            Expr::Call(call) if let Some(block) = self.block(&call.name) => {
+                return self.parts_of_block(call, block, names, builder);
+            }
             Expr::Call(call) if parts_of(call).is_some() => call,
             other => {
                 let before = self.cx.count();

@@ -6,8 +6,10 @@ use syn::ext::IdentExt;
 use super::scope::{Changes, Variable};
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
-use crate::model::graph::{Carried, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
-use crate::model::syntax::{self, Condition, Expr, ModelDraft, Statement};
+use crate::model::graph::{
+    Carried, Holder, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId,
+};
+use crate::model::syntax::{self, Condition, Expr, Statement};
 use crate::model::types::Type;
 use crate::spec::Size;
 
@@ -160,7 +162,7 @@ impl Lowering<'_> {
     }
 
     /// For editors.
-    fn note_shape(&self, name: &Ident, value: Option<ValueId>) {
+    pub(super) fn note_shape(&self, name: &Ident, value: Option<ValueId>) {
         if let Some(value) = value {
             self.cx.note_shape(name, self.ty(value));
         }
@@ -203,7 +205,8 @@ impl Lowering<'_> {
         let var = self.fresh(&place.field);
         self.modules.push(Module {
             name: ty,
-            var,
+            holder: Holder::Variable(var),
+            docs: Vec::new(),
             fields: Vec::new(),
         });
         let mut inner = RegionBuilder::new(module);
@@ -305,16 +308,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// Compares the values that `forward` returns with the declared types.
+    /// Compares the values that `forward` or a block returns with the declared types. Where that is nothing, the error is `at` a name.
     pub(super) fn returned(
         &mut self,
         returned: Option<Returned<'_>>,
         declared: Option<&[Option<Type>]>,
-        draft: &ModelDraft,
+        name: &Ident,
     ) -> Vec<ValueId> {
+        let current = self.current();
         let Some(returned) = returned else {
-            if !draft.poisoned {
-                self.cx.error(&draft.item.name, messages::NOTHING_RETURNED);
+            if self.is_understood {
+                self.cx.error(name, messages::nothing_returned(&current));
             }
             return Vec::new();
         };
@@ -324,8 +328,8 @@ impl Lowering<'_> {
         if returned.len() != declared.len() {
             let at = returned.first().map(|(_, value)| value.span());
             self.error(
-                at.unwrap_or_else(|| draft.item.name.span()),
-                messages::number_of_results(declared.len(), returned.len()),
+                at.unwrap_or_else(|| name.span()),
+                messages::number_of_results(&current, declared.len(), returned.len()),
             );
         }
         let mut results = Vec::new();
@@ -335,7 +339,7 @@ impl Lowering<'_> {
             };
             let found = self.ty(value).clone();
             self.agree(declared, &found, at.span(), || {
-                messages::result_differs(declared, &found)
+                messages::result_differs(&current, declared, &found)
             });
             results.push(value);
         }
@@ -358,7 +362,7 @@ impl Lowering<'_> {
     }
 
     /// What stands in statements that are not taken counts as read.
-    fn skip(&mut self, statements: &[Statement]) {
+    pub(super) fn skip(&mut self, statements: &[Statement]) {
         for statement in statements {
             match statement {
                 Statement::Let { value, .. }

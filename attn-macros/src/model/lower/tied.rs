@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::call::is_without_bias;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
-use crate::model::graph::{Field, ModuleId, ParamPath, Submodule};
+use crate::model::graph::{Field, Holder, ModuleId, ParamPath, Submodule};
 use crate::spec::Size;
 
 /// An embedding that is there already.
@@ -30,9 +30,13 @@ impl Lowering<'_> {
         let is_it = |table: &Table| *tied == table.place.field;
         let Some(index) = tables.iter().position(is_it) else {
             let mut all = (0..self.modules.len()).flat_map(|module| self.tables(ModuleId(module)));
-            let message = match all.any(|table| is_it(&table)) {
-                true => messages::embedding_of_repeat(tied),
-                false => {
+            let hidden = all
+                .find(is_it)
+                .map(|table| &self.modules[table.place.module.0].holder);
+            let message = match hidden {
+                Some(Holder::Variable(_)) => messages::embedding_of_repeat(tied),
+                Some(Holder::Field(_)) => messages::embedding_of_block(tied),
+                None => {
                     let names = tables.into_iter().map(|table| table.place.field);
                     messages::unknown_embedding(tied, names)
                 }
@@ -71,8 +75,11 @@ impl Lowering<'_> {
         })
     }
 
-    /// The module that has the loop with this body.
+    /// The module that has the loop with this body. Around a block is the model that declares it, wherever it is called.
     fn around(&self, body: ModuleId) -> Option<ModuleId> {
+        if let Holder::Field(_) = self.modules[body.0].holder {
+            return Some(ModuleId(0));
+        }
         let is_it = |field: &Field| matches!(field.layer, Submodule::Repeat { module, .. } if module == body);
         let mut modules = self.modules.iter();
         let outer = modules.position(|module| module.fields.iter().any(is_it));

@@ -1,6 +1,7 @@
 //! Tests of `model!` from inside.
 
 mod axes;
+mod blocks;
 mod elsewhere;
 mod mistakes;
 mod names;

@@ -21,12 +21,28 @@ const OPAQUE: &str = "
     }
 ";
 
+/// A model out of blocks.
+const BLOCKS: &str = "
+    struct Blocks<d_model = 8, layers = 2>;
+    block mlp(x: [.., d_model], hidden, out = { 2 * hidden }) -> ([.., d_model], [.., out]) {
+        let y = linear::<hidden>(x);
+        (gelu(linear::<d_model>(y)), linear::<out>(y))
+    }
+    fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+        let mut x = x;
+        repeat layers { let (y, _z) = mlp::<4>(layer_norm(x)); x += last::<name = end>(y); }
+        x
+    }
+    /// It has no parameters.
+    block last(x: [..]) -> [..] { x * sigmoid(x) }
+";
+
 proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
     fn mistakes_in_a_model_are_answered(
-        source in prop::sample::select(vec![GPT, OPAQUE]),
+        source in prop::sample::select(vec![GPT, OPAQUE, BLOCKS]),
         mistakes in trees::mistakes(&words::model()),
     ) {
         let text = trees::to_text(&trees::mistaken(source, &mistakes));

@@ -4,7 +4,7 @@ use super::{GPT, lower};
 use crate::model::graph::{Model, ModuleId, Region, Step, Submodule};
 
 /// The results of all operations, in order: `name: shape`.
-fn shapes(model: &Model) -> Vec<String> {
+pub(super) fn shapes(model: &Model) -> Vec<String> {
     fn push(model: &Model, region: &Region, lines: &mut Vec<String>) {
         for step in &region.steps {
             match step {
@@ -22,12 +22,15 @@ fn shapes(model: &Model) -> Vec<String> {
 }
 
 /// The layers, with the names of their parameters.
-fn layers(model: &Model) -> Vec<String> {
+pub(super) fn layers(model: &Model) -> Vec<String> {
     fn push(model: &Model, module: ModuleId, path: &str, names: &mut Vec<String>) {
         for field in &model.module(module).fields {
             match &field.layer {
                 Submodule::Repeat { module, .. } => {
                     push(model, *module, &format!("{path}{}.0.", field.name), names)
+                }
+                Submodule::Block { module, .. } => {
+                    push(model, *module, &format!("{path}{}.", field.name), names)
                 }
                 _ => names.push(format!("{path}{}", field.name)),
             }

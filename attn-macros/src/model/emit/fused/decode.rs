@@ -1,12 +1,12 @@
 //! Some new tokens of sequences that go on: the lines of the forward pass, with attentions that remember.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::ModelFrame;
 use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, ModuleId, ParamPath, Repeat, Submodule};
+use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Repeat, Submodule};
 use crate::model::plan::is_written_directly;
 
 impl ModelFrame<'_> {
@@ -19,12 +19,12 @@ impl ModelFrame<'_> {
         self.type_name(module, "DecodeState")
     }
 
-    /// The variable that holds what a module has seen.
+    /// The variable with the state of a round, or of the model.
     fn past_var(&self, module: &Module) -> Ident {
         if module.name == self.model().item.name {
             format_ident!("past")
         } else {
-            hidden(&self.unique(format!("{}_past", module.var)))
+            hidden(&self.unique(format!("{}_past", module.var())))
         }
     }
 
@@ -34,7 +34,7 @@ impl ModelFrame<'_> {
         quote!(<#layer as p::Decode<E>>)
     }
 
-    /// The state of the attentions in a session: of the model, and of the body of each `repeat`.
+    /// The state of the attentions in a session: of the model, of the body of each `repeat`, and of each call of a block.
     fn emit_pasts(&self) -> TokenStream {
         let modules = (0..self.model().modules.len()).map(ModuleId);
         let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
@@ -74,6 +74,10 @@ impl ModelFrame<'_> {
                 let past = self.past_type(self.model().module(*module));
                 quote!(p::Vec<#past<E>>)
             }
+            Submodule::Block { module, .. } => {
+                let past = self.past_type(self.model().module(*module));
+                quote!(#past<E>)
+            }
             Submodule::Attention(index) => {
                 let attention = self.attention_in_session(*index);
                 quote!(#attention::DecodeState)
@@ -87,7 +91,7 @@ impl ModelFrame<'_> {
         let module = &self.model().modules[0];
         let weights = self.weights_type(module);
         let past = self.past_type(module);
-        let value = self.emit_past_of(module);
+        let value = self.emit_past_of(ModuleId(0));
         quote_spanned! {self.cx.at=>
             /// Nothing was seen yet.
             #[allow(unused_variables)]
@@ -100,9 +104,10 @@ impl ModelFrame<'_> {
         }
     }
 
-    fn emit_past_of(&self, module: &Module) -> TokenStream {
+    fn emit_past_of(&self, id: ModuleId) -> TokenStream {
+        let module = self.model().module(id);
         let name = self.past_type(module);
-        let weights = self.module_var(module);
+        let weights = self.weights_of(id);
         let fields = self.model().remembering(module).map(|of| {
             let name = field(&of.name);
             let value = match &of.layer {
@@ -111,9 +116,8 @@ impl ModelFrame<'_> {
                     count,
                     share,
                 } => {
-                    let inner = self.model().module(*module);
-                    let value = self.emit_past_of(inner);
-                    let var = self.module_var(inner);
+                    let value = self.emit_past_of(*module);
+                    let var = self.module_var(self.model().module(*module));
                     let sets = rounds(&quote!(#weights.#name), count, *share);
                     quote!({
                         let mut rounds = p::Vec::new();
@@ -123,6 +127,7 @@ impl ModelFrame<'_> {
                         rounds
                     })
                 }
+                Submodule::Block { module, .. } => self.emit_past_of(*module),
                 Submodule::Attention(index) => {
                     let attention = self.attention_in_session(*index);
                     quote!(#attention::past(&#weights.#name, room)?)
@@ -169,9 +174,13 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// `past.attention`
+    /// `past.attention`, `past.mixer.attention`
     pub(super) fn past_of(&self, place: &ParamPath) -> TokenStream {
-        let past = self.past_var(self.model().module(place.module));
+        let module = self.model().module(place.module);
+        let past = match &module.holder {
+            Holder::Variable(_) => self.past_var(module).into_token_stream(),
+            Holder::Field(outer) => self.past_of(outer),
+        };
         let field = field(&place.field);
         quote!(#past.#field)
     }
@@ -186,11 +195,10 @@ impl ModelFrame<'_> {
         if !self.model().remembers(repeat.module) {
             return (sets, quote!(#weights));
         }
-        let outer = self.past_var(self.model().module(repeat.place.module));
+        let pasts = self.past_of(&repeat.place);
         let inner = self.past_var(self.body_of(repeat));
-        let field = field(&repeat.place.field);
         (
-            quote!(#sets.zip(#outer.#field.iter_mut())),
+            quote!(#sets.zip(#pasts.iter_mut())),
             quote!((#weights, #inner)),
         )
     }

@@ -1,13 +1,13 @@
 //! A model as the frame of its block: the lines read `call` and `weights`, and write `result_0`.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 
 use super::{ModelFrame, decode};
 use crate::emit::ExecMode;
 use crate::emit::block::{self, Access, BlockNode, Frame, Rounds, field, product};
 use crate::model::emit::{ComposedNode, Extents, length};
-use crate::model::graph::{ParamPath, Repeat, ValueId};
+use crate::model::graph::{Holder, ModuleId, ParamPath, Repeat, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, ModelOp};
@@ -93,11 +93,20 @@ impl Frame for ModelFrame<'_> {
 }
 
 impl ModelFrame<'_> {
-    /// `weights.attention`, or `blocks.attention` in the body of a loop.
+    /// `weights.attention`, or `blocks.attention` in the body of a loop, `weights.mlp.linear` in a block.
     fn weights(&self, path: &ParamPath) -> TokenStream {
         let field = field(&path.field);
-        let module = self.module_var(self.model().module(path.module));
+        let module = self.weights_of(path.module);
         quote!(#module.#field)
+    }
+
+    /// The weights of a module.
+    pub(super) fn weights_of(&self, id: ModuleId) -> TokenStream {
+        let module = self.model().module(id);
+        match &module.holder {
+            Holder::Variable(_) => self.module_var(module).into_token_stream(),
+            Holder::Field(place) => self.weights(place),
+        }
     }
 }
 

@@ -102,12 +102,12 @@ impl<'a> ModelFrame<'a> {
         field(&self.model().value(id).name)
     }
 
-    /// The variable with the weights of a module.
+    /// The variable with the weights of a round, or of the model.
     fn module_var(&self, module: &Module) -> Ident {
         if module.name == self.model().item.name {
             format_ident!("weights")
         } else {
-            hidden(&self.unique(format!("{}_weights", module.var)))
+            hidden(&self.unique(format!("{}_weights", module.var())))
         }
     }
 
@@ -127,7 +127,7 @@ impl<'a> ModelFrame<'a> {
 
     /// The variable, and the field, with what the rounds of a loop keep.
     fn kept_of_rounds(&self, repeat: &Repeat) -> Ident {
-        hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var)))
+        hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var())))
     }
 
     /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
@@ -236,7 +236,8 @@ impl ModelFrame<'_> {
             .filter_map(|step| match step {
                 Step::Node(node) => match node.op.description().lookup? {
                     Lookup::ById { table, .. } | Lookup::ByPosition { table, .. } => {
-                        (table.module == ModuleId(0)).then(|| field(&table.field))
+                        let is_outside = self.model().round_of(table.module) == ModuleId(0);
+                        is_outside.then(|| self.cx.place(table))
                     }
                 },
                 Step::Repeat(_) => None,
@@ -245,7 +246,7 @@ impl ModelFrame<'_> {
         let table = tables.next().filter(|_| !is_float);
         table.map_or_else(
             || quote!(p::Clone::clone(#first.device())),
-            |table| quote!(p::Clone::clone(model.#table.weight.device())),
+            |table| quote!(p::Clone::clone(#table.weight.device())),
         )
     }
 

@@ -1,0 +1,245 @@
+//! A model: its sizes, and the signatures of its function and of its blocks.
+
+use std::collections::HashMap;
+
+use proc_macro2::{Delimiter, Ident, TokenTree};
+
+use super::header::{Entry, entries};
+use super::names::{Names, Own, Scope, is_constant, size};
+use super::network::Walker;
+use super::tokens::Tokens;
+use crate::diag::Diagnostics;
+
+/// `<sizes>; fn forward(inputs) -> result { statements }`, and blocks.
+pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
+    let mut sizes = Vec::new();
+    let none = names.scope(&[], &[], &[]);
+    if tokens.take('<') {
+        for Entry { key, value } in entries(tokens) {
+            let doc = format!("A size of the model: `{}`.", value.text());
+            size(names, &value, Some(none));
+            sizes.extend(key.map(|name| Own { name, doc }));
+        }
+    }
+    let header = names.scope(&[], &[], &sizes);
+    let items: Vec<Item> = std::iter::from_fn(|| Item::take(tokens)).collect();
+    let blocks = Blocks::of(&items);
+    let callable = names.scope(&[], &["operations"], &blocks.names);
+    for item in items {
+        item.walk(names, cx, &blocks, &sizes, [header, callable]);
+    }
+}
+
+/// The blocks of a model.
+pub(super) struct Blocks {
+    names: Vec<Own>,
+    keys: HashMap<String, Vec<Own>>,
+}
+
+impl Blocks {
+    fn of(items: &[Item]) -> Self {
+        let blocks = || items.iter().filter(|item| item.is_block);
+        let named = |item: &Item| {
+            let doc = format!(
+                "`block {}({}){}`",
+                item.name,
+                item.signature,
+                item.result.text()
+            );
+            Own {
+                name: item.name.clone(),
+                doc,
+            }
+        };
+        let keys = blocks().map(|item| (item.name.to_string(), item.keys()));
+        Blocks {
+            names: blocks().map(named).collect(),
+            keys: keys.collect(),
+        }
+    }
+
+    /// The keys of the block of this name.
+    pub(super) fn find(&self, name: &Ident) -> Option<&[Own]> {
+        self.keys.get(&name.to_string()).map(Vec::as_slice)
+    }
+}
+
+/// `fn forward(inputs) -> result { statements }`, `block mlp(parameters) -> result { statements }`
+struct Item {
+    word: Option<Ident>,
+    is_block: bool,
+    name: Ident,
+    signature: String,
+    parameters: Vec<Input>,
+    result: Tokens,
+    statements: Option<Tokens>,
+}
+
+impl Item {
+    /// The next one before the next model.
+    fn take(tokens: &mut Tokens) -> Option<Self> {
+        let before = tokens
+            .take_until(|rest| rest.is_group(0, Delimiter::Parenthesis) || rest.is_word("struct"));
+        let parameters = tokens.take_group(Delimiter::Parenthesis)?;
+        let mut words = before.rest().iter().rev().filter_map(|token| match token {
+            TokenTree::Ident(word) => Some(word.clone()),
+            _ => None,
+        });
+        let name = words.next();
+        let word = words.next().filter(|word| word == "block");
+        let result =
+            tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
+        Some(Item {
+            is_block: word.is_some(),
+            word,
+            name: name.unwrap_or_else(|| Ident::new("forward", proc_macro2::Span::call_site())),
+            signature: parameters.text(),
+            parameters: parameters.split().into_iter().map(Input::of).collect(),
+            result,
+            statements: tokens.take_group(Delimiter::Brace),
+        })
+    }
+
+    /// The names of parameters that are sizes.
+    fn keys(&self) -> Vec<Own> {
+        let keys = self.parameters.iter().filter(|input| self.is_key(input));
+        let keys = keys.filter_map(|input| {
+            let doc = match &input.default {
+                Some(default) => {
+                    format!("A size of `{}`. Default: `{}`.", self.name, default.text())
+                }
+                None => format!("A size of `{}`.", self.name),
+            };
+            let name = input.name.clone()?;
+            Some(Own { name, doc })
+        });
+        keys.collect()
+    }
+
+    fn is_key(&self, input: &Input) -> bool {
+        self.is_block && input.axes.is_none()
+    }
+
+    /// `header`: the sizes of the model. `callable`: operations and blocks.
+    fn walk(
+        self,
+        names: &mut Names<'_>,
+        cx: &Diagnostics,
+        blocks: &Blocks,
+        of_header: &[Own],
+        [header, callable]: [Scope; 2],
+    ) {
+        if let Some(word) = &self.word {
+            names.language("operations", Some(word));
+        }
+        let keys = self.keys();
+        let known: Vec<&Own> = of_header.iter().chain(&keys).collect();
+        let bound = axes(&self.parameters, &known);
+        let mut sizes = names.scope(&[header], &[], &keys);
+        let axes = names.scope(&[sizes], &[], &bound);
+        if self.is_block {
+            // An axis of a block may be a constant of the caller.
+            sizes = axes;
+        }
+        let mut variables = Vec::new();
+        let is_block = self.is_block;
+        for input in self.parameters {
+            let is_key = is_block && input.axes.is_none();
+            let operand = input.walk(names, sizes, axes);
+            variables.extend(operand.filter(|_| !is_key));
+        }
+        walk_result(names, self.result, axes);
+        let Some(statements) = self.statements else {
+            return;
+        };
+        let scope = names.scope(&[callable], &[], &variables);
+        Walker::new(cx, names, blocks, [sizes, axes, scope]).statements(statements);
+    }
+}
+
+/// `tokens: ids[batch, seq]`, `hidden`, `hidden = 4`
+struct Input {
+    name: Option<Ident>,
+    kind: Option<Ident>,
+    axes: Option<Tokens>,
+    default: Option<Tokens>,
+}
+
+impl Input {
+    fn of(mut tokens: Tokens) -> Self {
+        tokens.take_word("mut");
+        let name = tokens.take_ident();
+        tokens.take(':');
+        let kind = tokens.take_ident();
+        let axes = tokens.take_group(Delimiter::Bracket);
+        let has_default = tokens.take('=');
+        Input {
+            name,
+            kind,
+            axes,
+            default: has_default.then_some(tokens),
+        }
+    }
+
+    /// Returns the variable.
+    fn walk(self, names: &mut Names<'_>, sizes: Scope, axes: Scope) -> Option<Own> {
+        names.language("kinds", self.kind.as_ref());
+        let shape = self.axes.as_ref().map(Tokens::text).unwrap_or_default();
+        let kind = self.kind.map(|kind| kind.to_string()).unwrap_or_default();
+        if let Some(tokens) = self.axes {
+            walk_axes(names, tokens, axes);
+        }
+        if let Some(default) = self.default {
+            size(names, &default, Some(sizes));
+        }
+        let doc = format!("`{kind}[{shape}]`");
+        self.name.map(|name| Own { name, doc })
+    }
+}
+
+/// The names of axes at their first positions.
+fn axes(inputs: &[Input], sizes: &[&Own]) -> Vec<Own> {
+    let axes = inputs.iter().filter_map(|input| input.axes.as_ref());
+    let names = axes
+        .flat_map(|axes| axes.rest())
+        .filter_map(|token| match token {
+            TokenTree::Ident(name) => Some(name.clone()),
+            _ => None,
+        });
+    let is_size = |name: &Ident| sizes.iter().any(|size| size.name == *name);
+    let own = names.filter(|name| !is_size(name) && !is_name_of_constant(name));
+    own.map(|name| Own {
+        doc: format!("An axis of any length, the same wherever `{name}` stands."),
+        name,
+    })
+    .collect()
+}
+
+/// A single letter, as `B`, is an axis.
+fn is_name_of_constant(name: &Ident) -> bool {
+    is_constant(name) && name.to_string().chars().count() > 1
+}
+
+pub(super) fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
+    for axis in tokens.split() {
+        match axis.rest() {
+            [TokenTree::Ident(name)] if !is_name_of_constant(name) => names.own(axes, Some(name)),
+            // `..`
+            [TokenTree::Punct(_), ..] => {}
+            _ => size(names, &axis, Some(axes)),
+        }
+    }
+}
+
+/// `-> [batch, seq]`, or several in parentheses.
+fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
+                walk_axes(names, Tokens::new(group.stream()), axes);
+            }
+            TokenTree::Group(group) => walk_result(names, Tokens::new(group.stream()), axes),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Messages about the blocks of `model!`, and about what stands beside `forward`.
+
+use proc_macro2::{Ident, TokenStream};
+
+use crate::messages::{did_you_mean, listed, quoted};
+use crate::model::syntax::{BlockDraft, TypeDraft};
+use crate::model::types::Type;
+use crate::spec::keys::nearest;
+
+pub(crate) const BLOCK_IN_FUNCTION: &str = "a block is declared beside `fn forward`, and called in it\n\
+    help: move the block behind the `;` of the header; a call is `let y = mlp(x);`";
+pub(crate) const VISIBLE_ITEM: &str = "the functions of a model are as visible as its struct, and a block is seen in it only\n\
+    help: leave out the visibility";
+pub(crate) const ATTRIBUTE_OF_ITEM: &str = "only documentation stands here\n\
+    help: attributes of the model stand before its `struct`";
+pub(crate) const KEY_CALLED_NAME: &str = "every call has the key `name`, under which its parameters are saved\nhelp: choose another name";
+pub(crate) const LEADING_AXES_FIRST: &str = "`..` stands for the axes before all others\n\
+    help: `[.., seq, d_model]`";
+pub(crate) const LEADING_AXES_OF_FORWARD: &str = "every axis of `forward` has a name, found `..`\n\
+    help: `[batch, seq]`; in a `block`, `..` stands for any axes";
+
+pub(crate) fn expected_parameters(name: &Ident) -> String {
+    format!(
+        "expected the parameters of `{name}`: `x: [.., d_model]` is a value, and `hidden`, without a shape, is a size\n\
+         help: `block {name}(x: [.., d_model], hidden) -> [.., d_model] {{ .. }}`"
+    )
+}
+
+pub(crate) fn expected_body(of: &str) -> String {
+    format!("expected the statements of `{of}` in braces")
+}
+
+pub(crate) fn expected_result(of: &str) -> String {
+    let example = match of {
+        "forward" => "[batch, seq, d_model]",
+        _ => "[.., d_model]",
+    };
+    format!("expected the result of `{of}`: `-> {example}`, or several in parentheses")
+}
+
+pub(crate) fn nothing_returned(of: &str) -> String {
+    format!("`{of}` returns nothing\nhelp: its last line is the result, without a `;`")
+}
+
+pub(crate) fn number_of_results(of: &str, declared: usize, found: usize) -> String {
+    format!("`{of}` declares {declared} results, and returns {found}")
+}
+
+pub(crate) fn result_differs(of: &str, declared: &Type, found: &Type) -> String {
+    format!("`{of}` declares {declared}, and returns {found}")
+}
+
+pub(crate) fn result_of_indices(of: &str, found: &Type) -> String {
+    let example = match of {
+        "forward" => "[batch, seq, d_model]",
+        _ => "[.., d_model]",
+    };
+    format!("`{of}` returns floats, found {found}\nhelp: `-> {example}`")
+}
+
+pub(crate) fn no_forward(model: &Ident) -> String {
+    format!(
+        "`{model}` has no `forward`\nhelp: `fn forward(x: [batch, seq]) -> [batch, seq] {{ .. }}`"
+    )
+}
+
+/// A second function, or one of another name.
+pub(crate) fn other_function(found: &Ident) -> String {
+    format!(
+        "the function of a model is `forward`, found `{found}`\n\
+         help: a part of it, with parameters of its own at every call, is `block {found}(x: [.., d_model]) -> [.., d_model] {{ .. }}`"
+    )
+}
+
+pub(crate) fn block_named_as(found: &Ident) -> String {
+    format!(
+        "`{found}` is a word of the language, and no name of a block\nhelp: choose another name"
+    )
+}
+
+pub(crate) fn block_twice(found: &Ident) -> String {
+    format!("two blocks are called `{found}`")
+}
+
+pub(crate) fn parameter_twice(block: &Ident, found: &Ident) -> String {
+    format!("two parameters of `{block}` are called `{found}`")
+}
+
+pub(crate) fn block_without_operand(block: &Ident) -> String {
+    format!(
+        "`{block}` takes no value\n\
+         help: `block {block}(x: [.., d_model]) -> ..`; a learned tensor alone is a `param`"
+    )
+}
+
+/// `hidden: usize`
+pub(crate) fn key_with_type(name: &Ident) -> String {
+    format!(
+        "expected a shape\n\
+         help: a size has no type: `{name}`; values are `{name}: [..]`, `{name}: ids[..]`"
+    )
+}
+
+pub(crate) fn uncalled_block(name: &Ident) -> String {
+    format!(
+        "nothing calls the block `{name}`\nhelp: remove it, or call it `_{name}` if that is meant"
+    )
+}
+
+pub(crate) fn unused_key(block: &Ident, key: &Ident) -> String {
+    format!("`{block}` never uses its size `{key}`\nhelp: remove it")
+}
+
+/// The blocks from a block on to its own call.
+pub(crate) fn recursive_block(names: &[String]) -> String {
+    let path = names.join(" → ");
+    let name = names.last().map_or("", String::as_str);
+    format!(
+        "`{name}` calls itself, without an end: {path}\n\
+         help: layers that repeat stand in `repeat 2 {{ .. }}`"
+    )
+}
+
+pub(crate) fn too_many_calls(most: usize) -> String {
+    format!(
+        "blocks are called more than {most} times, those in blocks included, and every call has code of its own\n\
+         help: `repeat 12 {{ .. }}` has one copy for all its rounds"
+    )
+}
+
+pub(crate) fn no_leading_axes(block: &str) -> String {
+    format!(
+        "no operand of `{block}` has `..` before its axes\n\
+         help: `x: [.., d_model]`"
+    )
+}
+
+/// `meanings`: what the names of the declared type stand for.
+pub(crate) fn operand_of_block(
+    block: &Ident,
+    name: &Ident,
+    declared: &TypeDraft,
+    found: &Type,
+    meanings: &[(String, String)],
+) -> String {
+    let declared = declared.text();
+    let meanings: Vec<_> = meanings
+        .iter()
+        .map(|(name, value)| format!("`{name}` is {value}"))
+        .collect();
+    let meanings = match meanings.as_slice() {
+        [] => String::new(),
+        meanings => format!("\nhelp: {}", meanings.join(", ")),
+    };
+    format!("`{block}` takes {name}: {declared}, found {found}{meanings}")
+}
+
+/// The default of `key` reads axes of operands.
+pub(crate) fn key_is_set_later(key: &Ident) -> String {
+    format!(
+        "`{key}` is set from axes of operands, and here it stands for an axis of one\n\
+         help: use another name, which the operand gives a size"
+    )
+}
+
+/// `mlp::<hidden>(x)`
+fn usage(block: &BlockDraft) -> String {
+    let keys: Vec<_> = block.keys().map(|(name, _)| name.to_string()).collect();
+    let keys = match keys.as_slice() {
+        [] => String::new(),
+        keys => format!("::<{}>", keys.join(", ")),
+    };
+    let operands = block.operands().filter_map(|operand| operand.name.as_ref());
+    let operands: Vec<_> = operands.map(Ident::to_string).collect();
+    format!("{}{keys}({})", block.name, operands.join(", "))
+}
+
+pub(crate) fn operands_of_block(block: &BlockDraft, found: usize) -> String {
+    let count = block.operands().count();
+    let word = if count == 1 { "operand" } else { "operands" };
+    format!(
+        "`{}` has {count} {word}, found {found}\nhelp: `{}`",
+        block.name,
+        usage(block)
+    )
+}
+
+pub(crate) fn named_operand_of_block(block: &BlockDraft, found: &Ident) -> String {
+    let help = match block.keys().any(|(name, _)| name == found) {
+        true => format!(
+            "sizes stand in the angle brackets: `{}::<{found} = ..>(..)`",
+            block.name
+        ),
+        false => format!("the operands of `{}` stand by their position", block.name),
+    };
+    format!("`{}` has no operand `{found}`\nhelp: {help}", block.name)
+}
+
+pub(crate) fn number_as_operand_of_block(block: &BlockDraft, found: &str) -> String {
+    format!(
+        "`{}` takes values with axes, found the number {found}\nhelp: `{}`",
+        block.name,
+        usage(block)
+    )
+}
+
+pub(crate) fn unknown_key_of_block(block: &BlockDraft, found: &Ident) -> String {
+    let names: Vec<_> = block.keys().map(|(name, _)| name.to_string()).collect();
+    let names = || names.iter().map(String::as_str);
+    let help = did_you_mean(nearest(&found.to_string(), names()), || {
+        match names().next() {
+            None => "it has no keys but `name`".to_owned(),
+            Some(_) => format!("its keys are {}", listed(names().chain(["name"]))),
+        }
+    });
+    format!("`{}` has no key `{found}`\n{help}", block.name)
+}
+
+pub(crate) fn too_many_keys_of_block(block: &BlockDraft, found: &TokenStream) -> String {
+    let count = block.keys().count();
+    let word = if count == 1 { "key" } else { "keys" };
+    format!(
+        "`{}` has {count} {word} by position, found {} behind\nhelp: `{}`",
+        block.name,
+        quoted(found),
+        usage(block)
+    )
+}
+
+pub(crate) fn key_of_block_twice(key: &Ident) -> String {
+    format!("the key `{key}` is given twice")
+}
+
+pub(crate) fn missing_key_of_block(block: &BlockDraft, key: &Ident) -> String {
+    format!(
+        "`{}` needs the key `{key}`\nhelp: `{}::<{key} = 64>(..)`",
+        block.name, block.name
+    )
+}
+
+/// A call without names for the results.
+pub(crate) fn several_results_of(block: &Ident, found: usize) -> String {
+    format!(
+        "`{block}` has {found} results, and each needs a name\nhelp: `let ({}) = {block}(..);`",
+        ["a", "b", "c", "d"][..found.min(4)].join(", ")
+    )
+}
+
+pub(crate) fn number_of_names(block: &Ident, results: usize, names: usize) -> String {
+    let word = if results == 1 { "result" } else { "results" };
+    format!("`{block}` has {results} {word}, and here are {names} names")
+}
+
+pub(crate) fn embedding_of_block(found: &Ident) -> String {
+    format!(
+        "the embedding `{found}` is one of a block, and is seen there only\nhelp: every call of the block has its own table"
+    )
+}

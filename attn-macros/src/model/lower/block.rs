@@ -1,0 +1,465 @@
+//! Calls of blocks. The operations of a block stand where it is called; its layers are in a module of their own, one for each call.
+//!
+//! A block is lowered anew at every call: its names stand for the axes and sizes of that call.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+use syn::ext::IdentExt;
+
+use super::scope::Scopes;
+use super::{Lowering, RegionBuilder};
+use crate::diag::Diagnostics;
+use crate::messages::model as messages;
+use crate::model::graph::{Holder, Module, ModuleId, Submodule, ValueId};
+use crate::model::sizes::{ConstValue, Sizes};
+use crate::model::syntax::{BlockDraft, Call, Expr, ModelDraft, Parameter, first, is_leading};
+use crate::model::types::{Axis, Type, tuple};
+use crate::ops::Operation;
+use crate::spec::Assertion;
+
+/// The most calls of blocks in a model, those in blocks included. Each is emitted.
+const MAX_CALLS: usize = 256;
+
+/// Words that begin a statement or an item, and what every layer has.
+const RESERVED: [&str; 5] = ["block", "forward", "name", "param", "repeat"];
+
+/// A declared block.
+pub(super) struct Block {
+    draft: BlockDraft,
+    /// Whether its signature has no mistake.
+    is_sound: bool,
+    is_called: Cell<bool>,
+    /// What was reported of it at an earlier call.
+    reported: RefCell<HashSet<String>>,
+}
+
+/// What names stand for around a call, while those of the block hold.
+struct Outer {
+    sizes: Sizes,
+    scopes: Scopes,
+    axes: Vec<(String, String)>,
+    leading: Option<Vec<Axis>>,
+    wrong_axes: Vec<String>,
+    knows_variables: bool,
+    knows_axes: bool,
+}
+
+impl Block {
+    /// The blocks of a model. Each has a name of its own, and so have its parameters.
+    pub(super) fn declared(draft: &mut ModelDraft, cx: &Diagnostics) -> Rc<[Block]> {
+        let mut blocks: Vec<Block> = Vec::new();
+        for block in std::mem::take(&mut draft.blocks) {
+            let name = block.name.unraw().to_string();
+            if Operation::find(&name).is_some() || RESERVED.contains(&name.as_str()) {
+                cx.error(&block.name, messages::block_named_as(&block.name));
+            } else if blocks.iter().any(|other| other.draft.name == block.name) {
+                cx.error(&block.name, messages::block_twice(&block.name));
+            }
+            let before = cx.count();
+            check_signature(&block, cx);
+            let is_known =
+                block.results.is_some() && block.operands().all(|operand| operand.ty.is_some());
+            blocks.push(Block {
+                draft: block,
+                is_sound: is_known && cx.count() == before,
+                is_called: Cell::new(false),
+                reported: RefCell::default(),
+            });
+        }
+        blocks.into()
+    }
+}
+
+fn check_signature(block: &BlockDraft, cx: &Diagnostics) {
+    let mut names: Vec<&Ident> = Vec::new();
+    for parameter in &block.parameters {
+        let (name, is_key) = match parameter {
+            Parameter::Operand(operand) => (operand.name.as_ref(), false),
+            Parameter::Key { name, .. } => (Some(name), true),
+        };
+        let Some(name) = name else { continue };
+        if is_key && name == "name" {
+            cx.error(name, messages::KEY_CALLED_NAME);
+        }
+        if names.contains(&name) {
+            cx.error(name, messages::parameter_twice(&block.name, name));
+        }
+        names.push(name);
+    }
+    if block.operands().next().is_none() {
+        cx.error(&block.name, messages::block_without_operand(&block.name));
+    }
+    let operands = block.operands().filter_map(|operand| operand.ty.as_ref());
+    for ty in operands.chain(block.results.iter().flatten()) {
+        let behind = ty.axes.iter().skip(1);
+        for axis in behind.filter(|axis| is_leading(axis)) {
+            cx.error(axis, messages::LEADING_AXES_FIRST);
+        }
+    }
+}
+
+impl Lowering<'_> {
+    /// The block of this name.
+    pub(super) fn block(&self, name: &Ident) -> Option<usize> {
+        let mut blocks = self.blocks.iter();
+        blocks.position(|block| block.draft.name == *name)
+    }
+
+    pub(super) fn block_names(&self) -> Vec<String> {
+        let blocks = self.blocks.iter();
+        blocks.map(|block| block.draft.name.to_string()).collect()
+    }
+
+    /// The block whose body is lowered, or else the function of the model, for messages.
+    pub(super) fn current(&self) -> String {
+        match self.calls.last() {
+            Some(index) => self.blocks[*index].draft.name.to_string(),
+            None => "forward".to_owned(),
+        }
+    }
+
+    /// A block that nothing calls is no part of the model.
+    pub(super) fn report_uncalled(&self) {
+        for block in self.blocks.iter() {
+            let name = &block.draft.name;
+            if !block.is_called.get() && !name.to_string().starts_with('_') {
+                self.cx.error(name, messages::uncalled_block(name));
+            }
+        }
+    }
+
+    /// Notes that a block is called, although nothing becomes of it: the call stands in a branch that is not taken.
+    pub(super) fn skip_call(&mut self, call: &Call) {
+        let blocks = Rc::clone(&self.blocks);
+        let block = self.block(&call.name).map(|index| &blocks[index]);
+        if let Some(block) = block.filter(|block| !block.is_called.replace(true)) {
+            self.skip(&block.draft.statements);
+        }
+    }
+
+    /// The only result of a call.
+    pub(super) fn result_of_block(
+        &mut self,
+        call: &Call,
+        index: usize,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let results = self.results_of_block(call, index, builder)?;
+        match *results {
+            [result] => Some(result),
+            _ => {
+                let message = messages::several_results_of(&call.name, results.len());
+                self.cx.error(&call.name, message);
+                None
+            }
+        }
+    }
+
+    /// `let (a, b) = block(x);`
+    pub(super) fn parts_of_block(
+        &mut self,
+        call: &Call,
+        index: usize,
+        names: &[Ident],
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        let results = self.results_of_block(call, index, builder)?;
+        if results.len() != names.len() {
+            let message = messages::number_of_names(&call.name, results.len(), names.len());
+            self.cx.error(&call.name, message);
+            return None;
+        }
+        Some(results)
+    }
+
+    /// The results of a call: as many as the block declares.
+    pub(super) fn results_of_block(
+        &mut self,
+        call: &Call,
+        index: usize,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        let blocks = Rc::clone(&self.blocks);
+        let block = &blocks[index];
+        block.is_called.set(true);
+        if !self.may_call(call, index) || !block.is_sound {
+            let named = call.named.iter().flat_map(|(_, values)| values);
+            self.read_all(call.operands.iter().chain(named), builder);
+            return None;
+        }
+        let operands = self.operands_of_block(call, &block.draft, builder);
+        let arguments = self.arguments_of_block(call, &block.draft);
+        let (operands, arguments) = (operands?, arguments?);
+        if !self.has_keys(call, &block.draft, &arguments) {
+            return None;
+        }
+        let start = self.cx.mark();
+        let assertions = self.assertions.len();
+        let before = self.cx.count();
+        let outer = self.enter(index);
+        let types: Vec<Type> = operands.iter().map(|id| self.ty(*id).clone()).collect();
+        let is_bound = self.bind(call, &block.draft, &operands, arguments.keys);
+        let results = is_bound
+            .then(|| self.body_of_block(call, block, arguments.name.as_ref(), builder))
+            .flatten();
+        if self.cx.count() == before {
+            self.report_unused_keys(&block.draft);
+        }
+        self.leave(outer);
+        for (id, ty) in operands.iter().zip(types).rev() {
+            self.values[id.0].ty = ty;
+        }
+        self.cx
+            .forget_repeated(start, &mut block.reported.borrow_mut());
+        self.forget_repeated_assertions(assertions);
+        let results = results.filter(|_| self.cx.count() == before)?;
+        let results = results.into_iter().map(|(id, ty)| {
+            if !operands.contains(&id) {
+                self.values[id.0].ty = ty;
+            }
+            id
+        });
+        Some(results.collect())
+    }
+
+    /// Whether a call comes to an end.
+    fn may_call(&mut self, call: &Call, index: usize) -> bool {
+        self.expansions += 1;
+        if let Some(first) = self.calls.iter().position(|other| *other == index) {
+            let inner = self.calls[first..].iter();
+            let names: Vec<String> = inner
+                .chain([&index])
+                .map(|index| self.blocks[*index].draft.name.to_string())
+                .collect();
+            self.cx.error(&call.name, messages::recursive_block(&names));
+            return false;
+        }
+        if self.expansions == MAX_CALLS + 1 {
+            self.cx
+                .error(&call.name, messages::too_many_calls(MAX_CALLS));
+        }
+        self.expansions <= MAX_CALLS
+    }
+
+    /// From here on names are those of a block.
+    fn enter(&mut self, index: usize) -> Outer {
+        self.calls.push(index);
+        let scopes = Scopes::new(!self.is_understood);
+        Outer {
+            sizes: std::mem::replace(&mut self.sizes, self.header.clone()),
+            scopes: std::mem::replace(&mut self.scopes, scopes),
+            axes: std::mem::take(&mut self.axes),
+            leading: self.leading.take(),
+            wrong_axes: std::mem::take(&mut self.wrong_axes),
+            knows_variables: std::mem::replace(&mut self.knows_variables, true),
+            knows_axes: std::mem::replace(&mut self.knows_axes, true),
+        }
+    }
+
+    fn leave(&mut self, outer: Outer) {
+        self.calls.pop();
+        self.sizes = outer.sizes;
+        self.scopes = outer.scopes;
+        self.axes = outer.axes;
+        self.leading = outer.leading;
+        self.wrong_axes = outer.wrong_axes;
+        self.knows_variables = outer.knows_variables;
+        self.knows_axes = outer.knows_axes;
+    }
+
+    /// The operations of a block whose parameters are bound. Returns the results, with the types that they have for the caller.
+    fn body_of_block(
+        &mut self,
+        call: &Call,
+        block: &Block,
+        asked: Option<&Ident>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<(ValueId, Type)>> {
+        let draft = &block.draft;
+        let declared = draft.results.as_ref()?.iter();
+        let declared: Vec<_> = declared.map(|ty| self.declared_result(ty)).collect();
+        let name = draft.name.unraw().to_string();
+        let module = ModuleId(self.modules.len());
+        let layer = Submodule::Block {
+            module,
+            block: name.clone(),
+        };
+        let place = self.field(builder.module, (&name, asked), layer, String::new());
+        let ty = self.type_name(builder.module, &place.field, call.name.span());
+        self.modules.push(Module {
+            name: ty,
+            holder: Holder::Field(place.clone()),
+            docs: draft.docs.clone(),
+            fields: Vec::new(),
+        });
+        let outer = std::mem::replace(&mut builder.module, module);
+        let returned = self.statements(&draft.statements, None, builder);
+        builder.module = outer;
+        let results = self.returned(returned, Some(&declared), &draft.name);
+        self.scopes.close(self.cx);
+        let declared: Vec<Type> = declared.into_iter().collect::<Option<_>>()?;
+        if results.len() != declared.len() {
+            return None;
+        }
+        self.describe_block(outer, &place.field, &results);
+        let pairs = results.into_iter().zip(&declared);
+        let results = pairs.map(|(id, declared)| (id, self.for_caller(self.ty(id), declared)));
+        Some(results.collect())
+    }
+
+    /// The results in the table of the docs. A block without parameters is no layer.
+    fn describe_block(&mut self, outer: ModuleId, field: &str, results: &[ValueId]) {
+        let types: Vec<String> = results.iter().map(|id| self.ty(*id).to_string()).collect();
+        let is_empty = self
+            .modules
+            .last()
+            .is_some_and(|module| module.fields.is_empty());
+        let fields = &mut self.modules[outer.0].fields;
+        if let Some(index) = fields.iter().position(|other| other.name == field) {
+            fields[index].output = tuple(&types);
+            let is_last = index + 1 == fields.len();
+            // The layers of a block follow it.
+            if is_last && is_empty {
+                fields.pop();
+                self.modules.pop();
+            }
+        }
+    }
+
+    /// The type of a result for the caller: its axes have the names of the declared ones, but for those that only the block knows.
+    fn for_caller(&self, found: &Type, declared: &Type) -> Type {
+        let own = self.own_axis("");
+        let axes = found.axes.iter().zip(&declared.axes);
+        let axes = axes.map(|(found, declared)| match found {
+            Axis::Symbol(_) => found.clone(),
+            Axis::Size(size) => {
+                let name = declared.size().and_then(|size| size.axis.clone());
+                let mut size = size.clone();
+                size.axis = name.filter(|name| !name.ends_with(&own));
+                Axis::Size(size)
+            }
+        });
+        Type::floats(axes.collect())
+    }
+
+    fn report_unused_keys(&self, block: &BlockDraft) {
+        for (key, _) in block.keys() {
+            if !self.sizes.is_used(key) && !key.to_string().starts_with('_') {
+                self.cx.error(key, messages::unused_key(&block.name, key));
+            }
+        }
+    }
+
+    /// Of rules that are noted again at another call of a block, the first one is enough.
+    fn forget_repeated_assertions(&mut self, from: usize) {
+        let text = |assertion: &Assertion| {
+            let span = first(&assertion.at);
+            format!("{span:?} {} {}", assertion.condition, assertion.message)
+        };
+        let later = self.assertions.split_off(from);
+        let mut known: HashSet<String> = self.assertions.iter().map(text).collect();
+        let new = later.into_iter().filter(|rule| known.insert(text(rule)));
+        self.assertions.extend(new);
+    }
+
+    /// The values of the operands: as many as the block has.
+    fn operands_of_block(
+        &mut self,
+        call: &Call,
+        block: &BlockDraft,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        if call.body.is_some() {
+            self.cx
+                .error(&call.name, messages::body_of(&call.name.to_string()));
+        }
+        for (name, values) in &call.named {
+            let message = messages::named_operand_of_block(block, name);
+            self.cx.error(name, message);
+            self.read_all(values, builder);
+        }
+        let mut operands = Vec::new();
+        for operand in &call.operands {
+            if self.is_number(operand) {
+                let message = messages::number_as_operand_of_block(block, &operand.text());
+                self.error(operand.span(), message);
+                operands.push(None);
+            } else {
+                operands.push(self.tensor(operand, None, builder));
+            }
+        }
+        let operands: Vec<ValueId> = operands.into_iter().collect::<Option<_>>()?;
+        let expected = block.operands().count();
+        if operands.len() != expected && call.named.is_empty() {
+            let message = messages::operands_of_block(block, operands.len());
+            let surplus = call.operands.get(expected).map(Expr::span);
+            let at = surplus.unwrap_or_else(|| call.name.span());
+            self.error(at, message);
+            return None;
+        }
+        call.named.is_empty().then_some(operands)
+    }
+
+    /// The keys of a call, in the order of the block: by name, or by their position. `None` after a mistake.
+    fn arguments_of_block(&mut self, call: &Call, block: &BlockDraft) -> Option<BlockArguments> {
+        if let Some(error) = &call.misplaced {
+            self.cx.push(error.clone());
+        }
+        let before = self.cx.count();
+        let keys: Vec<_> = block.keys().collect();
+        let mut arguments = BlockArguments {
+            name: None,
+            keys: vec![None; keys.len()],
+        };
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let place = match &argument.key {
+                Some(key) if key == "name" => {
+                    arguments.name = self.name_of(argument).or(arguments.name);
+                    continue;
+                }
+                Some(key) => keys.iter().position(|(name, _)| *name == key),
+                None => Some(index).filter(|index| *index < keys.len()),
+            };
+            let Some(place) = place else {
+                let message = match &argument.key {
+                    Some(key) => messages::unknown_key_of_block(block, key),
+                    None => messages::too_many_keys_of_block(block, &argument.value),
+                };
+                self.error(argument.span(), message);
+                continue;
+            };
+            let key = keys[place].0;
+            if argument.value.is_empty() {
+                self.error(argument.span(), messages::size_without_value(key));
+            } else if arguments.keys[place].is_some() {
+                self.error(argument.span(), messages::key_of_block_twice(key));
+            } else {
+                arguments.keys[place] = self.given(&argument.value, key);
+            }
+        }
+        (self.cx.count() == before).then_some(arguments)
+    }
+
+    /// Whether all keys are given that have no default.
+    fn has_keys(&self, call: &Call, block: &BlockDraft, arguments: &BlockArguments) -> bool {
+        let missing = block.keys().zip(&arguments.keys);
+        let mut missing =
+            missing.filter(|((_, default), given)| default.is_none() && given.is_none());
+        let missing = missing.next();
+        if let Some(((key, _), _)) = missing {
+            let message = messages::missing_key_of_block(block, key);
+            self.cx.error(&call.name, message);
+        }
+        missing.is_none()
+    }
+}
+
+/// What stands between `<` and `>` in a call of a block.
+struct BlockArguments {
+    name: Option<Ident>,
+    /// Of each key its value, if it is given.
+    keys: Vec<Option<ConstValue>>,
+}

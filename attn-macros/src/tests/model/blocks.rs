@@ -1,0 +1,240 @@
+//! Blocks: their operations stand where they are called, with parameters of their own.
+
+use super::mistakes::errors_of;
+use super::shapes::{layers, shapes};
+use super::{expand, lower};
+use crate::model::graph::Model;
+
+/// A model whose `forward` has these statements, and these blocks before it.
+fn model(blocks: &str, statements: &str) -> String {
+    format!(
+        "struct M<d = 8>; {blocks} fn forward(x: [batch, seq, d], ids: ids[batch, seq]) -> [batch, seq, d] {{
+            let _ids = ids; {statements}
+        }}"
+    )
+}
+
+const MLP: &str =
+    "block mlp(x: [.., d], hidden) -> [.., d] { linear::<d>(gelu(linear::<hidden>(x))) }";
+
+fn errors(blocks: &str, statements: &str) -> Vec<(String, String)> {
+    errors_of(&model(blocks, statements))
+}
+
+fn lowered(blocks: &str, statements: &str) -> Model {
+    lower(&model(blocks, statements))
+}
+
+#[test]
+fn every_call_has_its_own_layers() {
+    let model = lowered(
+        MLP,
+        "x + mlp::<{ 4 * d }>(x) + mlp::<hidden = 5, name = narrow>(x) + mlp::<3>(x)",
+    );
+    assert_eq!(
+        layers(&model),
+        [
+            "mlp.linear",
+            "mlp.linear_2",
+            "narrow.linear",
+            "narrow.linear_2",
+            "mlp_2.linear",
+            "mlp_2.linear_2",
+        ]
+    );
+    assert_eq!(shapes(&model)[0], "linear: [batch, seq, 32]");
+}
+
+#[test]
+fn a_block_stands_before_or_behind_what_calls_it_and_calls_others() {
+    let blocks = "block outer(x: [.., d]) -> [.., d] { x + inner(x) }";
+    let source = format!(
+        "{} block inner(x: [.., n]) -> [.., n] {{ linear::<n>(x) }}",
+        model(blocks, "outer(x)")
+    );
+    assert_eq!(layers(&lower(&source)), ["outer.inner.linear"]);
+}
+
+#[test]
+fn in_a_loop_the_layers_are_those_of_a_round() {
+    let model = lowered(MLP, "let mut y = x; repeat 3 { y += mlp::<2>(y); } y");
+    assert_eq!(
+        layers(&model),
+        ["blocks.0.mlp.linear", "blocks.0.mlp.linear_2"]
+    );
+}
+
+#[test]
+fn a_loop_in_a_block() {
+    let blocks = "block deep(x: [.., d], rounds = 2) -> [.., d] { let mut y = x; repeat rounds { y += linear::<d>(y); } y }";
+    assert_eq!(
+        layers(&lowered(blocks, "deep(x)")),
+        ["deep.blocks.0.linear"]
+    );
+}
+
+#[test]
+fn a_block_without_parameters_is_no_layer() {
+    let blocks = "block swish(x: [..]) -> [..] { x * sigmoid(x) }";
+    assert_eq!(
+        layers(&lowered(blocks, "linear::<d>(swish(swish(x)))")),
+        ["linear"]
+    );
+}
+
+#[test]
+fn names_are_bound_by_operands_wherever_they_are_constants() {
+    let blocks = "block widen(x: [.., n], times = 2, out = { times * n }) -> [.., out] { linear::<out>(x) }
+        block narrow(x: [a, b, n], by, like: [a, b, m]) -> [a, b, m] { linear::<m>(x) + by * like }";
+    let model = lowered(blocks, "narrow::<0.5>(widen(widen::<3>(x)), x)");
+    assert_eq!(
+        shapes(&model),
+        [
+            "linear: [batch, seq, 24]",
+            "linear_2: [batch, seq, 48]",
+            "linear_3: [batch, seq, 8]",
+            "scale: [batch, seq, 8]",
+            "add: [batch, seq, 8]",
+        ]
+    );
+}
+
+#[test]
+fn a_key_hides_a_size_of_the_header() {
+    let source = "struct M<d = 8, hidden = 3>;
+        block f(x: [.., n], hidden) -> [.., n] { linear::<n>(linear::<hidden>(x)) }
+        fn forward(x: [batch, d]) -> [batch, d] { f::<hidden>(f::<7>(x)) }";
+    assert_eq!(shapes(&lower(source))[0], "linear: [batch, 7]");
+    assert_eq!(shapes(&lower(source))[2], "linear_3: [batch, 3]");
+}
+
+#[test]
+fn axes_of_a_block_are_told_apart_by_name() {
+    // Three axes of one size, of which two have their names in the block only.
+    let blocks = "block f(x: [batch, n, m], k) -> [batch, n, m] { let y = linear::<k>(x); linear::<m>(y + sum::<n>(y)) }";
+    let source = format!(
+        "struct M<>; {blocks} fn forward(x: [batch, 8, 8]) -> [batch, 8, 8] {{ f::<8>(x) }}"
+    );
+    assert!(shapes(&lower(&source)).contains(&"sum: [batch, 8]".to_owned()));
+}
+
+#[test]
+fn several_results() {
+    let blocks =
+        "block twin(x: [.., d]) -> ([.., d], [.., 3]) { (linear::<d>(x), linear::<3>(x)) }";
+    let model = lowered(blocks, "let (a, b) = twin(x); a + sum::<3>(b)");
+    assert_eq!(layers(&model), ["twin.linear", "twin.linear_2"]);
+}
+
+#[test]
+fn data_pass_through_a_block() {
+    let source = "struct M<d = 8>;
+        block read(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] { attention::<2, mask = padding>(x, padding = lens) }
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] { read(x, lens) }";
+    assert_eq!(layers(&lower(source)), ["read.attention"]);
+}
+
+#[test]
+fn a_table_of_the_model_is_seen_in_its_blocks() {
+    let source = "struct M<vocab = 9, d = 8>;
+        block head(x: [.., d]) -> [.., vocab] { linear::<tied = embedding>(layer_norm(x)) }
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] { head(embedding::<vocab, d>(ids)) }";
+    assert_eq!(layers(&lower(source)), ["embedding", "head.layer_norm"]);
+}
+
+#[test]
+fn the_expansion_is_made_of_items() {
+    expand(&model(
+        MLP,
+        "let mut y = x; repeat 3 { y += mlp::<2>(y); } mlp::<hidden = d>(y)",
+    ));
+}
+
+macro_rules! mistakes {
+    ($($name:ident: $blocks:expr, $statements:literal, $at:literal, $message:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_eq!(errors($blocks, $statements), [($at.to_owned(), $message.to_owned())]);
+        }
+    )*};
+}
+
+mistakes! {
+    a_key_that_is_missing: MLP, "mlp(x)", "mlp", "`mlp` needs the key `hidden`";
+    a_key_of_another_name: MLP, "mlp::<hiden = 3>(x)", "hiden", "`mlp` has no key `hiden`";
+    a_key_too_much: MLP, "mlp::<3, 4>(x)", "4", "`mlp` has 1 key by position, found `4` behind";
+    a_key_twice: MLP, "mlp::<3, hidden = 4>(x)", "hidden", "the key `hidden` is given twice";
+    an_operand_too_much: MLP, "mlp::<3>(x, x)", "x", "`mlp` has 1 operand, found 2";
+    an_operand_by_name: MLP, "mlp::<3>(x = x)", "x", "`mlp` has no operand `x`";
+    a_key_as_operand: MLP, "mlp(x, 3)", "3", "`mlp` takes values with axes, found the number 3";
+    keys_in_other_brackets: MLP, "mlp(3)(x)", "(3)", "keys stand in angle brackets";
+    another_width: MLP, "linear::<d>(mlp::<3>(linear::<7>(x)))", "linear", "`mlp` takes x: [.., d], found [batch, seq, 7]";
+    a_near_name: MLP, "mlpp::<3>(x) + mlp::<3>(x)", "mlpp", "unknown operation `mlpp`";
+    uncalled: MLP, "x", "mlp", "nothing calls the block `mlp`";
+    recursive: "block a(x: [..]) -> [..] { b(x) } block b(x: [..]) -> [..] { a(x) }", "a(x)", "a",
+        "`a` calls itself, without an end: a → b → a";
+    an_operation_of_that_name: "block linear(x: [..]) -> [..] { x }", "x", "linear",
+        "`linear` is a word of the language, and no name of a block";
+    twice: "block a(x: [..]) -> [..] { x } block a(x: [..]) -> [..] { x }", "a(x)", "a", "two blocks are called `a`";
+    a_wrong_result: "block a(x: [.., n]) -> [.., n] { linear::<7>(x) }", "a(x) + a(a(x))", "linear",
+        "`a` declares [batch, seq, 8], and returns [batch, seq, 7]";
+    reported_once: "block a(x: [.., n]) -> [.., n] { y }", "a(x) + a(linear::<3>(x)) + a(x)", "y", "there is no variable `y`";
+    no_result_type: "block a(x: [..]) { x }", "a(x)", "{", "expected the result of `a`: `-> [.., d_model]`, or several in parentheses";
+    unused_operand: "block a(x: [..], y: [..]) -> [..] { x }", "a(x, x)", "y", "the value of `y` is never used";
+    unused_size: "block a(x: [..], n) -> [..] { x }", "a::<2>(x)", "n", "`a` never uses its size `n`";
+    variables_of_the_caller: "block a(x: [..]) -> [..] { x + z }", "let z = gelu(x); a(z)", "z", "there is no variable `z`";
+    axes_of_the_caller: "block a(x: [..]) -> [.., seq] { x }", "a(x)", "seq", "no operand has an axis `seq`, and no size is called so";
+    two_results_without_names: "block a(x: [..]) -> ([..], [..]) { (x, x) }", "a(x)", "a", "`a` has 2 results, and each needs a name";
+    too_few_names: "block a(x: [..]) -> [..] { x }", "let (y, z) = a(x); y + z", "a", "`a` has 1 result, and here are 2 names";
+    a_key_with_a_type: "block a(x: [.., n], m: usize) -> [.., n] { linear::<n>(linear::<m>(x)) }", "a::<3>(x)", "usize", "expected a shape";
+    a_block_among_statements: "", "block a(x: [..]) -> [..] { x } x", "block", "a block is declared beside `fn forward`, and called in it";
+    a_block_as_a_value: "", "let y = block a(x); y", "block", "a block is declared beside `fn forward`, and called in it";
+    another_function: "", "x } fn mlp(x: [batch, d]) -> [batch, d] { x", "mlp", "the function of a model is `forward`, found `mlp`";
+    dots_behind: "block a(x: [d, ..]) -> [..] { x }", "a(x)", "..", "`..` stands for the axes before all others";
+    a_size_of_a_number: "block a(x: [.., d], n) -> [.., d] { linear::<d>(linear::<n>(x)) }", "a::<0.5>(x)", "n",
+        "`out` expects a positive whole number, found `0.5`";
+    a_table_of_a_block: "block a(x: [.., d], ids: ids[..]) -> [.., d] { x + embedding::<9, d, name = e>(ids) }",
+        "linear::<tied = e>(a(x, ids))", "e", "the embedding `e` is one of a block, and is seen there only";
+}
+
+#[test]
+fn dots_in_forward() {
+    let found = errors_of("struct M<d = 8>; fn forward(x: [.., d]) -> [d] { x[seq = 0] }");
+    assert_eq!(
+        found,
+        [(
+            "..".to_owned(),
+            "every axis of `forward` has a name, found `..`".to_owned()
+        )]
+    );
+}
+
+#[test]
+fn different_calls_have_different_mistakes() {
+    let blocks = "block a(x: [.., n], m) -> [.., n] { linear::<m>(x) }";
+    let found = errors(blocks, "a::<7>(x) + a::<6>(x) + a::<7>(x)");
+    assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn calls_that_double_end() {
+    let blocks: String = (0..40)
+        .map(|n| {
+            format!(
+                "block b{n}(x: [..]) -> [..] {{ b{}(b{}(x)) }}",
+                n + 1,
+                n + 1
+            )
+        })
+        .collect();
+    let found = errors(
+        &format!("{blocks} block b40(x: [..]) -> [..] {{ gelu(x) }}"),
+        "b0(x)",
+    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0]
+            .1
+            .starts_with("blocks are called more than 256 times")
+    );
+}
