@@ -309,7 +309,7 @@ impl Decode {
     /// The rule for an operation along an axis. A session cannot have it along the tokens, as it computes new tokens alone.
     fn along(axis: &Axis, operation: &str) -> Result<Decode, String> {
         match axis {
-            Axis::Symbol(axis) => Err(messages::session_along(operation, axis)),
+            Axis::Symbol(axis) => Err(messages::session_along(operation, &axis.name)),
             Axis::Size(_) => Ok(Decode::PerToken),
         }
     }

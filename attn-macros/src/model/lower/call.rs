@@ -224,7 +224,7 @@ impl Lowering<'_> {
         let message = match x.axes.last() {
             Some(Axis::Size(width)) if x.kind == ValueKind::Floats => return Some(width.clone()),
             Some(Axis::Symbol(axis)) if x.kind == ValueKind::Floats => {
-                messages::width_is_an_axis(operation, axis, &self.item.name, x)
+                messages::width_is_an_axis(operation, &axis.name, &self.item.name, x)
             }
             _ => messages::takes(operation, messages::LAST_AXIS, x),
         };
