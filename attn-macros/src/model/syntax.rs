@@ -97,6 +97,12 @@ pub(crate) enum Expr {
         value: Box<Expr>,
         indices: Vec<Index>,
     },
+    /// `x as [batch, kv = seq, d_model]`
+    Rename {
+        value: Box<Expr>,
+        at: Span,
+        axes: Vec<AxisDraft>,
+    },
     /// `if condition { then } else { otherwise }`
     If {
         at: Span,
@@ -105,6 +111,13 @@ pub(crate) enum Expr {
     },
     /// Not understood, and reported.
     Invalid(Span),
+}
+
+/// `kv = seq`, or `seq`
+pub(crate) struct AxisDraft {
+    /// Its new name.
+    pub(crate) name: Option<Ident>,
+    pub(crate) axis: TokenStream,
 }
 
 /// The part of an axis.
@@ -210,7 +223,7 @@ impl Expr {
             | Expr::If { at, .. }
             | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
-            Expr::Index { value, .. } => value.span(),
+            Expr::Index { value, .. } | Expr::Rename { value, .. } => value.span(),
         }
     }
 
@@ -228,6 +241,7 @@ impl Expr {
             }
             Expr::Call(call) => format!("{}(..)", call.name),
             Expr::Index { value, .. } => format!("{}[..]", value.text()),
+            Expr::Rename { value, .. } => format!("{} as [..]", value.text()),
             Expr::If { .. } => "if ..".to_owned(),
             Expr::Invalid(_) => "..".to_owned(),
         }
@@ -238,7 +252,9 @@ impl Expr {
         match self {
             Expr::Name(name) => f(name),
             Expr::Number(_) | Expr::Invalid(_) => {}
-            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => inner.for_each_name(f),
+            Expr::Negate(_, inner)
+            | Expr::Index { value: inner, .. }
+            | Expr::Rename { value: inner, .. } => inner.for_each_name(f),
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
             Expr::If {
                 condition,

@@ -166,10 +166,11 @@ impl Axis {
                 name: name.to_owned(),
                 ..symbol.clone()
             }),
-            Axis::Size(size) => Axis::Size(Size {
-                axis: Some(name.into()),
-                ..size.clone()
-            }),
+            Axis::Size(size) => {
+                let mut size = size.clone();
+                size.axis = Some(name.into());
+                Axis::Size(size)
+            }
         }
     }
 

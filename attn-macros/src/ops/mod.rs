@@ -9,6 +9,7 @@ mod attention;
 pub(crate) mod attention_layer;
 mod concat;
 mod dropout;
+mod einsum;
 mod elementwise;
 mod embedding;
 mod expand;
@@ -88,6 +89,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &reduce::OPERATIONS[2],
     &reduce::OPERATIONS[3],
     &softmax::SOFTMAX,
+    &einsum::EINSUM,
     &concat::CONCAT,
     &permute::PERMUTE,
     &split::SPLIT,

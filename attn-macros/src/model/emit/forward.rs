@@ -190,7 +190,8 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
     };
     let found = cx.model.inputs.iter().find_map(|id| {
         let axes = &cx.model.value(*id).ty.axes;
-        let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol.length);
+        let is_it =
+            |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol.length);
         Some((cx.var(*id), axes.iter().position(is_it)?))
     });
     match found {

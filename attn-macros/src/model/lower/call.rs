@@ -61,7 +61,9 @@ impl Lowering<'_> {
                 })
             }
         };
-        if let (Some(_), Some(Step::Node(node))) = (result, builder.region.steps.last_mut()) {
+        if let (Some(result), Some(Step::Node(node))) = (result, builder.region.steps.last_mut())
+            && node.result == result
+        {
             node.name = label;
         }
         result

@@ -10,6 +10,7 @@ mod condition;
 mod operators;
 mod param;
 mod parts;
+mod rename;
 mod scope;
 mod statements;
 mod tied;
@@ -38,6 +39,7 @@ use crate::spec::{Assertion, Item, Size};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
+pub(crate) use axes::names_of_axes;
 pub(crate) use call::is_without_bias;
 
 /// The network that `draft` declares.
@@ -103,8 +105,12 @@ pub(crate) struct Lowering<'a> {
     sizes: Sizes,
     pub(crate) constants: Constants,
     symbols: Vec<String>,
+    /// The axes that have their names from an `as`.
+    renamed: Vec<Axis>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
+    /// Values that are another one with other names for its axes, each with that one. Nothing but the lowering knows of them.
+    aliases: HashMap<usize, ValueId>,
     /// How many values of a name there are.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
@@ -163,8 +169,10 @@ impl<'a> Lowering<'a> {
             sizes: Sizes::new(&draft.sizes, &mut constants, cx),
             constants,
             symbols: Vec::new(),
+            renamed: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
+            aliases: HashMap::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
@@ -268,8 +276,8 @@ impl<'a> Lowering<'a> {
                 return self.sizes.get(&name).map(Axis::Size);
             }
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
-                return Some(Axis::Symbol(text));
+            if let Some(axis) = self.axis_of_name(&text) {
+                return Some(axis);
             }
             if !is_name_of_constant(&text) {
                 if self.knows_axes {
@@ -324,7 +332,7 @@ impl<'a> Lowering<'a> {
         let names = sizes::names(constant);
         self.sizes.mention(&names);
         let is_axis = |name: &&Ident| {
-            !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
+            !self.sizes.has(name) && self.axis_of_name(&name.unraw().to_string()).is_some()
         };
         if let Some(name) = names.iter().find(is_axis) {
             let message = messages::axis_as_constant(name, &self.item.name);
@@ -374,7 +382,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let text = name.unraw().to_string();
-        let message = if self.symbols.contains(&text) {
+        let message = if self.axis_of_name(&text).is_some() {
             messages::axis_as_constant(name, &self.item.name)
         } else if text.to_uppercase() == text {
             messages::constant_as_variable(name)
@@ -414,6 +422,7 @@ impl<'a> Lowering<'a> {
         (name, ty): (&str, Type),
     ) -> ValueId {
         let result = self.value(name, ty);
+        let operands = operands.into_iter().map(|id| self.memory(id)).collect();
         builder.region.steps.push(Step::Node(Node {
             op: Rc::new(op),
             operands,
