@@ -52,6 +52,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     let Some(statements) = tokens.take_group(Delimiter::Brace) else {
         return;
     };
+    let axes = names.scope(&[axes], &[], &renamed(&statements));
     let scope = names.scope(&[], &["operations"], &variables);
     let mut walker = Walker {
         cx,
@@ -107,6 +108,33 @@ fn axes(inputs: &[Input], sizes: &[Own]) -> Vec<Own> {
 /// A single letter, as `B`, is an axis.
 fn is_name_of_constant(name: &Ident) -> bool {
     is_constant(name) && name.to_string().chars().count() > 1
+}
+
+/// The names that every `as` gives to axes: `kv` in `x as [batch, kv = seq]`. Others read them wherever they stand.
+fn renamed(tokens: &Tokens) -> Vec<Own> {
+    let mut names = Vec::new();
+    let mut is_behind_as = false;
+    for token in tokens.rest() {
+        if let TokenTree::Group(group) = token {
+            let inner = Tokens::new(group.stream());
+            if is_behind_as && group.delimiter() == Delimiter::Bracket {
+                let entries = inner.split().into_iter();
+                let new = entries.filter(|entry| entry.is(1, '='));
+                names.extend(new.filter_map(|entry| {
+                    let name = entry.ident(0)?.clone();
+                    let mut axis = entry;
+                    axis.take_until(|rest| rest.is(0, '='));
+                    axis.take('=');
+                    let doc = format!("The axis `{}` of a value by another name.", axis.text());
+                    Some(Own { name, doc })
+                }));
+            } else {
+                names.extend(renamed(&inner));
+            }
+        }
+        is_behind_as = matches!(token, TokenTree::Ident(word) if word == "as");
+    }
+    names
 }
 
 fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
@@ -285,6 +313,11 @@ impl Walker<'_, '_> {
                 TokenTree::Ident(word) if word == "if" => true,
                 // A branch follows, as behind a condition.
                 TokenTree::Ident(word) if word == "else" => false,
+                TokenTree::Ident(word) if word == "as" => {
+                    let axes = tokens.take_group(Delimiter::Bracket);
+                    axes.into_iter().for_each(|axes| self.renamed(axes));
+                    false
+                }
                 TokenTree::Ident(name) => {
                     self.operand(name, &mut tokens);
                     false
@@ -336,6 +369,21 @@ impl Walker<'_, '_> {
         }
         while let Some(parts) = tokens.take_group(Delimiter::Bracket) {
             self.parts(parts);
+        }
+    }
+
+    /// `batch, kv = seq`
+    fn renamed(&mut self, axes: Tokens) {
+        for mut axis in axes.split() {
+            if axis.is(1, '=') {
+                let name = axis.take_ident();
+                self.names.own(self.axes, name.as_ref());
+                axis.take('=');
+            }
+            match axis.is_empty() {
+                true => self.names.own(self.axes, None),
+                false => walk_axes(self.names, axis, self.axes),
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
-use crate::model::types::Axis;
+use crate::model::types::{Axis, Type};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static EINSUM: Operation = Operation {
@@ -52,6 +52,12 @@ impl Einsum {
         (0..self.all.len()).map(size).collect()
     }
 
+    /// `einsum [batch, seq, 4]`
+    fn label(&self) -> String {
+        let result = self.axes[2].iter().map(|axis| self.all[*axis].clone());
+        format!("{} {}", EINSUM.name, Type::floats(result.collect()))
+    }
+
     /// `[&[0, 1, 2], &[2, 3], &[0, 1, 3]]`
     fn axes(&self) -> TokenStream {
         let axes = self.axes.iter().map(|axes| {
@@ -86,7 +92,7 @@ impl Op for Einsum {
 impl ModelOp for Einsum {
     fn description(&self) -> Description<'_> {
         Description {
-            label: Label::Text("einsum".to_owned()),
+            label: Label::Text(self.label()),
             vertex: VertexKind::Other,
             lookup: None,
             attention: None,
