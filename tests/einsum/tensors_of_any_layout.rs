@@ -36,9 +36,10 @@ fn assert_agree<S: Shape, A: Shape, B: Shape>(
 /// Products of two tensors: their axes, and the shape of the result.
 macro_rules! products {
     ($a:ident, $b:ident: $($axes:expr => $shape:expr;)*) => {$(
-        let what = format!("{:?} of {:?} and {:?}", $axes, $a.shape(), $b.shape());
-        let fused = ops::einsum($a.leaky_trace(), $b.leaky_trace(), $axes, $shape);
-        let composed = composed::einsum($a.leaky_trace(), $b.leaky_trace(), $axes, $shape).unwrap();
+        let axes: [&[usize]; 3] = $axes;
+        let what = format!("{:?} of {:?} and {:?}", axes, $a.shape(), $b.shape());
+        let fused = ops::einsum($a.leaky_trace(), $b.leaky_trace(), axes, $shape);
+        let composed = composed::einsum($a.leaky_trace(), $b.leaky_trace(), axes, $shape).unwrap();
         assert_agree(&what, (&$a, &$b), fused, composed);
     )*};
 }
@@ -66,7 +67,7 @@ fn views_are_read_in_their_order() {
         let b: Tensor<(usize,), f64, _> = tensor("b", (k,));
         let run = |is_fused: bool| -> Traced<(usize, usize)> {
             let x: Traced<Three> = a.leaky_trace().permute::<_, Axes3<2, 0, 1>>();
-            let y: Traced<(usize, usize)> = b.leaky_trace().broadcast_like(&(i, k));
+            let y: Traced<(usize, usize)> = b.leaky_trace().broadcast_like::<_, Axis<0>>(&(i, k));
             let axes: [&[usize]; 3] = [&[0, 1, 2], &[1, 0], &[2, 1]];
             match is_fused {
                 true => ops::einsum(x, y, axes, (j, i)),

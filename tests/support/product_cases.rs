@@ -165,7 +165,7 @@ macro_rules! products_of_renamed_axes {
                         y = einsum::<[batch, seq, e]>(x as [batch, seq, d = e], w) - y;
                         x = y as [batch, token = seq, d = e];
                     }
-                    x
+                    x + y
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
         }

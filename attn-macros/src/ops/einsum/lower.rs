@@ -4,7 +4,7 @@
 //! the product and the next one: an axis goes away as soon as neither the result nor a later operand has it. A product of two operands
 //! that is summed over no axis is `*`, unless both have axes of their own.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
 use super::super::{CallSite, Elementwise, Expand, Permute, reduce};
@@ -48,6 +48,7 @@ pub(super) fn lower(
         builder,
         all: all.axes,
         result,
+        at: call.at.span(),
         name: call.result.to_owned(),
     };
     product.of_all(&operands)
@@ -207,6 +208,7 @@ struct Product<'p, 'l> {
     builder: &'p mut RegionBuilder,
     all: Vec<Axis>,
     result: Vec<usize>,
+    at: Span,
     /// The name of the result.
     name: String,
 }
@@ -236,7 +238,7 @@ impl Product<'_, '_> {
             };
             if axes.len() > MOST_AXES {
                 let message = messages::too_many_axes("einsum", axes.len(), MOST_AXES);
-                self.lowering.error(proc_macro2::Span::call_site(), message);
+                self.lowering.error(self.at, message);
                 return None;
             }
             let value = self.of_two(&left, right, &axes, later.is_empty());

@@ -64,8 +64,8 @@ fn axes_of_one_operand_are_summed_first() {
         &[
             "sum 8: [batch, seq]",
             "sum seq: [batch]",
-            "permute: [4, batch]",
             "expand: [4, batch]",
+            "permute: [4, batch]",
             "*: [4, batch]",
         ],
     );
@@ -89,7 +89,7 @@ fn other_names_are_no_operation() {
     assert_operations(
         "[batch, seq, d]",
         value,
-        &["exp: [batch, seq, 8]", "+: [batch, seq, 8]"],
+        &["exp: [batch, kv, 8]", "+: [batch, kv, 8]"],
     );
     let value = "let y = x as [batch, kv = seq, d]; mean::<kv>(y) + sum::<seq>(x)";
     assert_operations(
@@ -132,16 +132,16 @@ mistakes! {
         "`einsum` takes the axes of the result by their names, found `\"bsd,de->bse\"`";
     letters_as_an_operand: "einsum(\"bsd,de->bse\", x, w)", "\"bsd,de->bse\"",
         "`einsum` takes the axes of the result by their names, found `\"bsd,de->bse\"`";
-    no_value: "einsum::<[batch]>()", "einsum", "`einsum` takes at least 1 operand, found 0";
+    no_value: "einsum::<[batch]>()", "einsum", "`einsum` takes `[..]`, `[..]`, .. to `axes`, found 0 operands";
     no_brackets: "x as f32", "f32", "expected axes in brackets behind `as`";
-    half_a_name: "x as [batch, kv =, d]", "kv", "expected axes in brackets behind `as`";
+    half_a_name: "x as [batch, kv =, d]", "kv =", "expected axes in brackets behind `as`";
     too_few_axes: "x as [batch, d]", "as", "`as` lists all axes of [batch, seq, 8], found 2";
     axes_in_another_order: "x as [seq, batch, d]", "seq", "axis 1 of [batch, seq, 8] is not `seq`";
     two_axes_of_one_name: "x as [batch, batch = seq, d]", "batch", "`batch` is an axis of length `batch`, and this one is `seq`";
     one_new_name_twice: "x as [batch, k = seq, k = d]", "k", "`k` is an axis of length `seq`, and this one is `8`";
     the_name_of_another_size: "x as [batch, seq, e = d]", "e", "`e` is an axis of length `4`, and this one is `8`";
     a_name_as_a_number: "let y = x as [batch, kv = seq, d]; y + linear::<kv>(x)", "kv",
-        "`kv` is an axis, and a number stands here";
+        "`kv` is an axis of the inputs, of any length, and here stands a constant";
     other_names_of_nothing: "z as [batch, seq, d]", "z", "there is no variable `z`";
 }
 
