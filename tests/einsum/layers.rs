@@ -41,10 +41,10 @@ fn an_attention_by_hand_is_attention() {
     copy(&built_in.attention.o_proj.weight, &mut by_hand.w_o);
     for (batch, seq) in [(1, 1), (2, 5), (3, 17)] {
         let x: Tensor<(usize, usize, Const<6>), f64, _> = tensor("x", (batch, seq, Const));
-        let expected: Outcome = backpropagate(built_in.forward(x.leaky_traced()))
+        let expected: Outcome = backpropagate(built_in.forward(x.leaky_trace()))
             .input("x", &x)
             .outcome();
-        let found = backpropagate(by_hand.forward(x.leaky_traced()))
+        let found = backpropagate(by_hand.forward(x.leaky_trace()))
             .input("x", &x)
             .outcome();
         // Softmaxes of 17 numbers, and sums of 6 products.
