@@ -5,6 +5,7 @@
 
 pub use crate::ops::{
     concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
+    einsum::slices::{Contraction, einsum, einsum_backward},
     elementwise::{elementwise, elementwise_backward},
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},

@@ -78,6 +78,37 @@ model! {
     }
 }
 
+model! {
+    struct LinearMap<d = 384, hidden = 1536>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, hidden] { linear::<hidden, bias = false>(x) }
+}
+model! {
+    struct ProductMap<d = 384, hidden = 1536>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, hidden] {
+        param w: [d, hidden] = normal(0.02);
+        einsum::<[batch, seq, hidden]>(x, w)
+    }
+}
+model! {
+    struct AttentionLayer<d = 384, heads = 6>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<heads, d>(x) }
+}
+model! {
+    struct OwnAttention<d = 384, heads = 6, width = 64>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        param w_q: [d, heads, width] = normal(0.02);
+        param w_k: [d, heads, width] = normal(0.02);
+        param w_v: [d, heads, width] = normal(0.02);
+        param w_o: [heads, width, d] = normal(0.02);
+        let context = x as [batch, kv = seq, d];
+        let q = einsum::<[batch, heads, seq, width]>(x, w_q);
+        let k = einsum::<[batch, heads, kv, width]>(context, w_k);
+        let v = einsum::<[batch, heads, kv, width]>(context, w_v);
+        let weights = softmax::<kv>(einsum::<[batch, heads, seq, kv]>(q, k) / sqrt(width));
+        einsum::<[batch, seq, d]>(weights, v, w_o)
+    }
+}
+
 type Input = Tensor<(usize, usize, Const<WIDTH>), f32, Cpu>;
 
 /// Times a training step without an optimizer.
@@ -118,6 +149,10 @@ fn formulas(criterion: &mut Criterion) {
         OwnSoftmax(),
         SwiGlu(),
         OwnSwiGlu(),
+        LinearMap(),
+        ProductMap(),
+        AttentionLayer(),
+        OwnAttention(),
         Modulated(by_token, by_token),
         ModulatedBySequence(by_sequence, by_sequence),
     );

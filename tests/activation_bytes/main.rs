@@ -145,6 +145,13 @@ mod shapes {
     support::shapes!(exact);
 }
 
+mod products {
+    use super::*;
+    use support::cases::tensor;
+
+    support::products!(exact);
+}
+
 mod graphs {
     use super::*;
 

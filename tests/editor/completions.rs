@@ -59,6 +59,7 @@ const OPERATIONS: [&str; 39] = [
     "module",
     "param",
     "permute",
+    "einsum",
     "pow",
     "relu",
     "relu_squared",
@@ -274,9 +275,19 @@ fn an_operation_along_an_axis_offers_axes_and_its_keys() {
     ] {
         check(&model(typed), &[all, &["axis", "name"]]);
     }
-    for typed in ["sum::<[seq, $0]>(x)", "sum::<axis = se$0>(x)"] {
+    for typed in [
+        "sum::<[seq, $0]>(x)",
+        "sum::<axis = se$0>(x)",
+        "einsum::<[seq, $0]>(x, x)",
+        "x as [batch, $0]",
+        "x as [batch, kv = $0]; x",
+    ] {
         check(&model(typed), &[all]);
     }
+    check(
+        &model("let y = x as [batch, kv = seq, d_model]; sum::<[$0]>(y)"),
+        &[all, &["kv"]],
+    );
 }
 
 #[test]

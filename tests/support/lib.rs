@@ -17,6 +17,7 @@ pub mod elementwise_cases;
 pub mod graph_cases;
 pub mod initial;
 pub mod numbers;
+pub mod product_cases;
 pub mod reduce_cases;
 pub mod shape_cases;
 pub mod waves;

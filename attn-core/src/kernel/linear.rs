@@ -18,7 +18,7 @@ use crate::simd::{Threads, WriteMode, product};
 
 /// With fewer rows than this, rows are multiplied one by one: reading the weights costs more than the arithmetic then, and
 /// transposing them would double that.
-const FEW_ROWS: usize = 16;
+pub(super) const FEW_ROWS: usize = 16;
 
 compiled! {
     Linear:
@@ -87,7 +87,7 @@ compiled! {
 }
 
 /// `start + x Wᵀ`, row by row, for blocks of outputs.
-fn multiply_rows<E: Pooled>(
+pub(super) fn multiply_rows<E: Pooled>(
     x: Matrix<'_, E>,
     w: Matrix<'_, E>,
     start: Start<'_, E>,

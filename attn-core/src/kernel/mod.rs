@@ -11,6 +11,7 @@ pub mod attention;
 pub mod axis;
 mod compiled;
 pub mod concat;
+pub mod contraction;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
@@ -51,6 +52,7 @@ pub trait Kernels:
     + attention::HeadTransforms<Self>
     + axis::Axes<Self>
     + concat::Concat<Self>
+    + contraction::Contractions<Self>
     + cross_entropy::CrossEntropy<Self>
     + elementwise::Elementwise<Self>
     + embedding::Embedding<Self>

@@ -135,7 +135,7 @@ fn multiply_columns<E: Pooled>(
 }
 
 /// Copies a matrix with contiguous columns to contiguous rows, on all threads.
-fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
+pub(super) fn copy<E: Pooled>(x: Matrix<'_, E>) -> Panel<E> {
     let some = rows_per_task(x.cols()).next_multiple_of(SQUARE);
     let mut copy = Panel::new(x.rows(), x.cols());
     let parts = copy.write().row_chunks(some).enumerate();

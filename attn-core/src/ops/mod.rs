@@ -20,6 +20,7 @@
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
 //! | [`slice`](fn@slice), [`select`] | a range of an axis, one index of it |
+//! | [`einsum`](fn@einsum) | products over any axes: of matrices, of vectors, in batches |
 //! | [`permute`](fn@permute) | the axes in another order |
 //! | [`reshape`](fn@reshape) | the same numbers in another shape |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
@@ -39,6 +40,7 @@ pub(crate) mod arithmetic;
 pub(crate) mod concat;
 mod cross_entropy;
 pub(crate) mod dropout;
+pub(crate) mod einsum;
 pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod expand;
@@ -76,6 +78,7 @@ pub use arithmetic::{
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use dropout::{dropout, try_dropout};
+pub use einsum::{einsum, try_einsum};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
@@ -113,6 +116,7 @@ pub mod composed {
         concat::composed::{concat, concat_along},
         cross_entropy::composed::cross_entropy,
         dropout::composed::dropout,
+        einsum::composed::einsum,
         embedding::composed::embedding,
         expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},

@@ -189,6 +189,11 @@ impl<'w, 'n> Walker<'w, 'n> {
                 TokenTree::Ident(word) if word == "if" => true,
                 // A branch follows, as behind a condition.
                 TokenTree::Ident(word) if word == "else" => false,
+                TokenTree::Ident(word) if word == "as" => {
+                    let axes = tokens.take_group(Delimiter::Bracket);
+                    axes.into_iter().for_each(|axes| self.renamed(axes));
+                    false
+                }
                 TokenTree::Ident(name) => {
                     self.operand(name, &mut tokens);
                     false
@@ -242,6 +247,21 @@ impl<'w, 'n> Walker<'w, 'n> {
         }
         while let Some(parts) = tokens.take_group(Delimiter::Bracket) {
             self.parts(parts);
+        }
+    }
+
+    /// `batch, kv = seq`
+    fn renamed(&mut self, axes: Tokens) {
+        for mut axis in axes.split() {
+            if axis.is(1, '=') {
+                let name = axis.take_ident();
+                self.names.own(self.axes, name.as_ref());
+                axis.take('=');
+            }
+            match axis.is_empty() {
+                true => self.names.own(self.axes, None),
+                false => walk_axes(self.names, axis, self.axes),
+            }
         }
     }
 

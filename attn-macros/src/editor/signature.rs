@@ -152,6 +152,7 @@ impl Item {
         let Some(statements) = self.statements else {
             return;
         };
+        let axes = names.scope(&[axes], &[], &renamed(&statements));
         let scope = names.scope(&[callable], &[], &variables);
         Walker::new(cx, names, blocks, [sizes, axes, scope]).statements(statements);
     }
@@ -213,6 +214,33 @@ fn axes(inputs: &[Input], sizes: &[&Own]) -> Vec<Own> {
         name,
     })
     .collect()
+}
+
+/// The names that every `as` gives to axes: `kv` in `x as [batch, kv = seq]`. Others read them wherever they stand.
+fn renamed(tokens: &Tokens) -> Vec<Own> {
+    let mut names = Vec::new();
+    let mut is_behind_as = false;
+    for token in tokens.rest() {
+        if let TokenTree::Group(group) = token {
+            let inner = Tokens::new(group.stream());
+            if is_behind_as && group.delimiter() == Delimiter::Bracket {
+                let entries = inner.split().into_iter();
+                let new = entries.filter(|entry| entry.is(1, '='));
+                names.extend(new.filter_map(|entry| {
+                    let name = entry.ident(0)?.clone();
+                    let mut axis = entry;
+                    axis.take_until(|rest| rest.is(0, '='));
+                    axis.take('=');
+                    let doc = format!("The axis `{}` of a value by another name.", axis.text());
+                    Some(Own { name, doc })
+                }));
+            } else {
+                names.extend(renamed(&inner));
+            }
+        }
+        is_behind_as = matches!(token, TokenTree::Ident(word) if word == "as");
+    }
+    names
 }
 
 /// A single letter, as `B`, is an axis.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::model::graph::{Block, Node, Region, Step, Value, ValueId};
-use crate::model::types::{Axis, Type};
+use crate::model::types::{Axis, Symbol, Type};
 use crate::ops::attention_layer::{Attend, LayerOp};
 use crate::spec::Dim;
 
@@ -107,7 +107,7 @@ const KEY: &str = "key";
 
 /// An axis of a layer's values.
 pub(crate) fn axis(dim: &Dim) -> Axis {
-    let symbol = |name: &str| Axis::Symbol(name.to_owned());
+    let symbol = |name: &str| Axis::Symbol(Symbol::of_inputs(name));
     match dim {
         Dim::Batch => symbol(BATCH),
         Dim::Query => symbol(QUERY),
@@ -120,8 +120,8 @@ pub(crate) fn axis(dim: &Dim) -> Axis {
 pub(crate) fn dim(axis: &Axis) -> Dim {
     match axis {
         Axis::Size(size) => Dim::Size(size.clone()),
-        Axis::Symbol(name) if name == BATCH => Dim::Batch,
-        Axis::Symbol(name) if name == KEY => Dim::Key,
+        Axis::Symbol(symbol) if symbol.length == BATCH => Dim::Batch,
+        Axis::Symbol(symbol) if symbol.length == KEY => Dim::Key,
         Axis::Symbol(_) => Dim::Query,
     }
 }
@@ -129,5 +129,5 @@ pub(crate) fn dim(axis: &Axis) -> Dim {
 /// Whether a value with these axes has a vector for every key, not for every query.
 pub(crate) fn is_by_key(axes: &[Axis]) -> bool {
     axes.iter()
-        .any(|axis| matches!(axis, Axis::Symbol(name) if name == KEY))
+        .any(|axis| matches!(axis, Axis::Symbol(symbol) if symbol.length == KEY))
 }

@@ -24,7 +24,7 @@ impl Model {
     /// The length of a sequence of tokens: the last axis of the first input.
     pub(crate) fn sequence(&self) -> Option<&str> {
         match self.value(*self.inputs.first()?).ty.axes.last()? {
-            Axis::Symbol(name) => Some(name),
+            Axis::Symbol(symbol) => Some(&symbol.length),
             Axis::Size(_) => None,
         }
     }
@@ -61,7 +61,7 @@ impl<'m> Tokens<'m> {
         let mut names: Vec<&str> = axes
             .iter()
             .filter_map(|axis| match axis {
-                Axis::Symbol(name) => Some(name.as_str()),
+                Axis::Symbol(symbol) => Some(symbol.length.as_str()),
                 Axis::Size(_) => None,
             })
             .collect();
@@ -88,7 +88,7 @@ impl<'m> Tokens<'m> {
         let before = self.axes(self.input);
         let (tokens, others) = self.axes(value).split_at_checked(before.len())?;
         let same = tokens.iter().zip(before).all(|(a, b)| match (a, b) {
-            (Axis::Symbol(a), Axis::Symbol(b)) => a == b,
+            (Axis::Symbol(a), Axis::Symbol(b)) => a.length == b.length,
             _ => false,
         });
         let all_sizes = others.iter().all(|axis| matches!(axis, Axis::Size(_)));

@@ -8,7 +8,7 @@ use syn::{Lit, Token, braced, parenthesized, token};
 use super::condition::parse_if;
 use super::items::starts_block;
 use super::parse::{argument, parse_arguments, read, require};
-use super::syntax::{Argument, Call, Expr, Index, Operator, Part};
+use super::syntax::{Argument, AxisDraft, Call, Expr, Index, Operator, Part};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::ops::Operation;
@@ -49,12 +49,55 @@ pub(super) fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Resul
 }
 
 fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
-    let mut left = parse_operand(input, cx)?;
+    let mut left = parse_renamed(input, cx)?;
     while let Some((operator, at)) = take_operator(input, [Operator::Mul, Operator::Div]) {
         require(input, !input.peek(Token![*]), messages::POWER)?;
-        left = binary(operator, at, left, parse_operand(input, cx)?);
+        left = binary(operator, at, left, parse_renamed(input, cx)?);
     }
     Ok(left)
+}
+
+/// An operand, perhaps with other names for its axes.
+fn parse_renamed(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    let mut value = parse_operand(input, cx)?;
+    while let Some(word) = input.parse::<Option<Token![as]>>()? {
+        require(
+            input,
+            input.peek(token::Bracket),
+            messages::EXPECTED_AXES_OF_AS,
+        )?;
+        let group: Group = input.parse()?;
+        let axes = split_at_commas(group.stream()).into_iter();
+        value = Expr::Rename {
+            value: Box::new(value),
+            at: word.span,
+            axes: axes.map(parse_axis).collect::<syn::Result<_>>()?,
+        };
+    }
+    Ok(value)
+}
+
+/// `kv = seq`, `seq`
+fn parse_axis(entry: TokenStream) -> syn::Result<AxisDraft> {
+    let tokens: Vec<TokenTree> = entry.clone().into_iter().collect();
+    let is_equals =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '=');
+    match tokens.as_slice() {
+        [TokenTree::Ident(name), equals, axis @ ..] if is_equals(equals) && !axis.is_empty() => {
+            Ok(AxisDraft {
+                name: Some(name.clone()),
+                axis: axis.iter().cloned().collect(),
+            })
+        }
+        tokens if tokens.iter().any(is_equals) => Err(syn::Error::new_spanned(
+            entry,
+            messages::EXPECTED_AXES_OF_AS,
+        )),
+        _ => Ok(AxisDraft {
+            name: None,
+            axis: entry,
+        }),
+    }
 }
 
 /// The next sign, if it is that of one of these operators.
@@ -146,6 +189,8 @@ pub(super) fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
     }
     input.error(if input.peek(token::Bracket) {
         messages::PART_OF_OPERATION
+    } else if input.peek(Token![@]) {
+        messages::MATRIX_PRODUCT
     } else if input.peek(Token![?]) {
         messages::QUESTION
     } else {

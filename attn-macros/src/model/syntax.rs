@@ -133,6 +133,12 @@ pub(crate) enum Expr {
         value: Box<Expr>,
         indices: Vec<Index>,
     },
+    /// `x as [batch, kv = seq, d_model]`
+    Rename {
+        value: Box<Expr>,
+        at: Span,
+        axes: Vec<AxisDraft>,
+    },
     /// `if condition { then } else { otherwise }`
     If {
         at: Span,
@@ -141,6 +147,13 @@ pub(crate) enum Expr {
     },
     /// Not understood, and reported.
     Invalid(Span),
+}
+
+/// `kv = seq`, or `seq`
+pub(crate) struct AxisDraft {
+    /// Its new name.
+    pub(crate) name: Option<Ident>,
+    pub(crate) axis: TokenStream,
 }
 
 /// The part of an axis.
@@ -280,7 +293,7 @@ impl Expr {
             | Expr::If { at, .. }
             | Expr::Invalid(at) => *at,
             Expr::Call(call) => call.name.span(),
-            Expr::Index { value, .. } => value.span(),
+            Expr::Index { value, .. } | Expr::Rename { value, .. } => value.span(),
         }
     }
 
@@ -298,6 +311,7 @@ impl Expr {
             }
             Expr::Call(call) => format!("{}(..)", call.name),
             Expr::Index { value, .. } => format!("{}[..]", value.text()),
+            Expr::Rename { value, .. } => format!("{} as [..]", value.text()),
             Expr::If { .. } => "if ..".to_owned(),
             Expr::Invalid(_) => "..".to_owned(),
         }
@@ -307,7 +321,9 @@ impl Expr {
     pub(crate) fn parts(&self) -> Vec<&Expr> {
         let inside: Vec<&Expr> = match self {
             Expr::Name(_) | Expr::Number(_) | Expr::Invalid(_) => Vec::new(),
-            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => vec![inner],
+            Expr::Negate(_, inner)
+            | Expr::Index { value: inner, .. }
+            | Expr::Rename { value: inner, .. } => vec![inner],
             Expr::Binary { sides, .. } => sides.iter().collect(),
             Expr::If {
                 condition,

@@ -28,9 +28,28 @@ pub(crate) enum ValueKind {
 /// The size of an axis.
 #[derive(Clone, Debug)]
 pub(crate) enum Axis {
-    /// Any `Dim`, the same wherever the name stands.
-    Symbol(String),
+    /// Any `Dim`.
+    Symbol(Symbol),
     Size(Size),
+}
+
+/// An axis of any length.
+#[derive(Clone, Debug)]
+pub(crate) struct Symbol {
+    /// The axis of the inputs that has its length.
+    pub(crate) length: String,
+    /// That axis, or the name that `as` gives it.
+    pub(crate) name: String,
+}
+
+impl Symbol {
+    /// That of the inputs.
+    pub(crate) fn of_inputs(name: &str) -> Self {
+        Symbol {
+            length: name.to_owned(),
+            name: name.to_owned(),
+        }
+    }
 }
 
 impl Type {
@@ -122,7 +141,7 @@ impl Axis {
     /// Its name. A number has none.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Axis::Symbol(name) => Some(name),
+            Axis::Symbol(symbol) => Some(&symbol.name),
             Axis::Size(size) => size.axis.as_deref(),
         }
     }
@@ -140,13 +159,28 @@ impl Axis {
         matches!((self.name(), other.name()), (Some(a), Some(b)) if a != b)
     }
 
+    /// The same axis by another name.
+    pub(crate) fn named(&self, name: &str) -> Axis {
+        match self {
+            Axis::Symbol(symbol) => Axis::Symbol(Symbol {
+                name: name.to_owned(),
+                ..symbol.clone()
+            }),
+            Axis::Size(size) => {
+                let mut size = size.clone();
+                size.axis = Some(name.into());
+                Axis::Size(size)
+            }
+        }
+    }
+
     pub(crate) fn is_one(&self) -> bool {
         self.size().is_some_and(|size| size.value == Some(1))
     }
 
     pub(crate) fn same(&self, other: &Axis) -> Same {
         match (self, other) {
-            (Axis::Symbol(a), Axis::Symbol(b)) if a == b => Same::Yes,
+            (Axis::Symbol(a), Axis::Symbol(b)) if a.length == b.length => Same::Yes,
             (Axis::Size(a), Axis::Size(b)) => match (a.value, b.value) {
                 (Some(a), Some(b)) if a == b => Same::Yes,
                 (Some(_), Some(_)) => Same::No,
@@ -216,7 +250,7 @@ impl ValueKind {
 impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Axis::Symbol(name) => f.write_str(name),
+            Axis::Symbol(symbol) => f.write_str(&symbol.name),
             Axis::Size(size) => size.fmt(f),
         }
     }

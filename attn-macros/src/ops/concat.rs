@@ -141,7 +141,7 @@ fn constant(
     let message = match &ty.axes[axis] {
         _ if ty.kind != ValueKind::Floats => messages::expected_floats(call.operation.name, ty),
         Axis::Size(size) => return Some(size.clone()),
-        Axis::Symbol(axis) => messages::concat_of_any_length(axis, &lowering.item.name),
+        Axis::Symbol(axis) => messages::concat_of_any_length(&axis.name, &lowering.item.name),
     };
     lowering.error(call.at.span(), message);
     None

@@ -9,6 +9,7 @@ mod attention;
 pub(crate) mod attention_layer;
 mod concat;
 mod dropout;
+mod einsum;
 mod elementwise;
 mod embedding;
 mod expand;
@@ -88,6 +89,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &reduce::OPERATIONS[2],
     &reduce::OPERATIONS[3],
     &softmax::SOFTMAX,
+    &einsum::EINSUM,
     &concat::CONCAT,
     &permute::PERMUTE,
     &split::SPLIT,
@@ -309,7 +311,7 @@ impl Decode {
     /// The rule for an operation along an axis. A session cannot have it along the tokens, as it computes new tokens alone.
     fn along(axis: &Axis, operation: &str) -> Result<Decode, String> {
         match axis {
-            Axis::Symbol(axis) => Err(messages::session_along(operation, axis)),
+            Axis::Symbol(axis) => Err(messages::session_along(operation, &axis.name)),
             Axis::Size(_) => Ok(Decode::PerToken),
         }
     }

@@ -60,13 +60,18 @@ fn lower(
     let place = lowering.field(builder.module, asked, layer, ty.to_string());
     let name = lowering.type_name(place.module, &place.field, call.at.span());
     let node = Module(place.clone());
-    let result = lowering.node(builder, node, call.operands.clone(), (call.result, ty));
+    let operands: Vec<_> = call
+        .operands
+        .iter()
+        .map(|id| lowering.memory(*id))
+        .collect();
+    let result = lowering.node(builder, node, operands.clone(), (call.result, ty));
     lowering.opaques.push(Opaque {
         ty: lowering.constants.with_names(&module),
         text,
         name,
         module: place.module,
-        operands: call.operands.clone(),
+        operands,
         result,
     });
     Some(result)

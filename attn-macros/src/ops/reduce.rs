@@ -161,6 +161,17 @@ impl Nodes<'_, '_> {
     }
 }
 
+/// The node of a sum over these axes, in ascending order.
+pub(super) fn sum(
+    lowering: &mut Lowering<'_>,
+    builder: &mut RegionBuilder,
+    x: ValueId,
+    axes: &[usize],
+    name: &str,
+) -> ValueId {
+    Nodes { lowering, builder }.reduce_all(Reduction::Sum, x, axes, name)
+}
+
 struct Reduce {
     reduction: Reduction,
     /// The axis of the operand, and its index there.

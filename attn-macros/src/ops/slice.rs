@@ -56,6 +56,7 @@ impl Slice {
         let Axis::Symbol(axis) = &self.axis else {
             return None;
         };
+        let axis = &axis.length;
         let least = match &self.start {
             Offset::FromStart(start) => {
                 let len = self.len();

@@ -123,6 +123,7 @@ const REST: &str = "
         param bound: [] = WIDTH;
         let (left, right) = split::<axis = d>(z[seq = 0, d = 1..FIRST]);
         let z = z + sum::<[batch, seq]>(z) * concat::<d>(left, right) - mean::<seq>(z) + bound * table[4 = -1];
+        let z = einsum::<axes = [batch, seq, d]>(z as [batch, kv = seq, d], einsum::<[batch, seq, kv]>(z, z as [batch, kv = seq, d]));
         linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
     }";
 

@@ -24,9 +24,28 @@ model! {
     }
 }
 
+model! {
+    struct SummedByProduct<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x + einsum::<[batch, d]>(x, x)
+    }
+}
+
+model! {
+    struct AllPairs<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        let y = x as [batch, kv = seq, d];
+        einsum::<[batch, seq, d]>(softmax::<kv>(einsum::<[batch, seq, kv]>(x, y)), y)
+    }
+}
+
 fn main() {
     let dev = Cpu::default();
     let _ = dev.build_module::<Softmax, f32>().session(10);
     let _ = dev.build_module::<Centred, f32>().session(10);
     let _ = dev.build_module::<AcrossSequences, f32>().session(10);
+    let _ = dev.build_module::<SummedByProduct, f32>().session(10);
+    let _ = dev.build_module::<AllPairs, f32>().session(10);
 }

@@ -154,8 +154,8 @@ pub(crate) trait Frame: Sized {
     /// The footprint of a value.
     fn footprint_of(&self, id: ValueId) -> TokenStream {
         let axes = self.ty(id).axes.iter().map(|axis| match axis {
-            Axis::Symbol(name) => {
-                let name = self.extent(name);
+            Axis::Symbol(symbol) => {
+                let name = self.extent(&symbol.length);
                 quote!(#name)
             }
             Axis::Size(size) => quote!(#size),
@@ -216,8 +216,8 @@ pub(crate) fn hidden(name: &str) -> Ident {
 /// The size of an axis while the code runs.
 pub(crate) fn size(axis: &Axis) -> TokenStream {
     match axis {
-        Axis::Symbol(name) => {
-            let name = field(name);
+        Axis::Symbol(symbol) => {
+            let name = field(&symbol.length);
             quote!(sizes.#name)
         }
         Axis::Size(size) => quote!(#size),

@@ -154,6 +154,9 @@ pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
 pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> String {
     let name = operation.name;
     let numbers = numbers.join(", ");
+    if name == "einsum" && numbers.starts_with('"') {
+        return super::einsum_of_text(&numbers);
+    }
     let help = match (operation.positional().as_slice(), operation.keys) {
         (
             _,

@@ -171,3 +171,93 @@ pub(crate) fn width_is_an_axis(
         takes(operation, LAST_AXIS, found)
     )
 }
+
+pub(crate) const EXPECTED_AXES_OF_AS: &str = "expected axes in brackets behind `as`\n\
+    help: `x as [batch, kv = seq, d_model]` is `x`, whose axis `seq` is called `kv`";
+
+/// The axes of a value, as an `as` lists them.
+fn axes_of_as(value: &Type) -> String {
+    format!("x as {value}")
+}
+
+pub(crate) fn not_all_axes_of_as(found: usize, value: &Type) -> String {
+    format!(
+        "`as` lists all axes of {value}, found {found}\n\
+         help: `{}`, with `new =` before an axis that gets another name",
+        axes_of_as(value)
+    )
+}
+
+pub(crate) fn another_axis_of_as(found: &TokenStream, index: usize, value: &Type) -> String {
+    format!(
+        "axis {} of {value} is not `{}`\n\
+         help: `as` lists the axes in their order: `{}`; `permute` changes it",
+        index + 1,
+        text::of(found),
+        axes_of_as(value)
+    )
+}
+
+pub(crate) fn two_axes_of_one_name(name: &str, axis: &TokenStream) -> String {
+    format!(
+        "two axes would have the name `{name}`\nhelp: give one of them another: `other = {}`",
+        text::of(axis)
+    )
+}
+
+/// A name for an axis that is that of another one.
+pub(crate) fn name_of_another_size(name: &str, known: &Axis, found: &Axis) -> String {
+    let known = match known {
+        Axis::Symbol(symbol) => symbol.length.clone(),
+        Axis::Size(size) => size.to_string(),
+    };
+    format!(
+        "`{name}` is an axis of length `{known}`, and this one is `{found}`\n\
+         help: axes of one name have one length; give it a name that no axis has"
+    )
+}
+
+pub(crate) const MATRIX_PRODUCT: &str = "there is no operator `@`\n\
+    help: a matrix product is `einsum::<[batch, seq, e]>(x, w)`, with the axes of the result";
+
+pub(crate) const EINSUM_WITHOUT_AXES: &str = "`einsum` needs the axes of the result\n\
+    help: `einsum::<[batch, seq, e]>(x, w)`; axes are the same by their names, and those that the result lacks are summed over";
+
+/// `einsum("bsd,de->bse", x, w)`
+pub(crate) fn einsum_of_text(found: &str) -> String {
+    format!(
+        "`einsum` takes the axes of the result by their names, found `{found}`\n\
+         help: PyTorch's `\"bsd,de->bse\"` is `einsum::<[batch, seq, e]>(x, w)`; `x as [batch, kv = seq, d]` gives an axis another name"
+    )
+}
+
+pub(crate) fn no_operand_has_axis(found: &TokenStream, operands: &[Type]) -> String {
+    let found = text::of(found);
+    let types: Vec<_> = operands.iter().map(Type::to_string).collect();
+    let names = operands.iter().flat_map(|ty| &ty.axes);
+    let names: Vec<_> = names.filter_map(Axis::name).collect();
+    let help = did_you_mean(nearest(&found, names.iter().copied()), || {
+        "the result has axes of the operands".to_owned()
+    });
+    format!(
+        "no operand of `einsum` has the axis `{found}`: {}\n{help}",
+        types.join(", ")
+    )
+}
+
+/// An operand of `einsum` with an axis that may be two.
+pub(crate) fn axis_of_einsum_twice(axis: &Axis, operand: &Type) -> String {
+    format!(
+        "`einsum`: `{axis}` of {operand} may be two axes\n\
+         help: `as` gives each a name of its own: `x as [rows = {axis}, cols = {axis}]`"
+    )
+}
+
+pub(crate) fn einsum_sizes_differ(axis: &Axis, other: &Axis) -> String {
+    let name = axis.name().or(other.name()).unwrap_or_default();
+    format!("`einsum`: `{name}` is {axis} in one operand, and {other} in another")
+}
+
+pub(crate) fn too_many_axes(operation: &str, found: usize, most: usize) -> String {
+    format!("the result of this `{operation}` has {found} axes, and a value has at most {most}")
+}

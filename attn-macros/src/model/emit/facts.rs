@@ -260,7 +260,7 @@ impl<'a> Extents<'a> {
 /// The sizes of the axes of a value, by the names of the arguments.
 pub(super) fn extent(model: &Model, id: ValueId) -> Vec<TokenStream> {
     let axes = model.value(id).ty.axes.iter().map(|axis| match axis {
-        Axis::Symbol(name) => length(model, name).into_token_stream(),
+        Axis::Symbol(symbol) => length(model, &symbol.length).into_token_stream(),
         Axis::Size(size) => size.into_token_stream(),
     });
     axes.collect()

@@ -185,12 +185,13 @@ fn input_with_tape(x: &Ident, others: impl Iterator<Item = TokenStream>) -> Toke
 
 /// The axis of a tensor to be made: that of an input that has it, or the constant.
 fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
-    let Axis::Symbol(name) = axis else {
+    let Axis::Symbol(symbol) = axis else {
         return quote!(p::Const);
     };
     let found = cx.model.inputs.iter().find_map(|id| {
         let axes = &cx.model.value(*id).ty.axes;
-        let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other == name);
+        let is_it =
+            |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol.length);
         Some((cx.var(*id), axes.iter().position(is_it)?))
     });
     match found {

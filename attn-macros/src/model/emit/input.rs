@@ -126,8 +126,9 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
     for id in &cx.model.inputs {
         let input = cx.model.value(*id);
         for (index, axis) in input.ty.axes.iter().enumerate() {
-            let Axis::Symbol(name) = axis else { continue };
-            let Some((_, of, place)) = first.iter().find(|(other, ..)| other == name) else {
+            let Axis::Symbol(symbol) = axis else { continue };
+            let name = symbol.length.as_str();
+            let Some((_, of, place)) = first.iter().find(|(other, ..)| *other == name) else {
                 first.push((name, *id, index));
                 continue;
             };

@@ -178,8 +178,8 @@ impl<'a> Emitter<'a> {
 
     fn axis(&self, axis: &Axis) -> TokenStream {
         match axis {
-            Axis::Symbol(name) => {
-                let symbol = self.symbol(name);
+            Axis::Symbol(symbol) => {
+                let symbol = self.symbol(&symbol.length);
                 quote!(#symbol)
             }
             Axis::Size(size) => {

@@ -229,6 +229,7 @@ impl Lowering<'_> {
         expected: &Expected,
         (name, at): (&str, &Ident),
     ) -> bool {
+        let values: Vec<ValueId> = values.iter().map(|id| self.memory(*id)).collect();
         let has_tape = |id: &ValueId| {
             self.inputs.first() == Some(id) && self.ty(*id).kind == ValueKind::Floats
         };

@@ -17,10 +17,7 @@ impl Lowering<'_> {
     /// mistake.
     pub(crate) fn axes_of(&mut self, call: &CallSite<'_>, ty: &Type) -> Option<Vec<usize>> {
         let tokens = call.arguments.tokens("axis")?.clone();
-        let names = match one_group(&tokens) {
-            Some(group) => split_at_commas(group.stream()),
-            None => vec![tokens.clone()],
-        };
+        let names = names_of_axes(&tokens);
         if names.is_empty() {
             self.error(first(&tokens), messages::NO_AXIS_NAMED);
         }
@@ -91,13 +88,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {
+    pub(crate) fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {
         if let Ok(name) = syn::parse2::<Ident>(tokens.clone())
             && !self.sizes.has(&name)
         {
             let text = name.unraw().to_string();
-            if let Some(symbol) = self.symbol(&text) {
-                return Some(Axis::Symbol(symbol.to_owned()));
+            if let Some(axis) = self.axis_of_name(&text) {
+                return Some(axis);
             }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {
@@ -218,6 +215,14 @@ impl Lowering<'_> {
         let ty = axes.iter().map(|axis| from.axes[*axis].clone());
         let ty = Type::floats(ty.collect());
         self.node(builder, Permute::new(axes), vec![value], ("permute", ty))
+    }
+}
+
+/// The axes in brackets, or the one without.
+pub(crate) fn names_of_axes(tokens: &TokenStream) -> Vec<TokenStream> {
+    match one_group(tokens) {
+        Some(group) => split_at_commas(group.stream()),
+        None => vec![tokens.clone()],
     }
 }
 

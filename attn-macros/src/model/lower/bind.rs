@@ -185,7 +185,7 @@ impl Lowering<'_> {
             self.error(name.span(), messages::key_is_set_later(&name));
             return None;
         }
-        if self.sizes.has(&name) || self.symbol(&text).is_some() {
+        if self.sizes.has(&name) || self.axis_of_name(&text).is_some() {
             return self.axis(tokens);
         }
         match found {
@@ -210,7 +210,7 @@ impl Lowering<'_> {
             let text = name.unraw().to_string();
             let value = match self.sizes.size(&name) {
                 Some(size) => size.to_string(),
-                None => self.symbol(&text)?.to_owned(),
+                None => self.axis_of_name(&text)?.to_string(),
             };
             (value != text).then_some((text, value))
         });

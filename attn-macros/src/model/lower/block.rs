@@ -16,7 +16,7 @@ use crate::messages::model as messages;
 use crate::model::graph::{Holder, Module, ModuleId, Submodule, ValueId};
 use crate::model::sizes::{ConstValue, Sizes};
 use crate::model::syntax::{BlockDraft, Call, Expr, ModelDraft, Parameter, first, is_leading};
-use crate::model::types::{Axis, Type, tuple};
+use crate::model::types::{Axis, Symbol, Type, tuple};
 use crate::ops::Operation;
 use crate::spec::Assertion;
 
@@ -40,7 +40,8 @@ pub(super) struct Block {
 struct Outer {
     sizes: Sizes,
     scopes: Scopes,
-    axes: Vec<(String, String)>,
+    axes: Vec<(String, Symbol)>,
+    renamed: Vec<Axis>,
     leading: Option<Vec<Axis>>,
     wrong_axes: Vec<String>,
     knows_variables: bool,
@@ -252,6 +253,7 @@ impl Lowering<'_> {
             sizes: std::mem::replace(&mut self.sizes, self.header.clone()),
             scopes: std::mem::replace(&mut self.scopes, scopes),
             axes: std::mem::take(&mut self.axes),
+            renamed: std::mem::take(&mut self.renamed),
             leading: self.leading.take(),
             wrong_axes: std::mem::take(&mut self.wrong_axes),
             knows_variables: std::mem::replace(&mut self.knows_variables, true),
@@ -264,6 +266,7 @@ impl Lowering<'_> {
         self.sizes = outer.sizes;
         self.scopes = outer.scopes;
         self.axes = outer.axes;
+        self.renamed = outer.renamed;
         self.leading = outer.leading;
         self.wrong_axes = outer.wrong_axes;
         self.knows_variables = outer.knows_variables;

@@ -64,7 +64,9 @@ impl Lowering<'_> {
                 })
             }
         };
-        if let (Some(_), Some(Step::Node(node))) = (result, builder.region.steps.last_mut()) {
+        if let (Some(result), Some(Step::Node(node))) = (result, builder.region.steps.last_mut())
+            && node.result == result
+        {
             node.name = label;
         }
         result
@@ -227,7 +229,7 @@ impl Lowering<'_> {
         let message = match x.axes.last() {
             Some(Axis::Size(width)) if x.kind == ValueKind::Floats => return Some(width.clone()),
             Some(Axis::Symbol(axis)) if x.kind == ValueKind::Floats => {
-                messages::width_is_an_axis(operation, axis, &self.item.name, x)
+                messages::width_is_an_axis(operation, &axis.name, &self.item.name, x)
             }
             _ => messages::takes(operation, messages::LAST_AXIS, x),
         };

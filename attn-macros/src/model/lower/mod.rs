@@ -12,6 +12,7 @@ mod choice;
 mod operators;
 mod param;
 mod parts;
+mod rename;
 mod scope;
 mod statements;
 mod tied;
@@ -31,7 +32,7 @@ use super::graph::{
 };
 use super::sizes::{self, ConstValue, Sizes};
 use super::syntax::{ModelDraft, TypeDraft, is_leading};
-use super::types::{Axis, Same, Type, ValueKind};
+use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
@@ -41,6 +42,7 @@ use block::Block;
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
+pub(crate) use axes::names_of_axes;
 pub(crate) use call::is_without_bias;
 
 /// The network that `draft` declares.
@@ -121,14 +123,18 @@ pub(crate) struct Lowering<'a> {
     expansions: usize,
     pub(crate) constants: Constants,
     symbols: Vec<String>,
-    /// The names of axes of any length here, each with that of the model.
-    axes: Vec<(String, String)>,
+    /// The names of axes of any length here, each with what it stands for.
+    axes: Vec<(String, Symbol)>,
     /// The axes that `..` stands for in a block.
     leading: Option<Vec<Axis>>,
     /// The keys of a block whose defaults read axes that are not bound yet.
     later_keys: Vec<Ident>,
+    /// The axes that have their names from an `as`.
+    renamed: Vec<Axis>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
+    /// Values that are another one with other names for its axes, each with that one. Nothing but the lowering knows of them.
+    aliases: HashMap<usize, ValueId>,
     /// How many values of a name there are.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
@@ -198,8 +204,10 @@ impl<'a> Lowering<'a> {
             axes: Vec::new(),
             leading: None,
             later_keys: Vec::new(),
+            renamed: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
+            aliases: HashMap::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
@@ -258,16 +266,11 @@ impl<'a> Lowering<'a> {
             let text = name.unraw().to_string();
             let is_new = !self.sizes.has(&name) && !self.symbols.contains(&text);
             if is_new && !is_name_of_constant(&text) {
-                self.axes.push((text.clone(), text.clone()));
+                let symbol = Symbol::of_inputs(&text);
+                self.axes.push((text.clone(), symbol));
                 self.symbols.push(text);
             }
         }
-    }
-
-    /// The axis of any length that has this name here.
-    fn symbol(&self, name: &str) -> Option<&str> {
-        let found = self.axes.iter().find(|(known, _)| known == name);
-        found.map(|(_, symbol)| symbol.as_str())
     }
 
     fn kind(&self, draft: &TypeDraft) -> Option<ValueKind> {
@@ -325,8 +328,8 @@ impl<'a> Lowering<'a> {
                 return self.size_of_header(&name).map(Axis::Size);
             }
             let text = name.unraw().to_string();
-            if let Some(symbol) = self.symbol(&text) {
-                return Some(Axis::Symbol(symbol.to_owned()));
+            if let Some(axis) = self.axis_of_name(&text) {
+                return Some(axis);
             }
             if !is_name_of_constant(&text) {
                 if self.knows_axes {
@@ -413,7 +416,7 @@ impl<'a> Lowering<'a> {
         let names = sizes::names(constant);
         self.sizes.mention(&names);
         let is_axis = |name: &&Ident| {
-            !self.sizes.has(name) && self.symbol(&name.unraw().to_string()).is_some()
+            !self.sizes.has(name) && self.axis_of_name(&name.unraw().to_string()).is_some()
         };
         if let Some(name) = names.iter().find(is_axis) {
             let message = messages::axis_as_constant(name, &self.item.name);
@@ -464,7 +467,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let text = name.unraw().to_string();
-        let message = if self.symbol(&text).is_some() {
+        let message = if self.axis_of_name(&text).is_some() {
             messages::axis_as_constant(name, &self.item.name)
         } else if text.to_uppercase() == text {
             messages::constant_as_variable(name)
@@ -506,6 +509,7 @@ impl<'a> Lowering<'a> {
         (name, ty): (&str, Type),
     ) -> ValueId {
         let result = self.value(name, ty);
+        let operands = operands.into_iter().map(|id| self.memory(id)).collect();
         builder.region.steps.push(Step::Node(Node {
             op: Rc::new(op),
             operands,

@@ -75,9 +75,10 @@ impl Lowering<'_> {
                 let mut operands = call.operands.iter();
                 function_of(call).is_some() && operands.all(|operand| self.is_number(operand))
             }
-            syntax::Expr::Index { .. } | syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => {
-                false
-            }
+            syntax::Expr::Index { .. }
+            | syntax::Expr::Rename { .. }
+            | syntax::Expr::If { .. }
+            | syntax::Expr::Invalid(_) => false,
         }
     }
 
@@ -119,6 +120,10 @@ impl Lowering<'_> {
             syntax::Expr::Index { value, indices, .. } => {
                 let part = self.index(value, indices, name, builder);
                 part.map(Operand::Tensor)
+            }
+            syntax::Expr::Rename { value, at, axes } => {
+                let value = self.rename(value, (*at, axes), name, builder);
+                value.map(Operand::Tensor)
             }
             syntax::Expr::If {
                 at,
@@ -203,7 +208,10 @@ impl Lowering<'_> {
                     _ => None,
                 }
             }
-            syntax::Expr::Index { .. } | syntax::Expr::If { .. } | syntax::Expr::Invalid(_) => None,
+            syntax::Expr::Index { .. }
+            | syntax::Expr::Rename { .. }
+            | syntax::Expr::If { .. }
+            | syntax::Expr::Invalid(_) => None,
         }
     }
 
@@ -459,6 +467,7 @@ impl Lowering<'_> {
         let mut operands: Vec<ValueId> = Vec::new();
         let values = values.iter().map(|value| {
             let value = self.expanded(*value, &ty, builder);
+            let value = self.memory(value);
             let known = operands.iter().position(|operand| *operand == value);
             known.unwrap_or_else(|| {
                 operands.push(value);

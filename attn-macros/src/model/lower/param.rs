@@ -46,7 +46,7 @@ impl Lowering<'_> {
         }
         for (axis, tokens) in ty.axes.iter().zip(&draft.axes) {
             if let Axis::Symbol(axis) = axis {
-                let message = model::axis_of_param(axis, name, &self.item.name);
+                let message = model::axis_of_param(&axis.name, name, &self.item.name);
                 self.error(first(tokens), message);
                 return None;
             }

@@ -241,6 +241,7 @@ impl Lowering<'_> {
                 continue;
             };
             let ty = self.ty(before).clone();
+            let before = self.memory(before);
             let value = self.value(&name.unraw().to_string(), ty);
             self.scopes.set(&name, value, true);
             starts.push((name, before, value));
@@ -265,7 +266,7 @@ impl Lowering<'_> {
             Some(Carried {
                 before,
                 value,
-                after,
+                after: self.memory(after),
             })
         });
         ends.collect()
@@ -341,7 +342,7 @@ impl Lowering<'_> {
             self.agree(declared, &found, at.span(), || {
                 messages::result_differs(&current, declared, &found)
             });
-            results.push(value);
+            results.push(self.memory(value));
         }
         results
     }

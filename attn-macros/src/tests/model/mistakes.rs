@@ -50,10 +50,10 @@ mistakes! {
     a_number_less_ids: "x + (1 - tokens)", "-", "`-` takes floats, found ids[batch, seq]";
     ids_negated: "x + -tokens", "-", "`-` takes floats, found ids[batch, seq]";
     keys_without_colons: "linear<d>(x)", "<", "expected `::` before `<`";
-    a_product_of_matrices: "x @ x", "@", "expected an operator: `+`, `-`, `*` or `/`";
-    a_product_of_matrices_in_a_call: "gelu(x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
-    a_product_of_matrices_in_parentheses: "2 * (x @ x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
-    a_product_of_matrices_among_several: "(x @ x, x)", "@", "expected an operator: `+`, `-`, `*` or `/`";
+    a_product_of_matrices: "x @ x", "@", "there is no operator `@`";
+    a_product_of_matrices_in_a_call: "gelu(x @ x)", "@", "there is no operator `@`";
+    a_product_of_matrices_in_parentheses: "2 * (x @ x)", "@", "there is no operator `@`";
+    a_product_of_matrices_among_several: "(x @ x, x)", "@", "there is no operator `@`";
     a_key_without_comma: "linear::<out = d bias = false>(x)", "bias", "expected `,` before `bias`";
     overwritten: "let mut y = gelu(x); y = relu(x); y", "y", "the value of `y` is never used";
     used_before_set: "let z = y + x; let y = gelu(x); z + y", "y", "`y` is used before it is set";

@@ -7,6 +7,7 @@ mod mistakes;
 mod names;
 mod picture;
 mod plan;
+mod products;
 mod property;
 mod shapes;
 mod snapshots;

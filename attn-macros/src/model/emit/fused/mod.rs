@@ -255,7 +255,7 @@ impl ModelFrame<'_> {
         let shapes = self.model().results.iter().enumerate().map(|(index, id)| {
             let name = format_ident!("shape_{index}");
             let axes = self.ty(*id).axes.iter().map(|axis| match axis {
-                Axis::Symbol(symbol) => self.axis_of_input(symbol),
+                Axis::Symbol(symbol) => self.axis_of_input(&symbol.length),
                 Axis::Size(_) => quote!(p::Const),
             });
             quote!(let #name = (#(#axes,)*);)
@@ -266,7 +266,7 @@ impl ModelFrame<'_> {
     /// The first axis of an input that has the name.
     fn axis_of_input(&self, symbol: &str) -> TokenStream {
         let found = self.model().inputs.iter().find_map(|id| {
-            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other == symbol);
+            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol);
             let index = self.ty(*id).axes.iter().position(is_it)?;
             Some((self.value(*id), syn::Index::from(index)))
         });
