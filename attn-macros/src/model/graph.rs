@@ -47,15 +47,23 @@ pub(crate) struct Value {
     /// Unique in the model.
     pub(crate) name: String,
     pub(crate) ty: Type,
-    /// The value that it is a part of. Then it has no memory of its own.
+    /// The value whose memory it is in. Then it has none of its own.
     pub(crate) view: Option<View>,
 }
 
-/// A part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read.
+/// The memory of another value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct View {
     pub(crate) of: ValueId,
-    pub(crate) part: usize,
+    /// The part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read. `None`
+    /// is all of the value, in another shape.
+    pub(crate) part: Option<usize>,
+}
+
+impl View {
+    pub(crate) fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
 }
 
 /// A struct of layers.
@@ -179,18 +187,28 @@ impl<'m, O: ?Sized> Block<'m, O> {
         &self.values[id.0]
     }
 
+    /// Whether the memory of a value is that of an input.
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
-        self.inputs.contains(&id)
+        self.inputs.contains(&self.memory(id))
     }
 
     /// The parts of a value, or the value itself.
     pub(crate) fn parts(&self, id: ValueId) -> Vec<ValueId> {
         let all = (0..self.values.len()).map(ValueId);
-        let parts = all.filter(|part| self.value(*part).view.is_some_and(|view| view.of == id));
+        let is_part = |view: View| view.of == id && view.is_part();
+        let parts = all.filter(|part| self.value(*part).view.is_some_and(is_part));
         let parts: Vec<_> = parts.collect();
         match parts.as_slice() {
             [] => vec![id],
             _ => parts,
+        }
+    }
+
+    /// The value of which this one is another shape, or the value itself.
+    pub(crate) fn whole(&self, id: ValueId) -> ValueId {
+        match self.value(id).view {
+            Some(View { of, part: None }) => of,
+            _ => id,
         }
     }
 

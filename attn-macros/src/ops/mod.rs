@@ -289,6 +289,8 @@ pub(crate) enum Fusion<'o> {
     Dropout(&'o Real),
     /// With the elementwise operations that read its result: they repeat the only operand, whose axes are these of the result.
     Repeat(&'o [usize]),
+    /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
+    Reshape,
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,
