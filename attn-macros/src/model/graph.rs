@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
 
+use super::lengths::MadeAxis;
 use super::types::Type;
 use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
@@ -16,6 +17,8 @@ pub(crate) struct Model {
     pub(crate) item: Item,
     /// The axes that are no constants, in the order of the inputs.
     pub(crate) symbols: Vec<String>,
+    /// Those that operations make of them.
+    pub(crate) made: Vec<MadeAxis>,
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) values: Vec<Value>,
     /// Where parameters are: the model itself, and then the body of every `repeat`.
@@ -236,6 +239,16 @@ impl Model {
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
+    }
+
+    /// The names of all axes that are no constants.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = &str> {
+        let made = self.made.iter().map(|axis| axis.name.as_str());
+        self.symbols.iter().map(String::as_str).chain(made)
+    }
+
+    pub(crate) fn made(&self, name: &str) -> Option<&MadeAxis> {
+        self.made.iter().find(|axis| axis.name == name)
     }
 
     pub(crate) fn module(&self, id: ModuleId) -> &Module {

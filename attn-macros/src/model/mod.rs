@@ -14,6 +14,7 @@ pub(crate) mod fusion;
 pub(crate) mod graph;
 pub(crate) mod group;
 mod header;
+pub(crate) mod lengths;
 pub(crate) mod lower;
 mod parse;
 pub(crate) mod passes;

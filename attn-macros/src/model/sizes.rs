@@ -171,7 +171,12 @@ fn is_no_key(name: &Ident, value: &TokenStream, cx: &Diagnostics) -> bool {
     };
     let text = value.to_string();
     let is_value = match key.kind {
-        KeyKind::Size | KeyKind::Type | KeyKind::Shape | KeyKind::Axes => false,
+        KeyKind::Size
+        | KeyKind::Type
+        | KeyKind::Shape
+        | KeyKind::Axes
+        | KeyKind::Pattern
+        | KeyKind::Index => false,
         KeyKind::Number => text.parse::<f64>().is_ok() && text.parse::<u64>().is_err(),
         _ => {
             let first = value.clone().into_iter().next();

@@ -233,6 +233,24 @@ impl Expr {
         }
     }
 
+    /// Hands every call in it to `f`. Conditions have values of the same shape.
+    fn for_each_call(&self, f: &mut impl FnMut(&Call)) {
+        match self {
+            Expr::Name(_) | Expr::Number(_) | Expr::Invalid(_) => {}
+            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => inner.for_each_call(f),
+            Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_call(f)),
+            Expr::If { branches, .. } => {
+                branches.iter().for_each(|branch| branch.for_each_call(f));
+            }
+            Expr::Call(call) => {
+                f(call);
+                let named = call.named.iter().flat_map(|(_, operands)| operands);
+                let operands = call.operands.iter().chain(named);
+                operands.for_each(|operand| operand.for_each_call(f));
+            }
+        }
+    }
+
     /// Hands every name that is read to `f`.
     pub(crate) fn for_each_name(&self, f: &mut impl FnMut(&Ident)) {
         match self {
@@ -269,4 +287,18 @@ impl Argument {
 pub(crate) fn first(tokens: &TokenStream) -> Span {
     let first = tokens.clone().into_iter().next();
     first.map_or_else(Span::call_site, |token| token.span())
+}
+
+/// Hands every call in these statements to `f`.
+pub(crate) fn for_each_call(statements: &[Statement], f: &mut impl FnMut(&Call)) {
+    for statement in statements {
+        match statement {
+            Statement::Let { value, .. }
+            | Statement::LetParts { value, .. }
+            | Statement::Assign { value, .. } => value.for_each_call(f),
+            Statement::Return(values) => values.iter().for_each(|value| value.for_each_call(f)),
+            Statement::Repeat(repeat) => for_each_call(&repeat.statements, f),
+            Statement::Param { .. } | Statement::Unreadable { .. } => {}
+        }
+    }
 }

@@ -22,13 +22,17 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod pad;
 mod param;
 mod permute;
+mod rearrange;
 mod reduce;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
 mod split;
+mod stack;
+mod windows;
 
 use std::ops::RangeInclusive;
 
@@ -90,7 +94,12 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &softmax::SOFTMAX,
     &concat::CONCAT,
     &permute::PERMUTE,
+    &rearrange::REARRANGE,
+    &stack::STACK,
     &split::SPLIT,
+    &pad::PAD,
+    &pad::SHIFT,
+    &windows::WINDOWS,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
 ];

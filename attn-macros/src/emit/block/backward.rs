@@ -111,7 +111,9 @@ impl<F: Frame> Backward<'_, F> {
             .clone()
             .map(|pair| pair.map(|id| self.frame.buffer(id)).into())
             .unzip();
-        let values: Vec<_> = changed.map(|[start, end]| self.moved(*end, *start)).collect();
+        let values: Vec<_> = changed
+            .map(|[start, end]| self.moved(*end, *start))
+            .collect();
         let next = match starts.as_slice() {
             [] => TokenStream::new(),
             [start] => quote!(#start = #(#values)*;),

@@ -122,6 +122,17 @@ impl ComposedNode<'_> {
         quote!((#(#axes,)*))
     }
 
+    /// The size of an axis.
+    pub(crate) fn size(&self, axis: &Axis) -> TokenStream {
+        match axis {
+            Axis::Size(size) => quote!(#size),
+            Axis::Symbol(_) => {
+                let axis = axis_value(self.cx, axis);
+                quote!(p::Dim::size(&#axis))
+            }
+        }
+    }
+
     /// The path of `attn::nn`.
     pub(crate) fn nn(&self) -> TokenStream {
         let krate = self.cx.krate;
@@ -188,6 +199,12 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
     let Axis::Symbol(name) = axis else {
         return quote!(p::Const);
     };
+    if let Some(made) = cx.model.made(name) {
+        return made.length.tokens(&|symbol| {
+            let axis = axis_value(cx, &Axis::Symbol(symbol.to_owned()));
+            quote!(p::Dim::size(&#axis))
+        });
+    }
     let found = cx.model.inputs.iter().find_map(|id| {
         let axes = &cx.model.value(*id).ty.axes;
         let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other == name);

@@ -87,13 +87,18 @@ impl Lowering<'_> {
         self.sizes.get(&name)
     }
 
-    fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {
+    pub(super) fn named_axis(&mut self, tokens: &TokenStream, ty: &Type) -> Option<Axis> {
         if let Ok(name) = syn::parse2::<Ident>(tokens.clone())
             && !self.sizes.has(&name)
         {
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
+            if self.is_symbol(&text) {
                 return Some(Axis::Symbol(text));
+            }
+            // `rearrange` gives names to parts of an axis, too.
+            let mut axes = ty.axes.iter();
+            if let Some(axis) = axes.find(|axis| axis.name() == Some(&*text)) {
+                return Some(axis.clone());
             }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {
@@ -106,7 +111,7 @@ impl Lowering<'_> {
     }
 
     /// The type of all values, of which there is one at least: that of the one with the most axes. If they differ, that is reported.
-    pub(super) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
+    pub(crate) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
         let mut ty = self.ty(values[0]).clone();
         if ty.kind != ValueKind::Floats {
             self.error(at, messages::expected_floats(what, &ty));
@@ -175,7 +180,7 @@ impl Lowering<'_> {
     }
 
     /// The value with the axes of `ty` in their order, repeated along those that it does not have or of which it has one of size 1.
-    pub(super) fn expanded(
+    pub(crate) fn expanded(
         &mut self,
         value: ValueId,
         ty: &Type,
@@ -218,7 +223,7 @@ impl Lowering<'_> {
 }
 
 /// The axes in brackets.
-fn one_group(tokens: &TokenStream) -> Option<Group> {
+pub(super) fn one_group(tokens: &TokenStream) -> Option<Group> {
     let mut tokens = tokens.clone().into_iter();
     match (tokens.next(), tokens.next()) {
         (Some(TokenTree::Group(group)), None)

@@ -7,9 +7,12 @@ mod attention;
 mod axes;
 mod call;
 mod condition;
+mod made;
 mod operators;
 mod param;
 mod parts;
+mod pattern;
+mod rearrange;
 mod scope;
 mod statements;
 mod tied;
@@ -27,6 +30,7 @@ use super::graph::{
     Field, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule, Value,
     ValueId,
 };
+use super::lengths::MadeAxis;
 use super::sizes::{self, Sizes};
 use super::syntax::{ModelDraft, TypeDraft};
 use super::types::{Axis, Same, Type, ValueKind};
@@ -52,13 +56,25 @@ pub(crate) fn lower(
     let before = cx.count();
     let mut lowering = Lowering::new(&draft, types, krate, cx);
     lowering.declare_inputs(&draft);
-    let declared = draft.results.as_ref().map(|types| -> Vec<Option<Type>> {
-        let types = types.iter();
-        types.map(|ty| lowering.declared_result(ty)).collect()
-    });
+    // A result may have an axis that an operation makes.
+    let is_late = |ty: &&TypeDraft| lowering.has_made_axis(ty, &draft.statements);
+    let late = draft.results.iter().flatten().any(|ty| is_late(&ty));
+    let declare = |lowering: &mut Lowering<'_>| {
+        draft.results.as_ref().map(|types| -> Vec<Option<Type>> {
+            let types = types.iter();
+            types.map(|ty| lowering.declared_result(ty)).collect()
+        })
+    };
+    let mut declared = match late {
+        true => None,
+        false => declare(&mut lowering),
+    };
     let declared_constants = lowering.constants.items.len();
     let mut body = RegionBuilder::new(ModuleId(0));
     let results = lowering.statements(&draft.statements, None, &mut body);
+    if late && cx.count() == before {
+        declared = declare(&mut lowering);
+    }
     let results = lowering.returned(results, declared.as_deref(), &draft);
     lowering.scopes.close(cx);
     if cx.count() == before && !draft.poisoned {
@@ -75,6 +91,7 @@ pub(crate) fn lower(
     Model {
         signature: declared.filter(|types| is_known && !types.is_empty()),
         symbols: lowering.symbols,
+        made: lowering.made,
         inputs: lowering.inputs,
         values: lowering.values,
         modules: lowering.modules,
@@ -103,6 +120,7 @@ pub(crate) struct Lowering<'a> {
     sizes: Sizes,
     pub(crate) constants: Constants,
     symbols: Vec<String>,
+    made: Vec<MadeAxis>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
     /// How many values of a name there are.
@@ -163,6 +181,7 @@ impl<'a> Lowering<'a> {
             sizes: Sizes::new(&draft.sizes, &mut constants, cx),
             constants,
             symbols: Vec::new(),
+            made: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
@@ -268,7 +287,7 @@ impl<'a> Lowering<'a> {
                 return self.sizes.get(&name).map(Axis::Size);
             }
             let text = name.unraw().to_string();
-            if self.symbols.contains(&text) {
+            if self.is_symbol(&text) {
                 return Some(Axis::Symbol(text));
             }
             if !is_name_of_constant(&text) {
@@ -323,9 +342,8 @@ impl<'a> Lowering<'a> {
     fn is_constant(&self, constant: &TokenStream) -> bool {
         let names = sizes::names(constant);
         self.sizes.mention(&names);
-        let is_axis = |name: &&Ident| {
-            !self.sizes.has(name) && self.symbols.contains(&name.unraw().to_string())
-        };
+        let is_axis =
+            |name: &&Ident| !self.sizes.has(name) && self.is_symbol(&name.unraw().to_string());
         if let Some(name) = names.iter().find(is_axis) {
             let message = messages::axis_as_constant(name, &self.item.name);
             self.cx.error(name, message);
@@ -374,7 +392,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let text = name.unraw().to_string();
-        let message = if self.symbols.contains(&text) {
+        let message = if self.is_symbol(&text) {
             messages::axis_as_constant(name, &self.item.name)
         } else if text.to_uppercase() == text {
             messages::constant_as_variable(name)
@@ -497,6 +515,17 @@ impl<'a> Lowering<'a> {
                 true
             }
         }
+    }
+
+    /// Whether two sizes are equal; if that is for rustc to find out, the rule is noted.
+    pub(crate) fn equal(&mut self, a: &Size, b: &Size, at: Span, message: String) -> bool {
+        let same = Axis::Size(a.clone()).same(&Axis::Size(b.clone()));
+        match same {
+            Same::Yes => {}
+            Same::No => self.error(at, &message),
+            Same::If(ref conditions) => self.assume(conditions.clone(), at, message),
+        }
+        !matches!(same, Same::No)
     }
 
     /// Leaves a rule to rustc.
