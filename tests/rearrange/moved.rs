@@ -21,10 +21,10 @@ checked! {
     } (batch: 2 [0, 1], seq: 4 [0, 1, 2]) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
 
     windows_of_constants {
-        struct M<d = 5, len = 7>;
-        fn forward(x: [batch, len, d]) -> [batch, 3, 3, 4] {
-            let y = windows::<len, 3, 2>(linear::<d>(x));
-            windows::<d, size = 2>(y)[2 = 1]
+        struct M<d = 5, len = 7, kernel = 3>;
+        fn forward(x: [batch, len, d]) -> [batch, 2, 2, d] {
+            let y = windows::<len, kernel, 2, to = n>(linear::<d>(x));
+            windows::<n, size = 2>(y[kernel = 1])
         }
     } (batch: 2 [0, 1]) (x: tensor::<_, E>("x", (batch, Const::<7>, Const::<5>))) reads x;
 
@@ -38,10 +38,10 @@ checked! {
     } (batch: 2 [0, 1], seq: 4 [0, 1, 2]) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
 
     strided_windows {
-        struct M<d = 3>;
+        struct M<d = 3, kernel = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, n, d] {
-            let parts = windows::<seq, size = 3, step = 2, to = n>(linear::<d>(x));
-            linear::<d, name = mix>(rearrange::<[batch, n, (3, d)]>(parts)) + parts[3 = 1]
+            let parts = windows::<seq, kernel, step = 2, to = n>(linear::<d>(x));
+            linear::<d, name = mix>(rearrange::<[batch, n, (kernel, d)]>(parts)) + parts[kernel = 1]
         }
-    } (batch: 2 [0, 1], seq: 8 [3, 4]) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+    } (batch: 2 [0, 1], seq: 8 [4, 5]) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
 }

@@ -51,11 +51,11 @@ checked! {
     } (batch: 2 [0, 1, 3]) (x: tensor::<_, E>("x", (batch, Const::<3>, Const::<4>))) reads x;
 
     a_round_that_only_changes_the_shape_back_and_forth {
-        struct M<d = 4>;
+        struct M<d = 4, rows = 2>;
         fn forward(x: [batch, d]) -> [batch, d] {
             let mut x = x;
             repeat 3 {
-                x = rearrange::<[batch, 2, 2] -> [batch, (2, 2)]>(2 * rearrange::<[batch, (2, 2)] -> [batch, 2, 2]>(x));
+                x = rearrange::<[batch, (rows, cols)]>(2 * rearrange::<[batch, (rows, cols)] -> [batch, rows, cols]>(x));
             }
             x
         }
@@ -74,11 +74,11 @@ checked! {
     } (batch: 2 [0, 1, 3]) (x: tensor::<_, E>("x", (batch, Const::<3>, Const::<4>))) reads x;
 
     axes_of_size_1_come_and_go {
-        struct M<d = 4, heads = 1>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let y = rearrange::<[batch, 1, seq, d]>(linear::<d>(x));
-            let z = rearrange::<[batch, heads, seq, d]>(gelu(y));
-            x + rearrange::<[batch, seq, d]>(z) + rearrange::<[batch, seq, (d, heads)]>(y)
+            let z = rearrange::<[batch, heads, seq, d] -> [batch, seq, heads, d]>(gelu(y));
+            x + rearrange::<[batch, seq, d]>(z) + rearrange::<[batch, seq, (d, 1)]>(y)
         }
     } (batch: 2 [0, 1], seq: 3 [0, 1]) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
 

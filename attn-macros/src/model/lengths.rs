@@ -98,6 +98,17 @@ impl Length {
         }
     }
 
+    /// The number of windows in an axis. Those with a step of 1 are as many as the indices but for those of the first window.
+    pub(crate) fn windows(of: Length, size: &Size, step: &Size) -> Length {
+        let is_dense = step.value == Some(1) && size.value != Some(0);
+        let rest = is_dense.then(|| of.minus(&size.minus(&Size::known(1))));
+        rest.flatten().unwrap_or_else(|| Length::Windows {
+            of: Box::new(of),
+            size: size.clone(),
+            step: step.clone(),
+        })
+    }
+
     fn constant(&self) -> Option<&Size> {
         match self {
             Length::Constant(size) => Some(size),
@@ -182,6 +193,9 @@ impl fmt::Display for Length {
             Length::Windows { of, size, step } if size == step => {
                 write!(f, "{} / {size}", factor(of))
             }
+            Length::Windows { of, size, step } if step.value == Some(1) => {
+                write!(f, "{of} - {size} + 1")
+            }
             Length::Windows { of, size, step } => {
                 write!(f, "({of} - {size}) / {step} + 1")
             }
@@ -223,6 +237,18 @@ mod tests {
         assert_eq!(rest.to_string(), "seq + 7");
         assert_eq!(all.minus(&Size::known(10)), None);
         assert_eq!(symbol("seq").minus(&Size::known(1)), None);
+    }
+
+    #[test]
+    fn windows_of_a_padded_axis_are_as_many_as_the_axis_has_indices() {
+        let [two, three] = [2, 3].map(Size::known);
+        let padded = symbol("seq").plus(constant(2));
+        let dense = Length::windows(padded.clone(), &three, &Size::known(1));
+        assert_eq!(dense, symbol("seq"));
+        let strided = Length::windows(padded, &three, &two);
+        assert_eq!(strided.to_string(), "(seq + 2 - 3) / 2 + 1");
+        let short = Length::windows(symbol("seq"), &three, &Size::known(1));
+        assert_eq!(short.to_string(), "seq - 3 + 1");
     }
 
     #[test]

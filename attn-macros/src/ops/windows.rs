@@ -75,12 +75,9 @@ fn lower(
             lowering.within(&size, len, call.at.span(), || message.clone())?;
             Length::Constant(lowering.count_of_windows(len, &size, &step))
         }
-        Axis::Symbol(_) => Length::Windows {
-            of: Box::new(lowering.length(axis)),
-            size: size.clone(),
-            step: step.clone(),
-        },
+        Axis::Symbol(_) => Length::windows(lowering.length(axis), &size, &step),
     };
+    let may_be_short = matches!(length, Length::Windows { .. });
     let count = lowering.resized(call, axis, &length)?;
     let mut axes = x.axes.clone();
     axes.splice(index..=index, [count, Axis::Size(size.clone())]);
@@ -90,6 +87,7 @@ fn lower(
         index,
         size,
         step,
+        may_be_short,
     };
     let ty = Type::floats(axes);
     Some(lowering.node(builder, windows, call.operands.clone(), (call.result, ty)))
@@ -100,6 +98,8 @@ struct Windows {
     index: usize,
     size: Size,
     step: Size,
+    /// Whether the call may have an axis that is shorter than a window.
+    may_be_short: bool,
 }
 
 impl Windows {
@@ -109,11 +109,9 @@ impl Windows {
 
     /// How long the axis must be, if only the call knows how long it is.
     fn check(&self, model: &str, len: &TokenStream) -> Option<TokenStream> {
-        let Axis::Symbol(axis) = &self.axis else {
-            return None;
-        };
-        let size = &self.size;
-        Some(quote!(p::check_at_least(#model, #axis, #len, #size)?;))
+        let (axis, size) = (self.axis.to_string(), &self.size);
+        self.may_be_short
+            .then(|| quote!(p::check_at_least(#model, #axis, #len, #size)?;))
     }
 }
 
