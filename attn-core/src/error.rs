@@ -158,6 +158,19 @@ pub enum Error<Dev> {
         max: usize,
     },
 
+    /// An axis cannot be split into parts of a size.
+    #[error("{model}: `{axis}` has size {size}, which is no multiple of {of}")]
+    Indivisible {
+        /// The model's name.
+        model: &'static str,
+        /// The name of the axis.
+        axis: &'static str,
+        /// Its size.
+        size: usize,
+        /// The size of a part.
+        of: usize,
+    },
+
     /// An axis is shorter than a part of it that a model reads.
     #[error("{model}: `{axis}` has size {size}, the model reads {least} of it")]
     TooShort {

@@ -14,12 +14,15 @@ pub use crate::ops::{
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::slices::{Norm, norm_footprint},
+    pad::slices::{pad, pad_backward},
     param::slices::Param,
     permute::slices::{permute, permute_backward},
     reduce::slices::{Reduction, reduce, reduce_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
     slice::slices::{slice, slice_backward},
     softmax::slices::{softmax, softmax_along, softmax_along_backward, softmax_backward},
+    stack::slices::stack,
+    windows::slices::{count_windows, windows, windows_backward},
 };
 
 pub use crate::kernel::dropout::Dropout;

@@ -74,6 +74,7 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
 pub(crate) fn fuse_model(model: &mut network::graph::Model) {
     let repeating = network::read_in_place(&model.body, &model.results);
     model.grouped = network::group(&repeating, &model.results);
+    network::share_memory(model);
     for layer in &mut model.attentions {
         layer.fused = fuse_layer(&layer.graph);
     }

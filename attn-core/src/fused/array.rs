@@ -108,6 +108,20 @@ impl<E: Pooled> Array<E> {
         array
     }
 
+    /// The same numbers with so many rows and columns.
+    ///
+    /// # Panics
+    /// If these are more or fewer numbers.
+    #[track_caller]
+    pub fn reshaped(self, rows: usize, width: usize) -> Self {
+        assert_eq!(self.numbers.len(), rows * width, "the numbers of an array");
+        Self {
+            rows,
+            widths: [width],
+            ..self
+        }
+    }
+
     /// An uninitialised array with the shape of a matrix.
     pub fn like(matrix: Matrix<'_, E>) -> Self {
         Self::uninit(matrix.rows(), [matrix.cols()])

@@ -27,6 +27,7 @@ mod multiply;
 pub mod norm;
 pub mod optim;
 mod outer_products;
+pub mod pad;
 mod panel;
 pub mod parallel;
 pub mod permute;
@@ -38,6 +39,7 @@ pub mod softmax;
 #[cfg(test)]
 mod testing;
 mod transpose;
+pub mod windows;
 
 pub use crate::simd::{Matrix, MatrixMut, Real};
 pub use index::OutOfRange;
@@ -63,11 +65,13 @@ pub trait Kernels:
     + max::Maxima<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
+    + pad::Pad<Self>
     + permute::Permute<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
     + softmax::SoftmaxAlong<Self>
+    + windows::Unfold<Self>
 {
 }
 

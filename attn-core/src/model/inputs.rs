@@ -62,6 +62,27 @@ pub fn check_at_least<Dev>(
     })
 }
 
+/// Checks that an axis can be split into parts of a size.
+///
+/// # Errors
+/// [`Error::Indivisible`], with both.
+pub fn check_multiple<Dev>(
+    model: &'static str,
+    axis: &'static str,
+    size: usize,
+    of: usize,
+) -> Result<(), Error<Dev>> {
+    if size.checked_rem(of) == Some(0) {
+        return Ok(());
+    }
+    Err(Error::Indivisible {
+        model,
+        axis,
+        size,
+        of,
+    })
+}
+
 /// Checks that an axis has the same size in two inputs.
 ///
 /// # Errors

@@ -23,6 +23,9 @@
 //! | [`einsum`](fn@einsum) | products over any axes: of matrices, of vectors, in batches |
 //! | [`permute`](fn@permute) | the axes in another order |
 //! | [`reshape`](fn@reshape) | the same numbers in another shape |
+//! | [`rearrange`] | axes that are split, put in another order and merged |
+//! | [`pad`], [`shift_along`] | an axis with numbers at its ends, a tensor moved along an axis |
+//! | [`windows`](fn@windows) | sliding windows along an axis |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
@@ -52,16 +55,19 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod pad;
 pub(crate) mod param;
 pub(crate) mod permute;
+pub(crate) mod rearrange;
 pub(crate) mod reduce;
 mod reshape;
 mod shape;
 pub(crate) mod sinusoidal_position;
 pub(crate) mod slice;
 pub(crate) mod softmax;
-mod stack;
+pub(crate) mod stack;
 mod twins;
+pub(crate) mod windows;
 
 pub use crate::kernel::{
     activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
@@ -94,7 +100,9 @@ pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
+pub use pad::{pad, shift_along, try_pad, try_shift_along};
 pub use permute::{permute, try_permute};
+pub use rearrange::{rearrange, try_rearrange};
 pub use reduce::{
     logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
     try_variance, variance,
@@ -105,6 +113,7 @@ pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use slice::{select, slice, try_select, try_slice};
 pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
 pub use stack::{stack, try_stack};
+pub use windows::{try_windows, windows};
 
 /// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
 ///
@@ -126,13 +135,16 @@ pub mod composed {
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,
         norm::composed::{layer_norm, rms_norm},
+        pad::composed::{pad, shift_along},
         permute::composed::permute,
+        rearrange::composed::rearrange,
         reduce::composed::{logsumexp, max, mean, min, sum, variance},
         reshape::composed::reshape,
         sinusoidal_position::composed::sinusoidal_position,
         slice::composed::{select, slice},
         softmax::composed::{softmax, softmax_along},
         stack::composed::stack,
+        windows::composed::windows,
     };
 }
 

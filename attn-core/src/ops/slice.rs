@@ -334,7 +334,7 @@ pub(super) mod composed {
     }
 
     /// The `len` indices of an axis from `start` on.
-    pub(super) fn part<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    pub(in crate::ops) fn part<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
         x: Tensor<S, E, D, T>,
         axis: Axis,
         start: usize,

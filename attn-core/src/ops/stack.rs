@@ -7,10 +7,10 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    fused::{GradTarget, Operation, Output},
-    kernel::{Matrix, axis::Axis, concat::copy_rows},
+    fused::{GradTarget, Operation, zeros},
+    kernel::axis::Axis,
     model::Pass,
-    ops::{check_shape, concat::slices::concat_backward, shape::dims, slice::Without},
+    ops::{check_shape, concat::slices::concat_along_backward, shape::dims, slice::Without},
     unwrap,
 };
 
@@ -89,25 +89,22 @@ where
         return Ok(composed::stack(values, axis, to)?);
     }
     let device = values[0].device().clone();
-    let Axis { outer, inner, .. } = Axis::of(&sizes, I as usize);
+    let axis = Axis::of(&sizes, I as usize);
     let mut operation = Operation::default();
-    let mut z = Output::zeros(outer, N * inner);
-    let mut slots = [None; N];
-    for (i, (slot, x)) in slots.iter_mut().zip(values).enumerate() {
-        let x = operation.read(x)?;
-        let (_, to) = z.view_mut().split_cols(i * inner);
-        let (to, _) = to.split_cols(inner);
-        copy_rows(Matrix::new(x.values(), outer, inner), to);
-        *slot = Some(x.into_slot());
+    let mut operands = Vec::with_capacity(N);
+    for x in values {
+        operands.push(operation.read(x)?);
     }
-    Ok(
-        operation.finish_matrix(&device, z, to, move |d_z, gradients| {
-            for (i, slot) in slots.into_iter().flatten().enumerate() {
-                let d_x = &mut GradTarget::slot(slot);
-                concat_backward(i * inner, inner, d_z, d_x, gradients);
-            }
-        })?,
-    )
+    let mut z = zeros(axis.elements());
+    let numbers: Vec<_> = operands.iter().map(|x| x.values()).collect();
+    slices::stack(&numbers, axis, &mut z);
+    let slots: Vec<_> = operands.into_iter().map(|x| x.into_slot()).collect();
+    Ok(operation.finish(&device, z, to, move |d_z, gradients| {
+        for (i, slot) in slots.into_iter().enumerate() {
+            let d_x = &mut GradTarget::slot(slot);
+            concat_along_backward(axis, i, 1, d_z, d_x, gradients);
+        }
+    })?)
 }
 
 impl<T> Pass<'_, T> {
@@ -135,6 +132,25 @@ impl<T> Pass<'_, T> {
             let values = values.map(|x| x.clone().put_tape(tape.take().unwrap_or_default()));
             stack_with_form(fused, values, axis, to)
         })
+    }
+}
+
+/// The operation on slices, for the fused form of a model. The derivative is that of a concatenation.
+pub(crate) mod slices {
+    use crate::{
+        Element,
+        kernel::{Matrix, MatrixMut, axis::Axis, concat::copy_rows},
+    };
+
+    /// Stacks values along an axis of the result, whose size is their number.
+    pub fn stack<E: Element>(values: &[&[E]], axis: Axis, z: &mut [E]) {
+        let Axis { outer, inner, .. } = axis;
+        let mut rest = MatrixMut::new(z, outer, axis.len * inner);
+        for x in values {
+            let (to, others) = rest.split_cols(inner);
+            copy_rows(Matrix::new(x, outer, inner), to);
+            rest = others;
+        }
     }
 }
 

@@ -86,14 +86,14 @@ pub(super) fn walk_value(
     sizes: Option<Scope>,
 ) {
     match key.kind {
-        KeyKind::Size | KeyKind::Number => size(names, &value, sizes),
+        KeyKind::Size | KeyKind::Number | KeyKind::Index => size(names, &value, sizes),
         KeyKind::Word(_) | KeyKind::Mask(_) | KeyKind::Claims(_) => {
             walk_words(names, key, value, sizes);
         }
         KeyKind::Projections => walk_projections(names, value),
         KeyKind::Type => names.ty(value.rest()),
         // Its axes are names of a model, which walks them itself.
-        KeyKind::Shape | KeyKind::Axes => {}
+        KeyKind::Shape | KeyKind::Axes | KeyKind::Pattern => {}
     }
 }
 

@@ -76,5 +76,7 @@ fn values(key: &Key) -> String {
         KeyKind::Type => "a type".to_owned(),
         KeyKind::Shape => "a shape".to_owned(),
         KeyKind::Axes => "an axis, or several in brackets".to_owned(),
+        KeyKind::Pattern => "axes in brackets".to_owned(),
+        KeyKind::Index => "a number with a sign".to_owned(),
     }
 }

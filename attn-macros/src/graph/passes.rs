@@ -119,7 +119,10 @@ fn side_by_side(layer: &mut LayerBlock, parts: &[ValueId]) -> ValueId {
         view: None,
     });
     for (part, id) in parts.iter().enumerate() {
-        layer.values[id.0].view = Some(View { of: whole, part });
+        layer.values[id.0].view = Some(View {
+            of: whole,
+            part: Some(part),
+        });
     }
     whole
 }

@@ -3,6 +3,7 @@
 mod blocks;
 mod constants;
 mod elsewhere;
+mod shapes;
 mod values;
 
 use proc_macro2::{Ident, TokenStream};
@@ -10,6 +11,7 @@ use proc_macro2::{Ident, TokenStream};
 pub(crate) use blocks::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
+pub(crate) use shapes::*;
 pub(crate) use values::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
@@ -431,13 +433,6 @@ pub(crate) fn concat_differs(a: &Type, b: &Type, axis: Option<&TokenStream>) -> 
     format!("`concat`: one is {a}, the other {b}\nhelp: all axes but {axis} are the same")
 }
 
-pub(crate) fn concat_of_any_length(axis: &str, model: &Ident) -> String {
-    format!(
-        "`{axis}` is of any length, and the sum of two sizes needs constants\n\
-         help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
-    )
-}
-
 pub(crate) const PERMUTE_WITHOUT_AXES: &str = "`permute` needs the axes, in the new order\n\
     help: `permute::<[seq, batch, d_model]>(x)`";
 
@@ -449,8 +444,8 @@ pub(crate) fn not_all_axes(found: usize, value: &Type) -> String {
     )
 }
 
-pub(crate) fn same_order(value: &Type) -> String {
-    format!("{value} has its axes in this order\nhelp: leave out `permute`")
+pub(crate) fn same_order(operation: &str, value: &Type) -> String {
+    format!("{value} has its axes in this order\nhelp: leave out `{operation}`")
 }
 
 pub(crate) fn padding_of_pool(

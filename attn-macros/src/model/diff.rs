@@ -4,11 +4,12 @@
 //! gradient of the sum — the two share the buffer, until one of them is added to: in place, if nobody else will read the
 //! buffer any more, and otherwise in a copy.
 //!
-//! The gradients of the parts of a value are parts of one buffer.
+//! The gradients of the parts of a value are parts of one buffer. The gradient of a value in the memory of another one, in another shape, is
+//! the buffer of that one.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::graph::{Block, Node, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Node, Region, Repeat, Step, ValueId};
 use super::types::ValueKind;
 use crate::ops::{Gradient, ModelOp, Op};
 
@@ -17,6 +18,13 @@ pub(crate) struct Backward<'m, O: ?Sized = dyn ModelOp> {
     /// For each buffer the value that it was made for: its size and its name.
     pub(crate) buffers: Vec<ValueId>,
     pub(crate) lines: Vec<BackwardStep<'m, O>>,
+}
+
+impl<O: ?Sized> Backward<'_, O> {
+    /// The value that a buffer was made for.
+    pub(crate) fn of(&self, buffer: BufferId) -> ValueId {
+        self.buffers[buffer.0]
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -194,9 +202,10 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         let mut to = Vec::new();
         let mut apart = None;
         for (index, gradient) in operands {
-            let value = node.operands[index];
+            let value = self.block.whole(node.operands[index]);
             // Two gradients of one value cannot be written at once.
-            let is_again = node.operands[..index].contains(&value);
+            let mut before = node.operands[..index].iter();
+            let is_again = before.any(|other| self.block.whole(*other) == value);
             let target = match (gradient, d_result) {
                 (Gradient::Together, _) if is_again => {
                     let buffer = self.buffer(value);
@@ -228,6 +237,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
 
     /// Where a contribution to the gradient of a value goes.
     fn target(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m, O>>) -> GradTarget {
+        let value = self.block.whole(value);
         if self.block.is_input(value) {
             return GradTarget::Input(value);
         }
@@ -269,6 +279,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         if self.block.value(value).ty.kind != ValueKind::Floats {
             return;
         }
+        let value = self.block.whole(value);
         if !self.is_whole(value) {
             let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });
@@ -357,7 +368,8 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         let mut read = Vec::new();
         let mut defined = Vec::new();
         self.gather(&repeat.body, &mut read, &mut defined);
-        read.extend(repeat.carried.iter().map(|carried| carried.after));
+        let after = repeat.carried.iter().map(|carried| carried.after);
+        read.extend(after.map(|value| self.block.memory(value)));
         defined.extend(repeat.carried.iter().map(|carried| carried.value));
         read.sort_by_key(|value| value.0);
         read.dedup();
@@ -374,8 +386,9 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
                     defined.push(node.result);
                 }
                 Step::Repeat(repeat) => {
-                    read.extend(repeat.carried.iter().map(|carried| carried.before));
-                    read.extend(repeat.carried.iter().map(|carried| carried.after));
+                    let ends = |carried: &Carried| [carried.before, carried.after];
+                    let ends = repeat.carried.iter().flat_map(ends);
+                    read.extend(ends.map(|value| self.block.memory(value)));
                     defined.extend(repeat.carried.iter().map(|carried| carried.value));
                     self.gather(&repeat.body, read, defined);
                 }

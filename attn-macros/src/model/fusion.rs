@@ -7,7 +7,7 @@
 //! An operation on rows, a norm for example, has one elementwise operation before it in its pass, and one behind it. The value between two of
 //! them is in memory: others may read it.
 
-use super::graph::{Node, Region, Step, ValueId};
+use super::graph::{Block, Node, Region, Step, ValueId};
 use super::plan::uses;
 use crate::ops::{Elementwise, Fusion, Op};
 
@@ -23,6 +23,7 @@ pub(crate) enum FuseWith {
 /// An operand of an elementwise operation or of a dropout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Term {
+    /// The value whose memory it is in: elementwise operations know no shapes.
     pub(crate) value: ValueId,
     /// The result of a dropout of the value, which is applied as the value is read.
     pub(crate) dropout: Option<ValueId>,
@@ -32,14 +33,16 @@ pub(crate) struct Term {
 
 /// The operations that the steps of a region are computed with.
 pub(super) struct Fusions<'m, O: ?Sized> {
+    block: Block<'m, O>,
     region: &'m Region<O>,
     pub(super) with: Vec<Option<FuseWith>>,
 }
 
 impl<'m, O: Op + ?Sized> Fusions<'m, O> {
-    /// The values at the ends are read behind the region.
-    pub(super) fn of(region: &'m Region<O>, ends: &[ValueId]) -> Self {
+    /// The values at the ends, all in memory, are read behind the region.
+    pub(super) fn of(block: Block<'m, O>, region: &'m Region<O>, ends: &[ValueId]) -> Self {
         let inside = region.steps.iter().flat_map(uses);
+        let inside = inside.map(|value| block.memory(value));
         let read: Vec<_> = inside.chain(ends.iter().copied()).collect();
         let once = |value: ValueId| read.iter().filter(|other| **other == value).count() == 1;
         let is_term = |value: ValueId| {
@@ -49,6 +52,7 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
         let has_reader =
             |node: &Node<O>| is_dropout(node) && once(node.result) && is_term(node.result);
         let mut fusions = Self {
+            block,
             region,
             with: Vec::new(),
         };
@@ -104,7 +108,8 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
 
     /// The values in memory that a step and those before it in its pass read.
     fn read_in_pass(&self, index: usize) -> Vec<ValueId> {
-        let mut read = self.uses(index);
+        let read = self.uses(index).into_iter();
+        let mut read: Vec<_> = read.map(|value| self.block.memory(value)).collect();
         if self.is_with_the_one_before(index) {
             read.extend(self.read_in_pass(index - 1));
         }
@@ -135,12 +140,12 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
             let dropout = index.filter(|index| self.with[*index] == Some(FuseWith::Reader));
             match dropout.and_then(|index| self.node(index)) {
                 Some(dropout) => Term {
-                    value: dropout.operands[0],
+                    value: self.block.memory(dropout.operands[0]),
                     dropout: Some(dropout.result),
                     is_repeated: false,
                 },
                 None => Term {
-                    value: *operand,
+                    value: self.block.memory(*operand),
                     dropout: None,
                     is_repeated: repeats(node, place),
                 },

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use proc_macro2::{Ident, TokenStream};
 use syn::Attribute;
 
+use super::lengths::MadeAxis;
 use super::types::Type;
 use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
@@ -17,6 +18,8 @@ pub(crate) struct Model {
     pub(crate) item: Item,
     /// The axes that are no constants, in the order of the inputs.
     pub(crate) symbols: Vec<String>,
+    /// Those that operations make of them.
+    pub(crate) made: Vec<MadeAxis>,
     pub(crate) inputs: Vec<ValueId>,
     pub(crate) values: Vec<Value>,
     /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
@@ -50,15 +53,23 @@ pub(crate) struct Value {
     /// The variable that has it, or the kind of the operation that computes it.
     pub(crate) source: String,
     pub(crate) ty: Type,
-    /// The value that it is a part of. Then it has no memory of its own.
+    /// The value whose memory it is in. Then it has none of its own.
     pub(crate) view: Option<View>,
 }
 
-/// A part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read.
+/// The memory of another value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct View {
     pub(crate) of: ValueId,
-    pub(crate) part: usize,
+    /// The part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read. `None`
+    /// is all of the value, in another shape.
+    pub(crate) part: Option<usize>,
+}
+
+impl View {
+    pub(crate) fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
 }
 
 /// A struct of layers.
@@ -213,18 +224,28 @@ impl<'m, O: ?Sized> Block<'m, O> {
         &self.values[id.0]
     }
 
+    /// Whether the memory of a value is that of an input.
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
-        self.inputs.contains(&id)
+        self.inputs.contains(&self.memory(id))
     }
 
     /// The parts of a value, or the value itself.
     pub(crate) fn parts(&self, id: ValueId) -> Vec<ValueId> {
         let all = (0..self.values.len()).map(ValueId);
-        let parts = all.filter(|part| self.value(*part).view.is_some_and(|view| view.of == id));
+        let is_part = |view: View| view.of == id && view.is_part();
+        let parts = all.filter(|part| self.value(*part).view.is_some_and(is_part));
         let parts: Vec<_> = parts.collect();
         match parts.as_slice() {
             [] => vec![id],
             _ => parts,
+        }
+    }
+
+    /// The value of which this one is another shape, or the value itself.
+    pub(crate) fn whole(&self, id: ValueId) -> ValueId {
+        match self.value(id).view {
+            Some(View { of, part: None }) => of,
+            _ => id,
         }
     }
 
@@ -252,6 +273,16 @@ impl Model {
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
+    }
+
+    /// The names of all axes that are no constants.
+    pub(crate) fn axes(&self) -> impl Iterator<Item = &str> {
+        let made = self.made.iter().map(|axis| axis.name.as_str());
+        self.symbols.iter().map(String::as_str).chain(made)
+    }
+
+    pub(crate) fn made(&self, name: &str) -> Option<&MadeAxis> {
+        self.made.iter().find(|axis| axis.name == name)
     }
 
     pub(crate) fn module(&self, id: ModuleId) -> &Module {

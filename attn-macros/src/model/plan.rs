@@ -53,12 +53,14 @@ pub(crate) fn is_written_directly<O: ?Sized>(
     id: ValueId,
     plan: &Forward,
 ) -> bool {
+    let id = block.memory(id);
+    let is_it = |other: &ValueId| block.memory(*other) == id;
     let steps = &block.body.steps;
     let defined = steps
         .iter()
         .any(|step| matches!(step, Step::Node(node) if node.result == id));
-    let returned = block.results.iter().filter(|result| **result == id).count();
-    let is_read = steps.iter().any(|step| uses(step).contains(&id));
+    let returned = block.results.iter().filter(|result| is_it(result)).count();
+    let is_read = steps.iter().any(|step| uses(step).iter().any(is_it));
     defined && returned == 1 && !is_read && !plan.saved.contains(&id)
 }
 
@@ -128,7 +130,8 @@ fn region<'m, O: Op + ?Sized>(
 ) -> Forward {
     let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
     let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
-    let fusions = Fusions::of(region, ends);
+    let ends: Vec<_> = ends.iter().map(|end| block.memory(*end)).collect();
+    let fusions = Fusions::of(block, region, &ends);
     let steps = 0..region.steps.len();
     let memory = |value: ValueId| block.memory(value);
     let uses = steps.map(|index| fusions.uses(index).into_iter().map(memory).collect());
@@ -158,7 +161,7 @@ fn region<'m, O: Op + ?Sized>(
             }
             Step::Repeat(repeat) => rounds(block, repeat, &free, saved),
         };
-        let taken = taken(step, &planned);
+        let taken = taken(block, step, &planned);
         free.retain(|value| !taken.contains(value));
         planned.free = free;
         steps.push(planned);
@@ -168,8 +171,9 @@ fn region<'m, O: Op + ?Sized>(
         }
     }
     let moved = carried.iter().map(|of| {
-        let wanted = carried.iter().filter(|other| other.after == of.after);
-        own.contains(&of.after) && !kept.contains(&of.after) && wanted.count() == 1
+        let after = block.memory(of.after);
+        let wanted = ends.iter().filter(|end| **end == after);
+        own.contains(&after) && !kept.contains(&after) && wanted.count() == 1
     });
     Forward {
         moved: moved.collect(),
@@ -186,14 +190,13 @@ fn rounds<'m, O: Op + ?Sized>(
 ) -> Planned {
     let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
     let moved = repeat.carried.iter().map(|of| {
+        let before = block.memory(of.before);
+        let is_it = |other: &ValueId| block.memory(*other) == before;
         let wanted = repeat.carried.iter();
-        let wanted = wanted.filter(|other| other.before == of.before).count();
-        let is_read_inside = repeat
-            .body
-            .steps
-            .iter()
-            .any(|step| uses(step).contains(&of.before));
-        free.contains(&of.before) && wanted == 1 && !is_read_inside && !ends.contains(&of.before)
+        let wanted = wanted.filter(|other| is_it(&other.before)).count();
+        let mut inside = repeat.body.steps.iter();
+        let is_read_inside = inside.any(|step| uses(step).iter().any(is_it));
+        free.contains(&before) && wanted == 1 && !is_read_inside && !ends.iter().any(is_it)
     });
     Planned {
         moved: moved.collect(),
@@ -227,7 +230,7 @@ fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
 }
 
 /// The values whose memory something else takes.
-fn taken<O: ?Sized>(step: &Step<O>, planned: &Planned) -> Vec<ValueId> {
+fn taken<O: ?Sized>(block: Block<'_, O>, step: &Step<O>, planned: &Planned) -> Vec<ValueId> {
     match step {
         Step::Node(_) => {
             let reused = planned.reuse.map(|index| planned.terms[index].value);
@@ -236,7 +239,9 @@ fn taken<O: ?Sized>(step: &Step<O>, planned: &Planned) -> Vec<ValueId> {
         Step::Repeat(repeat) => {
             let carried = repeat.carried.iter().zip(&planned.moved);
             let moved = carried.filter(|(_, moved)| **moved);
-            moved.map(|(carried, _)| carried.before).collect()
+            moved
+                .map(|(carried, _)| block.memory(carried.before))
+                .collect()
         }
     }
 }

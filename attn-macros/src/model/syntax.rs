@@ -427,3 +427,28 @@ pub(crate) fn first(tokens: &TokenStream) -> Span {
     let first = tokens.clone().into_iter().next();
     first.map_or_else(Span::call_site, |token| token.span())
 }
+
+fn calls_in(value: &Expr) -> Vec<&Call> {
+    let parts = value.parts().into_iter();
+    let calls = parts.filter_map(|part| match part {
+        Expr::Call(call) => Some(&**call),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// Every call in these statements.
+pub(crate) fn calls(statements: &[Statement]) -> Vec<&Call> {
+    let all = statements.iter().flat_map(|statement| match statement {
+        Statement::Let { value, .. }
+        | Statement::LetParts { value, .. }
+        | Statement::Assign { value, .. } => calls_in(value),
+        Statement::Return(values) => values.iter().flat_map(calls_in).collect(),
+        Statement::Repeat(repeat) => calls(&repeat.statements),
+        Statement::If { branches, .. } => {
+            branches.iter().flat_map(|branch| calls(branch)).collect()
+        }
+        Statement::Param { .. } | Statement::Unreadable { .. } => Vec::new(),
+    });
+    all.collect()
+}

@@ -81,13 +81,6 @@ impl Type {
         Type::floats(before.chain([last]).collect())
     }
 
-    /// These floats with another size of an axis.
-    pub(crate) fn with(&self, index: usize, size: Size) -> Type {
-        let mut axes = self.axes.clone();
-        axes[index] = Axis::Size(size);
-        Type::floats(axes)
-    }
-
     /// The indices of the axes that `axis` may be: the one of its name, or else those of its size.
     pub(crate) fn candidates(&self, axis: &Axis) -> Vec<usize> {
         let indices = |is: &dyn Fn(&Axis) -> bool| -> Vec<usize> {

@@ -3,6 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
+use super::pad::TO;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Expand, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -11,6 +12,7 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
+use crate::model::lengths::Length;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Axis, Type, ValueKind};
 use crate::spec::Size;
@@ -18,12 +20,15 @@ use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static CONCAT: Operation = Operation {
     name: "concat",
-    keys: &[Key {
-        name: "axis",
-        kind: KeyKind::Axes,
-        default: "the last one",
-        doc: "The axis along which they stand, by the name that it has in an operand or in the result; its size is a constant in each.",
-    }],
+    keys: &[
+        Key {
+            name: "axis",
+            kind: KeyKind::Axes,
+            default: "the last one",
+            doc: "The axis along which they stand, by the name that it has in an operand or in the result.",
+        },
+        TO,
+    ],
     positional: 1,
     may_be_tied: false,
     signature: "`[.., a]`, `[.., b]`, .. to `[.., a + b + ..]`",
@@ -47,10 +52,12 @@ fn lower(
     let mut left = operands[0];
     for (index, right) in operands.iter().enumerate().skip(1) {
         let sides = [left, *right].map(|side| lowering.ty(side).clone());
-        let (axis, ty) = joined(lowering, call, axis, &sides)?;
         let is_last = index + 1 == operands.len();
+        let (axis, ty) = joined(lowering, call, axis, &sides, is_last)?;
         let name = if is_last { call.result } else { "concat" };
-        left = lowering.node(builder, Concat { axis }, vec![left, *right], (name, ty));
+        let along = ty.axes[axis].clone();
+        let concat = Concat { along, axis };
+        left = lowering.node(builder, concat, vec![left, *right], (name, ty));
     }
     Some(left)
 }
@@ -110,44 +117,66 @@ fn joined(
     call: &CallSite<'_>,
     axis: Option<usize>,
     [a, b]: &[Type; 2],
+    is_last: bool,
 ) -> Option<(usize, Type)> {
-    let [a_size, b_size] = match axis {
-        None => [lowering.width(call.at, a)?, lowering.width(call.at, b)?],
-        Some(axis) => [
-            constant(lowering, call, a, axis)?,
-            constant(lowering, call, b, axis)?,
-        ],
-    };
+    if axis.is_none() && !call.arguments.is_given("to") {
+        [a, b]
+            .map(|ty| lowering.width(call.at, ty))
+            .into_iter()
+            .collect::<Option<Vec<_>>>()?;
+    }
+    if let Some(ty) = [a, b].into_iter().find(|ty| ty.kind != ValueKind::Floats) {
+        let message = messages::expected_floats(call.operation.name, ty);
+        lowering.error(call.at.span(), message);
+        return None;
+    }
     let [axis, of_b] = [a, b].map(|ty| axis.unwrap_or(ty.axes.len() - 1));
-    let same = b.with(of_b, a_size.clone());
+    let [of_a, of_b_axis] = [&a.axes[axis], &b.axes[of_b]];
+    let mut same = b.clone();
+    same.axes[of_b] = of_a.clone();
     let name = call.arguments.tokens("axis");
     let message = || messages::concat_differs(a, b, name);
     let agrees = lowering.agree(a, &same, call.at.span(), message);
-    let mut sum = a_size.plus(&b_size);
-    let named = name.and_then(|name| lowering.size_named(name));
-    if let Some(named) = named.filter(|named| named.value.is_some() && named.value == sum.value) {
-        sum.axis = named.axis;
-    }
-    agrees.then(|| (axis, a.with(axis, sum)))
+    let mut ty = a.clone();
+    ty.axes[axis] = match (of_a, of_b_axis) {
+        (Axis::Size(of_a), Axis::Size(of_b)) if !call.arguments.is_given("to") => {
+            let mut sum = of_a.plus(of_b);
+            let named = name.and_then(|name| lowering.size_named(name));
+            let is_sum = |named: &Size| named.value.is_some() && named.value == sum.value;
+            if let Some(named) = named.filter(is_sum) {
+                sum.axis = named.axis;
+            }
+            Axis::Size(sum)
+        }
+        (Axis::Size(of_a), Axis::Size(of_b)) => {
+            let sum = of_a.plus(of_b);
+            match is_last {
+                true => lowering.resized(call, of_b_axis, &Length::Constant(sum))?,
+                false => Axis::Size(sum),
+            }
+        }
+        _ => {
+            let length = lowering.length(of_a).plus(lowering.length(of_b_axis));
+            match is_last {
+                true => lowering.resized(call, longest_of(of_a, of_b_axis), &length)?,
+                false => lowering.unnamed_axis(&length),
+            }
+        }
+    };
+    agrees.then_some((axis, ty))
 }
 
-/// The size of an axis, which must be a constant.
-fn constant(
-    lowering: &mut Lowering<'_>,
-    call: &CallSite<'_>,
-    ty: &Type,
-    axis: usize,
-) -> Option<Size> {
-    let message = match &ty.axes[axis] {
-        _ if ty.kind != ValueKind::Floats => messages::expected_floats(call.operation.name, ty),
-        Axis::Size(size) => return Some(size.clone()),
-        Axis::Symbol(axis) => messages::concat_of_any_length(&axis.name, &lowering.item.name),
-    };
-    lowering.error(call.at.span(), message);
-    None
+/// One of two axes that is of any length.
+fn longest_of<'a>(a: &'a Axis, b: &'a Axis) -> &'a Axis {
+    match a {
+        Axis::Symbol(_) => a,
+        Axis::Size(_) => b,
+    }
 }
 
 pub(crate) struct Concat {
+    /// The axis of the result.
+    along: Axis,
     /// The index of the axis along which the operands stand.
     axis: usize,
 }
@@ -177,7 +206,7 @@ impl ModelOp for Concat {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::PerToken)
+        Decode::along(&self.along, "concat")
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {
@@ -192,7 +221,8 @@ impl ModelOp for Concat {
 impl Emit<ModelFrame<'_>> for Concat {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
-        if self.axis + 1 < of.result_type().axes.len() {
+        let is_constant = matches!(self.along, Axis::Size(_));
+        if self.axis + 1 < of.result_type().axes.len() || !is_constant {
             let y = of.operand(1);
             let axis = Literal::usize_unsuffixed(self.axis);
             let shape = of.shape(0);

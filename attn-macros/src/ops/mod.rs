@@ -23,13 +23,17 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod pad;
 mod param;
 mod permute;
+mod rearrange;
 mod reduce;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
 mod split;
+mod stack;
+mod windows;
 
 use std::ops::RangeInclusive;
 
@@ -92,7 +96,12 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &einsum::EINSUM,
     &concat::CONCAT,
     &permute::PERMUTE,
+    &rearrange::REARRANGE,
+    &stack::STACK,
     &split::SPLIT,
+    &pad::PAD,
+    &pad::SHIFT,
+    &windows::WINDOWS,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
 ];
@@ -291,6 +300,8 @@ pub(crate) enum Fusion<'o> {
     Dropout(&'o Real),
     /// With the elementwise operations that read its result: they repeat the only operand, whose axes are these of the result.
     Repeat(&'o [usize]),
+    /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
+    Reshape,
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

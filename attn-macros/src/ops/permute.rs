@@ -46,7 +46,10 @@ fn lower(
         return None;
     }
     if axes.is_sorted() {
-        lowering.error(call.at.span(), messages::same_order(&x));
+        lowering.error(
+            call.at.span(),
+            messages::same_order(call.operation.name, &x),
+        );
         return None;
     }
     let ty = Type::floats(axes.iter().map(|axis| x.axes[*axis].clone()).collect());

@@ -6,7 +6,7 @@ use quote::quote;
 use super::{
     Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
 };
-use crate::emit::block::{Footprints, Gradients, Output};
+use crate::emit::block::{self, Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::model::types::Axis;
@@ -19,7 +19,7 @@ pub(crate) struct Slice {
     pub(crate) index: usize,
     pub(crate) start: Offset,
     /// The number of indices. `None` is one index, and the axis goes away.
-    pub(crate) len: Option<Size>,
+    pub(crate) len: Option<Axis>,
 }
 
 /// An index of an axis.
@@ -47,8 +47,8 @@ impl Slice {
         }
     }
 
-    fn len(&self) -> TokenStream {
-        self.len.as_ref().map_or(quote!(1), |len| quote!(#len))
+    fn len(&self, size: impl Fn(&Axis) -> TokenStream) -> TokenStream {
+        self.len.as_ref().map_or(quote!(1), size)
     }
 
     /// How long the axis must be, if only the call knows how long it is.
@@ -57,12 +57,12 @@ impl Slice {
             return None;
         };
         let axis = &axis.length;
-        let least = match &self.start {
-            Offset::FromStart(start) => {
-                let len = self.len();
-                quote!(#start + #len)
-            }
-            Offset::FromEnd(before) => quote!(#before),
+        let least = match (&self.start, &self.len) {
+            (Offset::FromStart(start), None) => quote!(#start + 1),
+            (Offset::FromStart(start), Some(Axis::Size(len))) => quote!(#start + #len),
+            // The axis is as long as the part and what is around it.
+            (Offset::FromStart(_), Some(Axis::Symbol(_))) => return None,
+            (Offset::FromEnd(before), _) => quote!(#before),
         };
         Some(quote!(p::check_at_least(#model, #axis, #len, #least)?;))
     }
@@ -70,7 +70,11 @@ impl Slice {
     /// The axis, the first index, and how many there are.
     fn part(&self, of: &FusedNode<'_>) -> [TokenStream; 3] {
         let len = &of.sizes(0)[self.index];
-        [of.axis(0, self.index), self.start(len), self.len()]
+        [
+            of.axis(0, self.index),
+            self.start(len),
+            self.len(block::size),
+        ]
     }
 }
 

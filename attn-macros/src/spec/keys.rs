@@ -31,6 +31,10 @@ pub(crate) enum KeyKind {
     Shape,
     /// The name of an axis, or several in brackets.
     Axes,
+    /// The axes of a value and those of a result, those that are one axis in parentheses.
+    Pattern,
+    /// A whole number, or a constant expression for one, with a sign.
+    Index,
 }
 
 /// A word of the language, with its arguments.
@@ -446,7 +450,9 @@ impl Key {
             | KeyKind::Projections
             | KeyKind::Type
             | KeyKind::Shape
-            | KeyKind::Axes => &[],
+            | KeyKind::Axes
+            | KeyKind::Pattern
+            | KeyKind::Index => &[],
         }
     }
 }

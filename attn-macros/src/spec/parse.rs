@@ -1,6 +1,6 @@
 //! Tokens to [`Draft`]s.
 
-use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Expr, Token, Visibility, braced, token};
@@ -437,8 +437,8 @@ pub(crate) fn tokens_of_entry(input: ParseStream<'_>) -> TokenStream {
         };
         after_value = !matches!(token, TokenTree::Punct(_));
         after_equals = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '=');
-        is_arrow = after_equals
-            && matches!(&token, TokenTree::Punct(punct) if punct.spacing() == Spacing::Joint);
+        let is_sign = |punct: &Punct| matches!(punct.as_char(), '=' | '-');
+        is_arrow = matches!(&token, TokenTree::Punct(punct) if is_sign(punct) && punct.spacing() == Spacing::Joint);
         has_value |= after_equals;
         tokens.extend([token]);
     }
@@ -517,7 +517,9 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
         KeyKind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
-        KeyKind::Type | KeyKind::Shape | KeyKind::Axes => Value::Tokens(origin.clone()),
+        KeyKind::Type | KeyKind::Shape | KeyKind::Axes | KeyKind::Pattern | KeyKind::Index => {
+            Value::Tokens(origin.clone())
+        }
     }
 }
 

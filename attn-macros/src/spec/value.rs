@@ -180,6 +180,12 @@ impl Size {
         }
     }
 
+    /// The same size, as that of an axis with a name.
+    pub(crate) fn called(mut self, name: &str) -> Size {
+        self.axis = Some(name.into());
+        self
+    }
+
     /// The same expression, evaluated to a number.
     pub(crate) fn to_real(&self) -> Real {
         Real {

@@ -55,7 +55,7 @@ impl<F: Frame> Backward<'_, F> {
         match line {
             BackwardStep::Zeros(to) => self.make(emitted, *to, "zeros"),
             BackwardStep::Copy { from, to } => {
-                let of = self.frame.derivative().buffers[to.0];
+                let of = self.frame.derivative().of(*to);
                 let name = self.frame.buffer(*to);
                 let from = self.copy(*from, *to);
                 emitted.line(quote!(let mut #name = #from;));
@@ -108,12 +108,16 @@ impl<F: Frame> Backward<'_, F> {
         self.emit_lines(&mut body, &repeat.body, plan, lines);
         let changed = carried.iter().filter(|[start, end]| start != end);
         let (starts, ends): (Vec<_>, Vec<_>) = changed
+            .clone()
             .map(|pair| pair.map(|id| self.frame.buffer(id)).into())
             .unzip();
+        let values: Vec<_> = changed
+            .map(|[start, end]| self.moved(*end, *start))
+            .collect();
         let next = match starts.as_slice() {
             [] => TokenStream::new(),
-            [start] => quote!(#start = #(#ends)*;),
-            _ => quote!((#(#starts),*) = (#(#ends),*);),
+            [start] => quote!(#start = #(#values)*;),
+            _ => quote!((#(#starts),*) = (#(#values),*);),
         };
         // All of them are moved before the first is assigned.
         let moved = (0..ends.len()).map(|index| self.frame.own("next", index));
@@ -136,19 +140,31 @@ impl<F: Frame> Backward<'_, F> {
 
     /// `let mut d_x = p::Array::<E>::uninit(rows, [width]);`
     fn make(&self, lines: &mut TrackedCode, buffer: BufferId, how: &str) {
-        let of = self.frame.derivative().buffers[buffer.0];
+        let of = self.frame.derivative().of(buffer);
         let name = self.frame.buffer(buffer);
         self.frame.make(lines, &name, how, of);
     }
 
+    /// A buffer in the place of another one: `d_y`, or `d_y.reshaped(rows, width)`.
+    fn moved(&self, from: BufferId, to: BufferId) -> TokenStream {
+        let [of, like] = [from, to].map(|buffer| self.frame.derivative().of(buffer));
+        let name = self.frame.buffer(from);
+        if self.frame.is_alike(of, like) {
+            return quote!(#name);
+        }
+        let [rows, width] = self.frame.extents(like);
+        quote!(#name.reshaped(#rows, #width))
+    }
+
     fn copy(&self, from: GradSource, to: BufferId) -> TokenStream {
+        let derivative = self.frame.derivative();
+        let of = derivative.of(to);
         match from {
-            GradSource::Buffer(from) => {
+            GradSource::Buffer(from) if self.frame.is_alike(derivative.of(from), of) => {
                 let from = self.frame.buffer(from);
                 quote!(#from.copy())
             }
-            GradSource::Result(_) => {
-                let of = self.frame.derivative().buffers[to.0];
+            GradSource::Buffer(_) | GradSource::Result(_) => {
                 let from = self.slice(from);
                 let [rows, width] = self.frame.extents(of);
                 quote!(p::Array::of(#from, #rows, #width))
@@ -160,7 +176,7 @@ impl<F: Frame> Backward<'_, F> {
     fn slice(&self, from: GradSource) -> TokenStream {
         let of = match from {
             GradSource::Result(index) => self.frame.block().results[index],
-            GradSource::Buffer(buffer) => self.frame.derivative().buffers[buffer.0],
+            GradSource::Buffer(buffer) => self.frame.derivative().of(buffer),
         };
         self.gradient(from, of).slice
     }
@@ -171,10 +187,12 @@ impl<F: Frame> Backward<'_, F> {
             GradSource::Result(index) => self.frame.d_result(index, of),
             GradSource::Buffer(buffer) => {
                 let name = self.frame.buffer(buffer);
-                Access {
-                    slice: quote!(#name.as_slice()),
-                    matrix: quote!(#name.view()),
-                }
+                let slice = quote!(#name.as_slice());
+                let matrix = match self.frame.is_alike(self.frame.derivative().of(buffer), of) {
+                    true => quote!(#name.view()),
+                    false => self.frame.reshaped(&slice, of),
+                };
+                Access { slice, matrix }
             }
         }
     }

@@ -175,7 +175,7 @@ impl<F: Frame> Forward<'_, F> {
             None => self.result(lines, result),
             Some(term) => {
                 let name = self.frame.value(result);
-                let term = self.owned(lines, &name, term, true);
+                let term = self.owned(lines, &name, (term, result), true);
                 lines.line(quote!(let mut #name = #term;));
                 array(&name)
             }
@@ -232,7 +232,15 @@ impl<F: Frame> Forward<'_, F> {
     /// The memory that a result is written to. It is new, unless the block returns the result.
     fn result(&self, lines: &mut TrackedCode, id: ValueId) -> Access {
         if let Some(index) = self.direct(id) {
-            return self.frame.result(index);
+            let to = self.frame.result(index);
+            let returned = self.frame.block().results[index];
+            return match self.frame.is_alike(returned, id) {
+                true => to,
+                false => Access {
+                    matrix: self.frame.reshaped_mut(&to.slice, id),
+                    slice: to.slice,
+                },
+            };
         }
         let name = self.frame.value(id);
         self.frame.make(lines, &name, "uninit", id);
@@ -243,30 +251,37 @@ impl<F: Frame> Forward<'_, F> {
     fn direct(&self, id: ValueId) -> Option<usize> {
         let block = self.frame.block();
         let mut results = block.results.iter();
-        let index = results.position(|result| *result == id)?;
+        let index = results.position(|result| block.memory(*result) == id)?;
         plan::is_written_directly(block, id, self.frame.plan()).then_some(index)
     }
 
-    /// A value as an array of its own, for the variable `to`: that of the value itself, if nobody else needs it, or a copy.
+    /// A value as an array of its own with the rows and columns of another one, for the variable `to`: that of the value itself, if nobody
+    /// else needs it, or a copy.
     fn owned(
         &self,
         lines: &mut TrackedCode,
         to: &Ident,
-        id: ValueId,
+        (id, like): (ValueId, ValueId),
         is_free: bool,
     ) -> TokenStream {
+        let block = self.frame.block();
         let name = self.frame.value(id);
+        let is_alike = self.frame.is_alike(block.memory(id), like);
+        let [rows, width] = self.frame.extents(like);
         if is_free {
             lines.moved(&name, to);
-            return quote!(#name);
+            return match is_alike {
+                true => quote!(#name),
+                false => quote!(#name.reshaped(#rows, #width)),
+            };
         }
         lines.take(to, self.frame.footprint_of(id));
-        if self.frame.block().is_input(id) {
-            let numbers = self.frame.input(id).slice;
-            let [rows, width] = self.frame.extents(id);
-            quote!(p::Array::of(#numbers, #rows, #width))
-        } else {
-            quote!(#name.copy())
+        match is_alike && !block.is_input(id) {
+            true => quote!(#name.copy()),
+            false => {
+                let numbers = self.frame.read(id).slice;
+                quote!(p::Array::of(#numbers, #rows, #width))
+            }
         }
     }
 
@@ -276,7 +291,8 @@ impl<F: Frame> Forward<'_, F> {
         };
         for (carried, moved) in repeat.carried.iter().zip(&planned.moved) {
             let value = self.frame.value(carried.value);
-            let before = self.owned(lines, &value, carried.before, *moved);
+            let as_carried = (carried.before, carried.value);
+            let before = self.owned(lines, &value, as_carried, *moved);
             lines.line(quote!(let mut #value = #before;));
         }
         let mut body = self.emit_steps(&repeat.body, &planned.body);
@@ -321,7 +337,8 @@ impl<F: Frame> Forward<'_, F> {
         let names: Vec<_> = names.collect();
         let mut next = Vec::new();
         for ((carried, moved), name) in carried.iter().zip(&body.moved).zip(&names) {
-            next.push(self.owned(lines, name, carried.after, *moved));
+            let as_carried = (carried.after, carried.value);
+            next.push(self.owned(lines, name, as_carried, *moved));
         }
         lines.keep(kept);
         for (name, value) in names.iter().zip(&values) {

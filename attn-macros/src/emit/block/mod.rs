@@ -165,21 +165,44 @@ pub(crate) trait Frame: Sized {
 
     /// A value of floats, to read.
     fn read(&self, id: ValueId) -> Access {
-        if self.block().is_input(id) {
-            return self.input(id);
-        }
+        let block = self.block();
         let name = self.value(id);
-        let matrix = match self.block().value(id).view {
-            None => quote!(#name.view()),
-            Some(view) => {
-                let part = Literal::usize_unsuffixed(view.part);
+        let memory = match block.is_input(id) {
+            true => self.input(block.memory(id)),
+            false => Access {
+                slice: quote!(#name.as_slice()),
+                matrix: quote!(#name.view()),
+            },
+        };
+        let Some(view) = block.value(id).view else {
+            return memory;
+        };
+        let matrix = match view.part {
+            None => self.reshaped(&memory.slice, id),
+            Some(part) => {
+                let part = Literal::usize_unsuffixed(part);
                 quote!(#name.part(#part))
             }
         };
-        Access {
-            slice: quote!(#name.as_slice()),
-            matrix,
-        }
+        Access { matrix, ..memory }
+    }
+
+    /// These numbers as the matrix that a value is.
+    fn reshaped(&self, numbers: &TokenStream, id: ValueId) -> TokenStream {
+        let [rows, width] = self.extents(id);
+        quote!(p::Matrix::new(#numbers, #rows, #width))
+    }
+
+    /// The same, to write.
+    fn reshaped_mut(&self, numbers: &TokenStream, id: ValueId) -> TokenStream {
+        let [rows, width] = self.extents(id);
+        quote!(p::MatrixMut::new(#numbers, #rows, #width))
+    }
+
+    /// Whether the array of one value has the rows and columns of another. Two values in one memory may differ.
+    fn is_alike(&self, a: ValueId, b: ValueId) -> bool {
+        let [a, b] = [a, b].map(|id| self.extents(id).map(|size| size.to_string()));
+        a == b
     }
 }
 

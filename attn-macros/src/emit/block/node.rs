@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use super::{Access, Frame, product, size};
 use crate::emit::{ExecMode, var};
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Node, ValueId};
+use crate::model::graph::{Node, ValueId, View};
 use crate::model::types::Axis;
 
 /// A node of a block in a frame.
@@ -122,7 +122,8 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         let block = self.frame.block();
         let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
         let buffers = gradients.to.iter().filter_map(|(operand, to)| {
-            let view = block.value(self.operands[*operand]).view?;
+            let operand = self.operands[*operand];
+            let view = block.value(operand).view.filter(View::is_part)?;
             Some((view.of, self.frame.buffer(to.buffer()?)))
         });
         let mut split: Vec<(ValueId, Ident)> = buffers.collect();
@@ -137,7 +138,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         });
         let matrices = (0..self.operands.len()).map(|operand| {
             let id = self.operands[operand];
-            match block.value(id).view {
+            match block.value(id).view.filter(View::is_part) {
                 Some(_) => {
                     let name = name(id);
                     quote!(#name)
@@ -158,12 +159,17 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             return TokenStream::new();
         };
         let name = self.frame.buffer(buffer);
-        match self.frame.block().value(self.operands[operand]).view {
-            None => quote!(#name.view_mut()),
-            Some(view) => {
-                let part = Literal::usize_unsuffixed(view.part);
+        let id = self.operands[operand];
+        let view = self.frame.block().value(id).view;
+        match view.and_then(|view| view.part) {
+            Some(part) => {
+                let part = Literal::usize_unsuffixed(part);
                 quote!(#name.part_mut(#part))
             }
+            None if self.frame.is_alike(self.frame.derivative().of(buffer), id) => {
+                quote!(#name.view_mut())
+            }
+            None => self.frame.reshaped_mut(&quote!(#name.as_mut_slice()), id),
         }
     }
 }

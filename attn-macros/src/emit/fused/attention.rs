@@ -93,8 +93,8 @@ impl LayerFrame<'_> {
         }
         let bias = how.bias.map_or(quote!(None), |id| {
             let projection = self.value(id);
-            let part = self.layer.value(id).view.map_or(0, |view| view.part);
-            let part = Literal::usize_unsuffixed(part);
+            let part = self.layer.value(id).view.and_then(|view| view.part);
+            let part = Literal::usize_unsuffixed(part.unwrap_or(0));
             quote!(weights.#projection.bias(#part))
         });
         let norm = match how.norm {

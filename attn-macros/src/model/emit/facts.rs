@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 
-use super::{Emitter, MODEL, docs, dot, item, length, picture};
+use super::{Emitter, MODEL, docs, dot, item, length, made_lengths, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 use crate::ops::Attention;
@@ -109,12 +109,14 @@ fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
     let vis = &cx.model.item.vis;
     let symbols = cx.model.symbols.iter();
     let symbols = symbols.map(|name| length(cx.model, name));
+    let made = made_lengths(cx.model);
     let flops = flops(cx, &cx.model.body);
     Some(quote_spanned! {cx.at=>
         /// The floating-point operations of the matrix products of one forward pass: two for a multiplication and an
         /// addition, including masked pairs. A backward pass takes twice as many. `u64::MAX` on overflow.
         #[allow(unused_variables)]
         #vis const fn flops(#(#symbols: usize),*) -> u64 {
+            #made
             #flops
         }
     })

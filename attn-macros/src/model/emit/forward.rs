@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use super::opaque::Access;
 use super::{Emitter, MODEL, ModelFrame, copy, tuple, var};
 use crate::model::graph::{Node, ParamPath, Region, Repeat, Step, ValueId};
-use crate::model::types::{Axis, Same, Type};
+use crate::model::types::{Axis, Same, Symbol, Type};
 use crate::ops::{Attention, Emit};
 
 /// `run_graph`: computes the graph. Its twin `run_graph_mut` may change the model.
@@ -122,6 +122,17 @@ impl ComposedNode<'_> {
         quote!((#(#axes,)*))
     }
 
+    /// The size of an axis.
+    pub(crate) fn size(&self, axis: &Axis) -> TokenStream {
+        match axis {
+            Axis::Size(size) => quote!(#size),
+            Axis::Symbol(_) => {
+                let axis = axis_value(self.cx, axis);
+                quote!(p::Dim::size(&#axis))
+            }
+        }
+    }
+
     /// The path of `attn::nn`.
     pub(crate) fn nn(&self) -> TokenStream {
         let krate = self.cx.krate;
@@ -188,6 +199,12 @@ fn axis_value(cx: &Emitter<'_>, axis: &Axis) -> TokenStream {
     let Axis::Symbol(symbol) = axis else {
         return quote!(p::Const);
     };
+    if let Some(made) = cx.model.made(&symbol.length) {
+        return made.length.tokens(&|symbol| {
+            let axis = axis_value(cx, &Axis::Symbol(Symbol::of_inputs(symbol)));
+            quote!(p::Dim::size(&#axis))
+        });
+    }
     let found = cx.model.inputs.iter().find_map(|id| {
         let axes = &cx.model.value(*id).ty.axes;
         let is_it =

@@ -178,6 +178,7 @@ impl<'a> Emitter<'a> {
 
     fn axis(&self, axis: &Axis) -> TokenStream {
         match axis {
+            Axis::Symbol(symbol) if self.model.made(&symbol.length).is_some() => quote!(usize),
             Axis::Symbol(symbol) => {
                 let symbol = self.symbol(&symbol.length);
                 quote!(#symbol)
@@ -262,12 +263,24 @@ impl<'a> Emitter<'a> {
 /// that is the name of another, too.
 fn length(model: &Model, name: &str) -> Ident {
     let small = name.to_lowercase();
-    let is_it = |other: &&String| other.to_lowercase() == small;
-    let is_taken = model.symbols.iter().filter(is_it).count() > 1;
-    match model.symbols.iter().position(|symbol| symbol == name) {
+    let is_it = |other: &&str| other.to_lowercase() == small;
+    let is_taken = model.axes().filter(is_it).count() > 1;
+    match model.axes().position(|symbol| symbol == name) {
         Some(index) if is_taken => format_ident!("axis_{index}"),
         _ => var(&small),
     }
+}
+
+/// The lines that compute the lengths of the axes that operations make, of the [`length`]s of those of the inputs.
+fn made_lengths(model: &Model) -> TokenStream {
+    let lines = model.made.iter().map(|axis| {
+        let name = length(model, &axis.name);
+        let value = axis
+            .length
+            .tokens(&|symbol| length(model, symbol).to_token_stream());
+        quote!(let #name: usize = #value;)
+    });
+    lines.collect()
 }
 
 fn copy(value: &Ident) -> TokenStream {

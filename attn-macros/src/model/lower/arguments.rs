@@ -149,7 +149,9 @@ impl Lowering<'_> {
         let origin = match key.kind {
             keys::KeyKind::Type => self.sizes.substitute_in_type(&argument.value),
             // They are found by name.
-            keys::KeyKind::Axes => argument.value.clone(),
+            keys::KeyKind::Axes | keys::KeyKind::Pattern | keys::KeyKind::Index => {
+                argument.value.clone()
+            }
             _ => self.sizes.substitute(&argument.value),
         };
         if origin.is_empty() {

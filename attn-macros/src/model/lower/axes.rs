@@ -96,6 +96,11 @@ impl Lowering<'_> {
             if let Some(axis) = self.axis_of_name(&text) {
                 return Some(axis);
             }
+            // `rearrange` gives names to parts of an axis, too.
+            let mut axes = ty.axes.iter();
+            if let Some(axis) = axes.find(|axis| axis.name() == Some(&*text)) {
+                return Some(axis.clone());
+            }
             if !super::is_name_of_constant(&text) {
                 if self.knows_axes {
                     self.error(name.span(), messages::no_such_axis(tokens, ty));
@@ -107,7 +112,7 @@ impl Lowering<'_> {
     }
 
     /// The type of all values, of which there is one at least: that of the one with the most axes. If they differ, that is reported.
-    pub(super) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
+    pub(crate) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
         let mut ty = self.ty(values[0]).clone();
         if ty.kind != ValueKind::Floats {
             self.error(at, messages::expected_floats(what, &ty));
@@ -176,7 +181,7 @@ impl Lowering<'_> {
     }
 
     /// The value with the axes of `ty` in their order, repeated along those that it does not have or of which it has one of size 1.
-    pub(super) fn expanded(
+    pub(crate) fn expanded(
         &mut self,
         value: ValueId,
         ty: &Type,
@@ -227,7 +232,7 @@ pub(crate) fn names_of_axes(tokens: &TokenStream) -> Vec<TokenStream> {
 }
 
 /// The axes in brackets.
-fn one_group(tokens: &TokenStream) -> Option<Group> {
+pub(super) fn one_group(tokens: &TokenStream) -> Option<Group> {
     let mut tokens = tokens.clone().into_iter();
     match (tokens.next(), tokens.next()) {
         (Some(TokenTree::Group(group)), None)

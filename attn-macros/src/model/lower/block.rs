@@ -282,8 +282,7 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Vec<(ValueId, Type)>> {
         let draft = &block.draft;
-        let declared = draft.results.as_ref()?.iter();
-        let declared: Vec<_> = declared.map(|ty| self.declared_result(ty)).collect();
+        let before = self.declared_before(draft.results.as_deref(), &draft.statements);
         let name = draft.name.unraw().to_string();
         let module = ModuleId(self.modules.len());
         let layer = Submodule::Block {
@@ -301,6 +300,7 @@ impl Lowering<'_> {
         let outer = std::mem::replace(&mut builder.module, module);
         let returned = self.statements(&draft.statements, None, builder);
         builder.module = outer;
+        let declared = before.or_else(|| self.declared_results(draft.results.as_deref()))?;
         let results = self.returned(returned, Some(&declared), &draft.name);
         self.scopes.close(self.cx);
         let declared: Vec<Type> = declared.into_iter().collect::<Option<_>>()?;

@@ -9,9 +9,12 @@ mod bind;
 mod block;
 mod call;
 mod choice;
+mod made;
 mod operators;
 mod param;
 mod parts;
+mod pattern;
+mod rearrange;
 mod rename;
 mod scope;
 mod statements;
@@ -30,6 +33,7 @@ use super::graph::{
     Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule,
     Value, ValueId,
 };
+use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
 use super::syntax::{ModelDraft, TypeDraft, is_leading};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
@@ -58,17 +62,14 @@ pub(crate) fn lower(
     let blocks = Block::declared(&mut draft, cx);
     let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
     lowering.declare_inputs(&draft);
-    let declared = draft
-        .forward
-        .results
-        .as_ref()
-        .map(|types| -> Vec<Option<Type>> {
-            let types = types.iter();
-            types.map(|ty| lowering.declared_result(ty)).collect()
-        });
+    let forward = &draft.forward;
+    let mut declared = lowering.declared_before(forward.results.as_deref(), &forward.statements);
     let declared_constants = lowering.constants.items.len();
     let mut body = RegionBuilder::new(ModuleId(0));
-    let results = lowering.statements(&draft.forward.statements, None, &mut body);
+    let results = lowering.statements(&forward.statements, None, &mut body);
+    if declared.is_none() && cx.count() == before {
+        declared = lowering.declared_results(forward.results.as_deref());
+    }
     let results = lowering.returned(results, declared.as_deref(), &draft.item.name);
     lowering.scopes.close(cx);
     if cx.count() == before && !draft.poisoned {
@@ -89,6 +90,7 @@ pub(crate) fn lower(
     Model {
         signature: declared.filter(|types| is_known && !types.is_empty()),
         symbols: lowering.symbols,
+        made: lowering.made,
         inputs: lowering.inputs,
         values: lowering.values,
         modules: lowering.modules,
@@ -131,6 +133,7 @@ pub(crate) struct Lowering<'a> {
     later_keys: Vec<Ident>,
     /// The axes that have their names from an `as`.
     renamed: Vec<Axis>,
+    made: Vec<MadeAxis>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
     /// Values that are another one with other names for its axes, each with that one. Nothing but the lowering knows of them.
@@ -205,6 +208,7 @@ impl<'a> Lowering<'a> {
             leading: None,
             later_keys: Vec::new(),
             renamed: Vec::new(),
+            made: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
             aliases: HashMap::new(),
@@ -593,6 +597,17 @@ impl<'a> Lowering<'a> {
                 true
             }
         }
+    }
+
+    /// Whether two sizes are equal; if that is for rustc to find out, the rule is noted.
+    pub(crate) fn equal(&mut self, a: &Size, b: &Size, at: Span, message: String) -> bool {
+        let same = Axis::Size(a.clone()).same(&Axis::Size(b.clone()));
+        match same {
+            Same::Yes => {}
+            Same::No => self.error(at, &message),
+            Same::If(ref conditions) => self.assume(conditions.clone(), at, message),
+        }
+        !matches!(same, Same::No)
     }
 
     /// Leaves a rule to rustc.

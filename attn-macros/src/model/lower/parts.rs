@@ -52,7 +52,7 @@ impl Lowering<'_> {
     ) -> ValueId {
         let mut ty = self.ty(value).clone();
         match &slice.len {
-            Some(len) => ty.axes[slice.index] = Axis::Size(len.clone()),
+            Some(len) => ty.axes[slice.index] = len.clone(),
             None => {
                 ty.axes.remove(slice.index);
             }
@@ -95,13 +95,13 @@ impl Lowering<'_> {
         Some(offset)
     }
 
-    /// The first index of a range, and how many it has. Both must be constants.
+    /// The first index of a range, and the axis that it is: a constant, or an axis of which another one consists.
     fn range(
         &mut self,
         sides: &[Option<TokenStream>; 2],
         axis: &Axis,
         name: &TokenStream,
-    ) -> Option<(Offset, Size)> {
+    ) -> Option<(Offset, Axis)> {
         let [start, end] = sides;
         let text = range_text(sides);
         let at = start.as_ref().or(end.as_ref()).map_or(first(name), first);
@@ -125,6 +125,14 @@ impl Lowering<'_> {
                 // Counted from the end, the first index is the larger number.
                 (Offset::FromEnd(from.clone()), to, from)
             }
+            (_, Offset::FromStart(from), Offset::FromEnd(before)) => {
+                let rest = self.length(axis).minus(&from.plus(&before));
+                let rest = rest.and_then(|length| self.axis_of_length(&length));
+                if rest.is_none() {
+                    self.error(at, messages::range_of_any_length(&text, name));
+                }
+                return Some((Offset::FromStart(from), rest?));
+            }
             _ => {
                 self.error(at, messages::range_of_any_length(&text, name));
                 return None;
@@ -132,7 +140,7 @@ impl Lowering<'_> {
         };
         let least = from.plus(&Size::known(1));
         self.within(&least, &to, at, || messages::empty_range(&text, name))?;
-        Some((start, to.minus(&from)))
+        Some((start, Axis::Size(to.minus(&from))))
     }
 
     /// The place of an offset in an axis of a constant size, which reaches so far.
@@ -155,7 +163,7 @@ impl Lowering<'_> {
     }
 
     /// `2`, `-1`
-    fn offset(&mut self, tokens: &TokenStream) -> Option<Offset> {
+    pub(crate) fn offset(&mut self, tokens: &TokenStream) -> Option<Offset> {
         let mut rest = tokens.clone().into_iter();
         let (is_from_end, number) = match rest.next() {
             Some(TokenTree::Punct(sign)) if sign.as_char() == '-' => (true, rest.collect()),
@@ -173,7 +181,7 @@ impl Lowering<'_> {
     }
 
     /// Whether one size is at most another one; if that is for rustc to find out, the rule is noted.
-    fn within(
+    pub(crate) fn within(
         &mut self,
         size: &Size,
         most: &Size,
@@ -246,7 +254,7 @@ impl Lowering<'_> {
                 axis: ty.axes[axis].clone(),
                 index: axis,
                 start: Offset::FromStart(Size::known(number as u64).times(&len)),
-                len: Some(len.clone()),
+                len: Some(Axis::Size(len.clone())),
             };
             self.slice_node(slice, call.operands[0], &named(Some(name), ""), builder)
         });

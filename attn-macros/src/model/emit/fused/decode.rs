@@ -150,10 +150,14 @@ impl ModelFrame<'_> {
             let numbers = self.read(result).slice;
             quote!(result_0.as_mut_slice().copy_from_slice(#numbers);)
         });
-        let symbols = model.symbols.iter().map(|name| {
-            let value = match model.sequence() == Some(name) {
-                true => quote!(new.len()),
-                false => quote!(1),
+        let of_new = |name: &str| match model.sequence() == Some(name) {
+            true => quote!(new.len()),
+            false => quote!(1),
+        };
+        let symbols = model.axes().map(|name| {
+            let value = match model.made(name) {
+                Some(made) => made.length.tokens(&of_new),
+                None => of_new(name),
             };
             let name = field(name);
             quote!(#name: #value)

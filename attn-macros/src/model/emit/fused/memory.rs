@@ -5,7 +5,7 @@ use quote::quote_spanned;
 
 use super::ModelFrame;
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::emit::length;
+use crate::model::emit::{length, made_lengths};
 
 impl ModelFrame<'_> {
     /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
@@ -15,11 +15,13 @@ impl ModelFrame<'_> {
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
         let symbols = symbols.collect::<Vec<_>>();
+        let made = made_lengths(self.model());
         let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
             #[allow(unused_variables)]
             const fn footprint(#(#symbols: usize),*) -> p::Footprint {
+                #made
                 #footprint
             }
 

@@ -255,12 +255,23 @@ impl ModelFrame<'_> {
         let shapes = self.model().results.iter().enumerate().map(|(index, id)| {
             let name = format_ident!("shape_{index}");
             let axes = self.ty(*id).axes.iter().map(|axis| match axis {
-                Axis::Symbol(symbol) => self.axis_of_input(&symbol.length),
+                Axis::Symbol(symbol) => self.axis_of_call(&symbol.length),
                 Axis::Size(_) => quote!(p::Const),
             });
             quote!(let #name = (#(#axes,)*);)
         });
         shapes.collect()
+    }
+
+    /// An axis of any length: of an input, or computed of those.
+    fn axis_of_call(&self, symbol: &str) -> TokenStream {
+        match self.model().made(symbol) {
+            None => self.axis_of_input(symbol),
+            Some(made) => made.length.tokens(&|symbol| {
+                let axis = self.axis_of_input(symbol);
+                quote!(p::Dim::size(&#axis))
+            }),
+        }
     }
 
     /// The first axis of an input that has the name.

@@ -24,7 +24,7 @@ impl ModelFrame<'_> {
 
     /// `Sizes`, `Inputs` and `Call`.
     pub(super) fn emit_call(&self) -> TokenStream {
-        let symbols = self.model().symbols.iter().map(|name| field(name));
+        let symbols = self.model().axes().map(field);
         let inputs = self.model().inputs.iter().map(|id| {
             let name = self.input_field(*id);
             match self.ty(*id).kind {
@@ -61,9 +61,9 @@ impl ModelFrame<'_> {
 
     /// The lines that read the call, and find every mistake in it.
     pub(super) fn emit_read(&self, label: &str) -> TokenStream {
-        let sizes = self.model().symbols.iter().map(|symbol| {
+        let sizes = self.model().axes().map(|symbol| {
             let name = field(symbol);
-            let axis = self.axis_of_input(symbol);
+            let axis = self.axis_of_call(symbol);
             quote!(#name: p::Dim::size(&#axis))
         });
         let inputs = self.model().inputs.iter().map(|id| {
