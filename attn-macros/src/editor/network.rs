@@ -31,7 +31,11 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     let result =
         tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
     let sizes_alone = names.scope(&[], &[], &sizes);
-    let axes = names.scope(&[sizes_alone], &[], &axes(&inputs, &sizes));
+    let mut known = axes(&inputs, &sizes);
+    if let Some(TokenTree::Group(statements)) = tokens.rest().iter().find(|token| is_block(token)) {
+        made_axes(Tokens::new(statements.stream()), &sizes, &mut known);
+    }
+    let axes = names.scope(&[sizes_alone], &[], &known);
     let mut variables = Vec::new();
     for Input {
         name,
@@ -102,6 +106,55 @@ fn axes(inputs: &[Input], sizes: &[Own]) -> Vec<Own> {
         name,
     })
     .collect()
+}
+
+fn is_block(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+}
+
+/// The names of axes that operations make: `rows = (batch, seq)`, `to = all`.
+fn made_axes(mut tokens: Tokens, sizes: &[Own], known: &mut Vec<Own>) {
+    while let Some(token) = tokens.next() {
+        if let TokenTree::Group(group) = &token {
+            made_axes(Tokens::new(group.stream()), sizes, known);
+        }
+        let TokenTree::Ident(operation) = token else {
+            continue;
+        };
+        if !tokens.starts_arguments(0) {
+            continue;
+        }
+        (0..3).for_each(|_| drop(tokens.next()));
+        for Entry { key, value } in entries(&mut tokens) {
+            let is_pattern = operation == "rearrange" || operation == "stack";
+            if is_pattern || key.is_some_and(|key| key == "to") {
+                new_names(&value, sizes, known);
+            }
+        }
+    }
+}
+
+/// The names that are none of a size, an axis or a constant. In braces is a constant.
+fn new_names(tokens: &Tokens, sizes: &[Own], known: &mut Vec<Own>) {
+    for token in tokens.rest() {
+        match token {
+            TokenTree::Group(_) if is_block(token) => {}
+            TokenTree::Group(group) => {
+                new_names(&Tokens::new(group.stream()), sizes, known);
+            }
+            TokenTree::Ident(name) => {
+                let is_it = |own: &Own| own.name == *name;
+                let is_known = sizes.iter().any(is_it) || known.iter().any(is_it);
+                if !is_known && !is_name_of_constant(name) {
+                    known.push(Own {
+                        doc: "An axis that an operation makes.".to_owned(),
+                        name: name.clone(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A single letter, as `B`, is an axis.
@@ -327,7 +380,7 @@ impl Walker<'_, '_> {
             }
         }
         if let Some(operands) = tokens.take_group(Delimiter::Parenthesis) {
-            for operand in operands.split() {
+            for operand in operands.split_operands() {
                 self.argument_of_call(operand);
             }
             if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
@@ -383,8 +436,7 @@ impl Walker<'_, '_> {
         } else if name == "tied" {
             self.names.own(self.layers, value.ident(0));
         } else if key.is_some_and(is_of_axes) {
-            let axes = value.take_group(Delimiter::Bracket).unwrap_or(value);
-            walk_axes(self.names, axes, self.axes);
+            self.lists_of_axes(value);
         } else if key.is_some_and(|key| key.name == "out" && operation.name == "module") {
             let axes = value.take_group(Delimiter::Bracket);
             axes.into_iter()
@@ -404,9 +456,7 @@ impl Walker<'_, '_> {
                 self.names.language(operation.name, Some(&key));
             }
             (_, Some("type")) => self.names.ty(value.rest()),
-            ([TokenTree::Group(axes)], _) if takes_axes(operation) => {
-                walk_axes(self.names, Tokens::new(axes.stream()), self.axes);
-            }
+            ([TokenTree::Group(_), ..], _) if takes_axes(operation) => self.lists_of_axes(value),
             ([], _) => {
                 let scope = self.arguments_of(operation);
                 self.names.own(scope, None);
@@ -419,6 +469,21 @@ impl Walker<'_, '_> {
                 self.names.own(scope, Some(name));
             }
             _ => size(self.names, &value, Some(self.sizes)),
+        }
+    }
+
+    /// `seq`, `[batch, seq]`, `[batch, (rows, cols)] -> [batch, rows, cols]`
+    fn lists_of_axes(&mut self, mut value: Tokens) {
+        let mut is_list = false;
+        while value.is_group(0, Delimiter::Bracket) || is_list && !value.is_empty() {
+            match value.take_group(Delimiter::Bracket) {
+                Some(axes) => walk_axes(self.names, axes, self.axes),
+                None => drop(value.next()),
+            }
+            is_list = true;
+        }
+        if !is_list {
+            walk_axes(self.names, value, self.axes);
         }
     }
 
@@ -454,7 +519,7 @@ fn takes_axes(operation: &Operation) -> bool {
 }
 
 fn is_of_axes(key: &Key) -> bool {
-    matches!(key.kind, KeyKind::Axes)
+    matches!(key.kind, KeyKind::Axes | KeyKind::Pattern)
 }
 
 /// The tokens to the end of the statement. Between the `<` and `>` of an operation, `key =` starts no statement.
@@ -468,16 +533,17 @@ fn take_value(tokens: &mut Tokens) -> Tokens {
         if tokens.starts_arguments(0) {
             value.extend((0..2).filter_map(|_| tokens.next()));
         }
-        let is_inside = depth > 0 || ends_in_colon(&value);
+        let is_inside = depth > 0 || ends_in(&value, ':');
+        let is_arrow = ends_in(&value, '-');
         depth += isize::from(is_inside && tokens.is(0, '<'));
-        depth -= isize::from(depth > 0 && tokens.is(0, '>'));
+        depth -= isize::from(depth > 0 && tokens.is(0, '>') && !is_arrow);
         value.extend(tokens.next());
     }
     Tokens::new(value.into_iter().collect())
 }
 
-fn ends_in_colon(value: &[TokenTree]) -> bool {
-    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':')
+fn ends_in(value: &[TokenTree], sign: char) -> bool {
+    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
 }
 
 /// `;`, or where another statement starts without one.

@@ -108,6 +108,31 @@ impl Tokens {
         Tokens { list, at: 0 }
     }
 
+    /// The tokens between commas, but for those between the `<` and `>` of an operation.
+    pub(super) fn split_operands(mut self) -> Vec<Tokens> {
+        let mut parts = Vec::new();
+        let mut part = Vec::new();
+        let mut depth = 0;
+        let mut is_arrow = false;
+        while let Some(token) = self.rest().first().cloned() {
+            let is_sign =
+                |sign: char| matches!(&token, TokenTree::Punct(punct) if punct.as_char() == sign);
+            let is_behind_colons = part.last().is_some_and(is_colon);
+            let opens = depth > 0 || is_behind_colons;
+            depth += isize::from(opens && is_sign('<'));
+            depth -= isize::from(depth > 0 && is_sign('>') && !is_arrow);
+            is_arrow = is_sign('-');
+            self.at += 1;
+            match depth == 0 && is_sign(',') {
+                true => parts.push(std::mem::take(&mut part)),
+                false => part.push(token),
+            }
+        }
+        parts.push(part);
+        let parts = parts.into_iter();
+        parts.map(|list| Tokens { list, at: 0 }).collect()
+    }
+
     /// The tokens between commas: also none, before the first, between two and behind the last.
     pub(super) fn split(mut self) -> Vec<Tokens> {
         let mut parts = vec![self.take_until(|tokens| tokens.is(0, ','))];
@@ -116,6 +141,10 @@ impl Tokens {
         }
         parts
     }
+}
+
+fn is_colon(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':')
 }
 
 fn flatten(tokens: TokenStream, list: &mut Vec<TokenTree>) {

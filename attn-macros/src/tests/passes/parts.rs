@@ -41,7 +41,10 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
     let values = NAMES.into_iter().zip(views).map(|(name, part)| Value {
         name: name.to_owned(),
         ty: Type::floats(vec![Axis::Size(Size::known(2))]),
-        view: part.map(|part| View { of: WHOLE, part }),
+        view: part.map(|part| View {
+            of: WHOLE,
+            part: Some(part),
+        }),
     });
     let values: Vec<_> = values.collect();
     let steps = nodes.into_iter().map(|(result, operands)| {
