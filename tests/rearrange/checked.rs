@@ -8,24 +8,24 @@ use attn::dfdx::tensor::{PutTape, SplitTape};
 use attn::memory;
 
 /// Each test waits for the one before it.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The difference of both forms: sums of up to 60 terms of order 1, on about six levels, which are rounded in another order: √360
 /// ε / 2 = 10 ε, and ten times that for gradients, whose terms are larger.
-pub fn tolerance<E: Element>() -> f64 {
+pub(crate) fn tolerance<E: Element>() -> f64 {
     100.0 * E::epsilon().into()
 }
 
 /// Returns `loss`. Its argument has the type of `_input`.
-pub fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
+pub(crate) fn loss_of<X, M, F: Fn(&M, X) -> f64>(_input: &X, loss: F) -> F {
     loss
 }
 
 /// Every combination of one of these sizes for each axis.
-pub fn combinations<const N: usize>(sizes: [&[usize]; N]) -> Vec<[usize; N]> {
+pub(crate) fn combinations<const N: usize>(sizes: [&[usize]; N]) -> Vec<[usize; N]> {
     let mut all = vec![[0; N]];
     for (axis, sizes) in sizes.iter().enumerate() {
         let with = |of: &[usize; N], size: &usize| {
@@ -42,7 +42,7 @@ pub fn combinations<const N: usize>(sizes: [&[usize]; N]) -> Vec<[usize; N]> {
 }
 
 /// The peak bytes of activations during a forward and a backward pass.
-pub fn peak<S: Shape, E: Element>(
+pub(crate) fn peak<S: Shape, E: Element>(
     forward: impl FnOnce() -> Tensor<S, E, Cpu, OwnedTape<E, Cpu>>,
 ) -> usize {
     let before = memory::allocated();

@@ -338,8 +338,7 @@ impl<'w, 'n> Walker<'w, 'n> {
         } else if name == "tied" {
             self.names.own(self.layers, value.ident(0));
         } else if key.is_some_and(is_of_axes) {
-            let axes = value.take_group(Delimiter::Bracket).unwrap_or(value);
-            walk_axes(self.names, axes, self.axes);
+            self.lists_of_axes(value);
         } else if key.is_some_and(|key| key.name == "out" && operation.name == "module") {
             let axes = value.take_group(Delimiter::Bracket);
             axes.into_iter()
@@ -359,9 +358,7 @@ impl<'w, 'n> Walker<'w, 'n> {
                 self.names.language(operation.name, Some(&key));
             }
             (_, Some("type")) => self.names.ty(value.rest()),
-            ([TokenTree::Group(axes)], _) if takes_axes(operation) => {
-                walk_axes(self.names, Tokens::new(axes.stream()), self.axes);
-            }
+            ([TokenTree::Group(_), ..], _) if takes_axes(operation) => self.lists_of_axes(value),
             ([], _) => {
                 let scope = self.arguments_of(operation);
                 self.names.own(scope, None);
@@ -374,6 +371,21 @@ impl<'w, 'n> Walker<'w, 'n> {
                 self.names.own(scope, Some(name));
             }
             _ => size(self.names, &value, Some(self.sizes)),
+        }
+    }
+
+    /// `seq`, `[batch, seq]`, `[batch, (rows, cols)] -> [batch, rows, cols]`
+    fn lists_of_axes(&mut self, mut value: Tokens) {
+        let mut is_list = false;
+        while value.is_group(0, Delimiter::Bracket) || is_list && !value.is_empty() {
+            match value.take_group(Delimiter::Bracket) {
+                Some(axes) => walk_axes(self.names, axes, self.axes),
+                None => drop(value.next()),
+            }
+            is_list = true;
+        }
+        if !is_list {
+            walk_axes(self.names, value, self.axes);
         }
     }
 
@@ -409,7 +421,7 @@ fn takes_axes(operation: &Operation) -> bool {
 }
 
 fn is_of_axes(key: &Key) -> bool {
-    matches!(key.kind, KeyKind::Axes)
+    matches!(key.kind, KeyKind::Axes | KeyKind::Pattern)
 }
 
 /// The tokens to the end of the statement. Between the `<` and `>` of an operation, `key =` starts no statement.
@@ -423,16 +435,17 @@ fn take_value(tokens: &mut Tokens) -> Tokens {
         if tokens.starts_arguments(0) {
             value.extend((0..2).filter_map(|_| tokens.next()));
         }
-        let is_inside = depth > 0 || ends_in_colon(&value);
+        let is_inside = depth > 0 || ends_in(&value, ':');
+        let is_arrow = ends_in(&value, '-');
         depth += isize::from(is_inside && tokens.is(0, '<'));
-        depth -= isize::from(depth > 0 && tokens.is(0, '>'));
+        depth -= isize::from(depth > 0 && tokens.is(0, '>') && !is_arrow);
         value.extend(tokens.next());
     }
     Tokens::new(value.into_iter().collect())
 }
 
-fn ends_in_colon(value: &[TokenTree]) -> bool {
-    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':')
+fn ends_in(value: &[TokenTree], sign: char) -> bool {
+    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
 }
 
 /// `;`, or where another statement starts without one.

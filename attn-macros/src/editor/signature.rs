@@ -134,7 +134,10 @@ impl Item {
         }
         let keys = self.keys();
         let known: Vec<&Own> = of_header.iter().chain(&keys).collect();
-        let bound = axes(&self.parameters, &known);
+        let mut bound = axes(&self.parameters, &known);
+        if let Some(statements) = &self.statements {
+            made_axes(statements.clone(), &known, &mut bound);
+        }
         let mut sizes = names.scope(&[header], &[], &keys);
         let axes = names.scope(&[sizes], &[], &bound);
         if self.is_block {
@@ -241,6 +244,55 @@ fn renamed(tokens: &Tokens) -> Vec<Own> {
         is_behind_as = matches!(token, TokenTree::Ident(word) if word == "as");
     }
     names
+}
+
+fn is_block(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+}
+
+/// The names of axes that operations make: `rows = (batch, seq)`, `to = all`.
+fn made_axes(mut tokens: Tokens, sizes: &[&Own], known: &mut Vec<Own>) {
+    while let Some(token) = tokens.next() {
+        if let TokenTree::Group(group) = &token {
+            made_axes(Tokens::new(group.stream()), sizes, known);
+        }
+        let TokenTree::Ident(operation) = token else {
+            continue;
+        };
+        if !tokens.starts_arguments(0) {
+            continue;
+        }
+        (0..3).for_each(|_| drop(tokens.next()));
+        for Entry { key, value } in entries(&mut tokens) {
+            let is_pattern = operation == "rearrange" || operation == "stack";
+            if is_pattern || key.is_some_and(|key| key == "to") {
+                new_names(&value, sizes, known);
+            }
+        }
+    }
+}
+
+/// The names that are none of a size, an axis or a constant. In braces is a constant.
+fn new_names(tokens: &Tokens, sizes: &[&Own], known: &mut Vec<Own>) {
+    for token in tokens.rest() {
+        match token {
+            TokenTree::Group(_) if is_block(token) => {}
+            TokenTree::Group(group) => {
+                new_names(&Tokens::new(group.stream()), sizes, known);
+            }
+            TokenTree::Ident(name) => {
+                let is_it = |own: &Own| own.name == *name;
+                let is_known = sizes.iter().any(is_it) || known.iter().any(is_it);
+                if !is_known && !is_name_of_constant(name) {
+                    known.push(Own {
+                        doc: "An axis that an operation makes.".to_owned(),
+                        name: name.clone(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A single letter, as `B`, is an axis.

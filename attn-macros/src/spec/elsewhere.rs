@@ -355,11 +355,39 @@ static FORMS: &[Form] = &[
     ),
     operation(
         &["squeeze"],
-        "write `x[axis = 0]`, which has no axis of this name",
+        "write `x[axis = 0]`, which has no axis of this name; `rearrange::<[batch, d_model]>(x)` leaves out an axis of size 1",
     ),
     operation(
         &["unsqueeze", "expand", "expand_as", "broadcast_to"],
-        "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`",
+        "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`; \
+         `rearrange::<[batch, 1, d_model]>(x)` adds an axis of size 1",
+    ),
+    operation(
+        &[
+            "view",
+            "reshape",
+            "flatten",
+            "unflatten",
+            "ravel",
+            "view_as",
+            "pixel_unshuffle",
+            "pixel_shuffle",
+        ],
+        "write `rearrange::<[batch, (heads, d_head)] -> [batch, heads, d_head]>(x)`, which splits an axis, \
+         and `rearrange::<[batch, (heads, d_head)]>(x)`, which merges two",
+    ),
+    operation(
+        &["unfold", "sliding_window_view"],
+        "write `windows::<seq, size = 3, step = 1, to = n>(x)`, windows along an axis",
+    ),
+    operation(&["roll"], "write `shift::<seq, 1>(x)`, where zeros come in"),
+    operation(
+        &["ZeroPad1d", "ConstantPad1d", "constant_pad_nd"],
+        "write `pad::<seq, before = 1, after = 1, to = longer>(x)`",
+    ),
+    operation(
+        &["vstack", "dstack"],
+        "write `stack::<[2, batch, d_model]>(a, b)`, along a new axis",
     ),
     operation(
         &["param", "Parameter"],

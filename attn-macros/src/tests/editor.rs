@@ -124,6 +124,8 @@ const REST: &str = "
         let (left, right) = split::<axis = d>(z[seq = 0, d = 1..FIRST]);
         let z = z + sum::<[batch, seq]>(z) * concat::<d>(left, right) - mean::<seq>(z) + bound * table[4 = -1];
         let z = einsum::<axes = [batch, seq, d]>(z as [batch, kv = seq, d], einsum::<[batch, seq, kv]>(z, z as [batch, kv = seq, d]));
+        let z = rearrange::<[batch, (steps, 2), d] -> [rows = (batch, steps), { 2 * WIDTH }, d]>(pad::<seq, before = 1, to = longer>(z));
+        let z = stack::<axis = [rows, kinds, d]>(shift::<longer, -1>(z), windows::<rows, 3, step = 2, to = n>(z)) + z[n = 1..];
         linear::<out = d, bias = false>(dropout::<p = 0.5>(z)) + module::<ReLU, out = [batch, seq, d]>(x)
     }";
 
@@ -171,6 +173,15 @@ fn every_name_of_a_model_is_documented() {
         "operations::param",
         "operations::split",
         "split::axis",
+        "::steps",
+        "::rows",
+        "::longer",
+        "::kinds",
+        "::n",
+        "pad::before",
+        "shift::by",
+        "windows::size",
+        "rearrange::axes",
         "words::init::truncated_normal",
         "arguments::init::truncated_normal::std",
         "::table",

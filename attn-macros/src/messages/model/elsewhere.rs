@@ -170,6 +170,16 @@ pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> St
         ) => {
             format!("an axis stands in angle brackets, by its name: `{name}::<seq>(x)`")
         }
+        (
+            _,
+            [
+                Key {
+                    kind: KeyKind::Pattern,
+                    ..
+                },
+                ..,
+            ],
+        ) => format!("write `{}`", super::pattern_of_text(&numbers)),
         ([], []) => format!("write `{name}(x)`"),
         ([], [key, ..]) => format!(
             "keys stand in angle brackets: `{name}::<{} = {numbers}>(x)`",

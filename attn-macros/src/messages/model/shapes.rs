@@ -23,6 +23,14 @@ pub(crate) const REARRANGE_WITHOUT_AXES: &str = "`rearrange` needs the axes of t
 
 /// A pattern of einops: `"b (h w) c -> b h w c"`
 pub(crate) fn pattern_as_text(found: &str) -> String {
+    format!(
+        "axes stand in brackets, not in a text\nhelp: write `{}`",
+        pattern_of_text(found)
+    )
+}
+
+/// `rearrange::<[b, (h, w), c] -> [b, h, w, c]>(x)`
+pub(super) fn pattern_of_text(found: &str) -> String {
     let side = |side: &str| {
         let spaced = side.replace('(', " ( ").replace(')', " ) ");
         let words: Vec<_> = spaced.split_whitespace().collect();
@@ -30,10 +38,7 @@ pub(crate) fn pattern_as_text(found: &str) -> String {
         format!("[{list}]")
     };
     let sides: Vec<_> = found.trim_matches('"').split("->").map(side).collect();
-    format!(
-        "axes stand in brackets, not in a text\nhelp: write `rearrange::<{}>(x)`",
-        sides.join(" -> ")
-    )
+    format!("rearrange::<{}>(x)", sides.join(" -> "))
 }
 
 pub(crate) const ELLIPSIS_OF_PATTERN: &str = "every axis has a name or a size here\n\
