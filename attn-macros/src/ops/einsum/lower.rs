@@ -314,14 +314,16 @@ impl Product<'_, '_> {
             return term.value;
         }
         let place = |axis: &usize| term.axes.iter().position(|other| other == axis);
-        let order = axes.iter().filter_map(place).collect();
+        let order: Vec<usize> = axes.iter().filter_map(place).collect();
+        // A size that only rustc knows to be the same is another type.
+        let own = &self.lowering.ty(term.value).axes;
+        let ty = Type::floats(order.iter().map(|axis| own[*axis].clone()).collect());
         let name = if axes == self.result {
             &*self.name
         } else {
             "permute"
         }
         .to_owned();
-        let ty = self.ty(axes);
         self.lowering.node(
             self.builder,
             Permute::new(order),
