@@ -121,6 +121,8 @@ impl AllAxes {
                 lowering.error(call.at.span(), message);
                 return None;
             }
+            // Axes of one name have one size: that was checked where an axis got its name.
+            Same::If(_) if known.name().is_some() && known.name() == axis.name() => {}
             Same::If(conditions) => lowering.assume(conditions, call.at.span(), message),
         }
         if known.name().is_none() {
