@@ -147,7 +147,6 @@ mod shapes {
 
 mod products {
     use super::*;
-    use support::cases::tensor;
 
     support::products!(exact);
 }

@@ -82,6 +82,40 @@ fn axes_without_names_are_matched_by_their_sizes() {
 }
 
 model! {
+    /// Equal sizes, as rustc finds: an axis has its name in one operand, and a constant of the user in the other.
+    struct Equal<d = 3>;
+    fn forward(x: [batch, WIDTH], y: [d], z: [4, d]) -> ([d, batch], [4, batch], [batch, d]) {
+        let named = x as [batch, d = WIDTH];
+        let scaled = einsum::<[d, batch]>(named, y);
+        (scaled, einsum::<[4, batch]>(z, named), x + y)
+    }
+}
+
+#[test]
+fn sizes_that_rustc_finds_to_be_equal_are_one_axis() {
+    let model = Cpu::default().build_module::<Equal, f64>();
+    let x: Tensor<Rank2<2, 3>, f64, _> = tensor("x", Default::default());
+    let y: Tensor<Rank1<3>, f64, _> = tensor("y", Default::default());
+    let z: Tensor<Rank2<4, 3>, f64, _> = tensor("z", Default::default());
+    let (of_x, of_y, of_z) = (x.array(), y.array(), z.array());
+    let check = |scaled: Vec<f64>, products: Vec<f64>| {
+        for i in 0..2 {
+            for k in 0..3 {
+                assert_eq!(scaled[k * 2 + i], of_x[i][k] * of_y[k]);
+            }
+            for j in 0..4 {
+                let product = sum(3, |k| of_x[i][k] * of_z[j][k]);
+                assert!((products[j * 2 + i] - product).abs() < 1e-14);
+            }
+        }
+    };
+    let (scaled, products, _) = model.forward((x.clone(), y.clone(), z.clone()));
+    check(scaled.as_vec(), products.as_vec());
+    let (scaled, products, _) = model.composed().forward((x, y, z));
+    check(scaled.as_vec(), products.as_vec());
+}
+
+model! {
     struct Map<d = 6, e = 4>;
     fn forward(x: [batch, seq, d], w: [d, e]) -> [batch, seq, e] { einsum::<[batch, seq, e]>(x, w) }
 }

@@ -161,11 +161,13 @@ macro_rules! products_of_renamed_axes {
                     param w: [d, e] = normal(0.5);
                     let mut x = x as [batch, seq, e = d];
                     let mut y = gelu(x);
+                    let mut z = sigmoid(x as [batch, seq, d = e]);
                     repeat 2 {
                         y = einsum::<[batch, seq, e]>(x as [batch, seq, d = e], w) - y;
                         x = y as [batch, token = seq, d = e];
+                        z = z as [batch, token = seq, d];
                     }
-                    x + y
+                    x + y + z
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
         }

@@ -71,8 +71,8 @@ impl<'a> Contraction<'a> {
                 self.sizes
             );
         }
-        for axis in self.axes.concat() {
-            let of = self.axes.iter().filter(|axes| axes.contains(&axis));
+        for axis in self.axes.into_iter().flatten() {
+            let of = self.axes.iter().filter(|axes| axes.contains(axis));
             assert!(of.count() > 1, "axis {axis} is in one of {:?}", self.axes);
         }
     }

@@ -1,5 +1,9 @@
 //! The matrices of a product: which axes of memory are their rows, columns and depth.
 
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use super::{Axes, Product};
 
 /// How a product is computed.
@@ -27,11 +31,14 @@ pub(super) struct Pair {
     pub(super) strides: [usize; 2],
 }
 
+/// Axes of both operands. Few of them need no heap memory.
+pub(super) type Pairs = SmallVec<[Pair; 6]>;
+
 /// The result is the matrix `[outer * rows, inner * cols]`, and for every index of the outer and the inner axes a product of matrices.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) outer: Vec<Pair>,
-    pub(super) inner: Vec<Pair>,
+    pub(super) outer: Pairs,
+    pub(super) inner: Pairs,
     /// Of the first operand.
     pub(super) rows: Step,
     /// Of the second operand.
@@ -44,9 +51,9 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Pointwise {
     /// The axes of the result.
-    pub(super) of_result: Vec<Pair>,
+    pub(super) of_result: Pairs,
     /// The axes that are summed over.
-    pub(super) depth: Vec<Pair>,
+    pub(super) depth: Pairs,
     pub(super) direction: Direction,
 }
 
@@ -165,7 +172,7 @@ fn longest_run(
     product: &Product<'_>,
     axes: &[usize],
     is_it: impl Fn(&usize) -> bool,
-) -> std::ops::Range<usize> {
+) -> Range<usize> {
     let mut longest = 0..0;
     let mut start = 0;
     for end in 1..=axes.len() {
@@ -205,7 +212,7 @@ fn merged(product: &Product<'_>, operand: usize, axes: &[usize]) -> Option<Step>
     Some(merged)
 }
 
-fn pairs(product: &Product<'_>, axes: &[usize]) -> Vec<Pair> {
+fn pairs(product: &Product<'_>, axes: &[usize]) -> Pairs {
     let stride = |operand: usize, axis: usize| {
         let of = &product.axes[operand];
         let place = of.iter().position(|other| *other == axis);

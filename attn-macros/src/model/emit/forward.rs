@@ -183,7 +183,11 @@ impl ComposedNode<'_> {
 fn as_type(cx: &Emitter<'_>, id: ValueId, ty: &Type) -> TokenStream {
     let name = cx.var(id);
     match cx.model.value(id).ty.same(ty) {
-        Same::If(_) => quote!(p::asserted(&#name)),
+        // A generic operation needs the type.
+        Same::If(_) => {
+            let axes = ty.axes.iter().map(|axis| cx.axis(axis));
+            quote!(p::asserted::<_, (#(#axes,)*), _, _>(&#name))
+        }
         _ => quote!(#name),
     }
 }

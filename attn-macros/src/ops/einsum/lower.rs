@@ -121,6 +121,8 @@ impl AllAxes {
                 lowering.error(call.at.span(), message);
                 return None;
             }
+            // Axes of one name have one size: that was checked where an axis got its name.
+            Same::If(_) if known.name().is_some() && known.name() == axis.name() => {}
             Same::If(conditions) => lowering.assume(conditions, call.at.span(), message),
         }
         if known.name().is_none() {
@@ -227,15 +229,7 @@ impl Product<'_, '_> {
         };
         for (index, right) in others.iter().enumerate() {
             let later = &others[index + 1..];
-            let is_read = |axis: &usize| {
-                self.result.contains(axis) || later.iter().any(|term| term.axes.contains(axis))
-            };
-            let own = right.axes.iter().filter(|axis| !left.axes.contains(axis));
-            let all = left.axes.iter().chain(own).copied().filter(is_read);
-            let axes: Vec<usize> = match later.is_empty() {
-                true => self.result.clone(),
-                false => all.collect(),
-            };
+            let axes = self.axes_of_product(&left, right, later);
             if axes.len() > MOST_AXES {
                 let message = messages::too_many_axes("einsum", axes.len(), MOST_AXES);
                 self.lowering.error(self.at, message);
@@ -245,6 +239,23 @@ impl Product<'_, '_> {
             left = Term { value, axes };
         }
         Some(left.value)
+    }
+
+    /// The axes of the product of two operands, which `later` ones are multiplied by: those that are read. The ones that the next product is
+    /// summed over are the last, in its order, so that it reads them as one.
+    fn axes_of_product(&self, left: &Term, right: &Term, later: &[Term]) -> Vec<usize> {
+        let Some((next, others)) = later.split_first() else {
+            return self.result.clone();
+        };
+        let is_kept = |axis: &usize| {
+            self.result.contains(axis) || others.iter().any(|term| term.axes.contains(axis))
+        };
+        let own = right.axes.iter().filter(|axis| !left.axes.contains(axis));
+        let all: Vec<usize> = left.axes.iter().chain(own).copied().collect();
+        let kept = all.iter().filter(|axis| is_kept(axis));
+        let summed = next.axes.iter();
+        let summed = summed.filter(|axis| all.contains(axis) && !is_kept(axis));
+        kept.chain(summed).copied().collect()
     }
 
     fn of_two(&mut self, left: &Term, right: &Term, axes: &[usize], is_last: bool) -> ValueId {
@@ -314,14 +325,16 @@ impl Product<'_, '_> {
             return term.value;
         }
         let place = |axis: &usize| term.axes.iter().position(|other| other == axis);
-        let order = axes.iter().filter_map(place).collect();
+        let order: Vec<usize> = axes.iter().filter_map(place).collect();
+        // A size that only rustc knows to be the same is another type.
+        let own = &self.lowering.ty(term.value).axes;
+        let ty = Type::floats(order.iter().map(|axis| own[*axis].clone()).collect());
         let name = if axes == self.result {
             &*self.name
         } else {
             "permute"
         }
         .to_owned();
-        let ty = self.ty(axes);
         self.lowering.node(
             self.builder,
             Permute::new(order),

@@ -45,7 +45,7 @@ fn a_product_is_one_operation() {
         "[e, seq]",
         "einsum::<[e, seq]>(x, w, y)",
         &[
-            "einsum [batch, seq, 4]: [batch, seq, 4]",
+            "einsum [seq, 4, batch]: [seq, 4, batch]",
             "einsum [4, seq]: [4, seq]",
         ],
     );
