@@ -282,7 +282,7 @@ fn new_names(tokens: &Tokens, sizes: &[&Own], known: &mut Vec<Own>) {
             }
             TokenTree::Ident(name) => {
                 let is_it = |own: &Own| own.name == *name;
-                let is_known = sizes.iter().any(is_it) || known.iter().any(is_it);
+                let is_known = sizes.iter().copied().any(is_it) || known.iter().any(is_it);
                 if !is_known && !is_name_of_constant(name) {
                     known.push(Own {
                         doc: "An axis that an operation makes.".to_owned(),
