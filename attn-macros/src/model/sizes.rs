@@ -96,6 +96,11 @@ impl Sizes {
         });
     }
 
+    /// A name that stands for a size and is none, where this one was probably meant.
+    pub(super) fn misspelt(&self, name: &Ident) -> Option<Ident> {
+        meant_for(name, &self.others.borrow(), false).cloned()
+    }
+
     /// Whether anything reads the constant.
     pub(super) fn is_used(&self, name: &Ident) -> bool {
         self.find(name).is_some_and(|named| named.is_used.get())

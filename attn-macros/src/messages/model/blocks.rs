@@ -111,6 +111,14 @@ pub(crate) fn unused_key(block: &Ident, key: &Ident) -> String {
     format!("`{block}` never uses its size `{key}`\nhelp: remove it")
 }
 
+/// `found` is used as a size, and nothing reads the key `unused`.
+pub(crate) fn key_for_another(block: &Ident, found: &Ident, unused: &Ident) -> String {
+    format!(
+        "`{block}` has no size `{found}`, and its size `{unused}` is never used\n\
+         help: did you mean `{unused}`? If `{found}` is a constant, remove `{unused}`"
+    )
+}
+
 /// The blocks from a block on to its own call.
 pub(crate) fn recursive_block(names: &[String]) -> String {
     let path = names.join(" → ");

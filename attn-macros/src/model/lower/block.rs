@@ -350,8 +350,15 @@ impl Lowering<'_> {
 
     fn report_unused_keys(&self, block: &BlockDraft) {
         for (key, _) in block.keys() {
-            if !self.sizes.is_used(key) && !key.to_string().starts_with('_') {
-                self.cx.error(key, messages::unused_key(&block.name, key));
+            if self.sizes.is_used(key) || key.to_string().starts_with('_') {
+                continue;
+            }
+            match self.sizes.misspelt(key) {
+                Some(other) => {
+                    let message = messages::key_for_another(&block.name, &other, key);
+                    self.cx.error(other, message);
+                }
+                None => self.cx.error(key, messages::unused_key(&block.name, key)),
             }
         }
     }

@@ -182,6 +182,8 @@ mistakes! {
     no_result_type: "block a(x: [..]) { x }", "a(x)", "{", "expected the result of `a`: `-> [.., d_model]`, or several in parentheses";
     unused_operand: "block a(x: [..], y: [..]) -> [..] { x }", "a(x, x)", "y", "the value of `y` is never used";
     unused_size: "block a(x: [..], n) -> [..] { x }", "a::<2>(x)", "n", "`a` never uses its size `n`";
+    a_misspelt_size: "block a(x: [.., n], hidden) -> [.., n] { linear::<n>(linear::<hiden>(x)) }", "a::<2>(x)", "hiden",
+        "`a` has no size `hiden`, and its size `hidden` is never used";
     variables_of_the_caller: "block a(x: [..]) -> [..] { x + z }", "let z = gelu(x); a(z)", "z", "there is no variable `z`";
     axes_of_the_caller: "block a(x: [..]) -> [.., seq] { x }", "a(x)", "seq", "no operand has an axis `seq`, and no size is called so";
     two_results_without_names: "block a(x: [..]) -> ([..], [..]) { (x, x) }", "a(x)", "a", "`a` has 2 results, and each needs a name";
