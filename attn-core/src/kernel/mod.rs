@@ -34,6 +34,7 @@ pub mod reduce;
 pub mod rows;
 pub mod sinusoid;
 pub mod softmax;
+pub mod strips;
 #[cfg(test)]
 mod testing;
 mod transpose;
@@ -66,6 +67,7 @@ pub trait Kernels:
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
     + softmax::SoftmaxAlong<Self>
+    + strips::Strips<Self>
 {
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod plan;
 mod repeated;
 pub(crate) mod signature;
 pub(crate) mod sizes;
+pub(crate) mod strips;
 pub(crate) mod syntax;
 pub(crate) mod types;
 

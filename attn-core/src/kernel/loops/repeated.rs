@@ -3,6 +3,9 @@
 /// The most axes of a tensor.
 const AXES: usize = 6;
 
+/// Shorter runs are copied, so that a loop has enough elements at once.
+const LONG: usize = 64;
+
 /// Numbers that are repeated to a larger shape, from an element of that shape on.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated<'a, E> {
@@ -11,6 +14,8 @@ pub struct Repeated<'a, E> {
     /// Neighbours that are read as one axis are one.
     axes: [(usize, usize); AXES],
     first: usize,
+    /// How many elements there are from the first one on.
+    len: usize,
 }
 
 /// The numbers of a tensor with the sizes `from`, repeated along its axes of size 1 to the sizes `to`.
@@ -42,48 +47,79 @@ pub fn repeated<'a, E>(numbers: &'a [E], from: &[usize], to: &[usize]) -> Repeat
             }
         }
     }
-    let first = 0;
     Repeated {
         numbers,
         axes,
-        first,
+        first: 0,
+        len: to.iter().product(),
     }
+}
+
+/// The next elements of an operand, for a loop that reads them where they stand.
+pub(super) enum Run<'a, E> {
+    /// One number, so many times.
+    Constant(E, usize),
+    Numbers(&'a [E]),
 }
 
 impl<E> Repeated<'_, E> {
-    /// The number of elements of the larger shape, without those before the first one.
+    /// The number of elements.
     pub(super) fn len(&self) -> usize {
-        let sizes = self.axes.iter().map(|(size, _)| size);
-        sizes.product::<usize>() - self.first
+        self.len
     }
 
-    /// The same, so many elements further.
-    pub(super) fn from(self, first: usize) -> Self {
+    /// So many elements from this one on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[track_caller]
+    pub(in crate::kernel) fn some(self, first: usize, len: usize) -> Self {
+        assert!(first + len <= self.len, "there are fewer elements");
         let first = self.first + first;
-        Self { first, ..self }
+        Self { first, len, ..self }
+    }
+
+    /// Whether it has runs that are worth to be read where they stand.
+    pub(super) fn is_long(&self) -> bool {
+        self.axes[0].0 >= LONG
     }
 }
 
-impl<E: Copy> Repeated<'_, E> {
-    /// Copies the first elements.
-    pub(super) fn copy_to(self, mut to: &mut [E]) {
+impl<'a, E: Copy> Repeated<'a, E> {
+    /// The elements up to the end of the last axis, of which there is at least one.
+    pub(super) fn run(&self) -> Run<'a, E> {
         let [(size, stride), outer @ ..] = self.axes;
-        let mut first = self.first;
+        let place = self.first % size;
+        let len = (size - place).min(self.len);
+        let mut index = self.first / size;
+        let mut start = place * stride;
+        for (size, stride) in outer {
+            start += index % size * stride;
+            index /= size;
+        }
+        match stride {
+            0 => Run::Constant(self.numbers[start], len),
+            _ => Run::Numbers(&self.numbers[start..][..len]),
+        }
+    }
+
+    /// Copies the first elements.
+    pub(super) fn copy_to(mut self, mut to: &mut [E]) {
         while !to.is_empty() {
-            let place = first % size;
-            let (run, rest) = to.split_at_mut((size - place).min(to.len()));
-            let mut index = first / size;
-            let mut start = place * stride;
-            for (size, stride) in outer {
-                start += index % size * stride;
-                index /= size;
-            }
-            match stride {
-                0 => run.fill(self.numbers[start]),
-                _ => run.copy_from_slice(&self.numbers[start..][..run.len()]),
-            }
-            first += run.len();
-            to = rest;
+            let len = match self.run() {
+                Run::Constant(number, len) => {
+                    let len = len.min(to.len());
+                    to[..len].fill(number);
+                    len
+                }
+                Run::Numbers(numbers) => {
+                    let len = numbers.len().min(to.len());
+                    to[..len].copy_from_slice(&numbers[..len]);
+                    len
+                }
+            };
+            to = &mut to[len..];
+            self = self.some(len, self.len - len);
         }
     }
 }
@@ -129,7 +165,7 @@ mod tests {
             let want = brute_force(&numbers, from, to);
             for first in 0..want.len() {
                 for end in first..=want.len() {
-                    let of = repeated(&numbers, from, to).from(first);
+                    let of = repeated(&numbers, from, to).some(first, want.len() - first);
                     assert_eq!(of.len(), want.len() - first, "{from:?} to {to:?}");
                     let mut found = vec![0; end - first];
                     of.copy_to(&mut found);
