@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::compiled::compiled;
 use super::fold::{add_column_sums, rows_per_sum};
-use super::loops::{Repeated, repeated};
+use super::loops::{Repeated, repeated, split_off};
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, Pooled};
 
@@ -125,7 +125,8 @@ compiled! {
     fn in_strips<E>(rows: usize, width: usize, slots: &mut [Slot<'_, E>], body: &Body<'_, E>) {
         slots.iter().for_each(|slot| slot.assert_rows(rows));
         let widths: usize = slots.iter().map(Slot::sums).sum();
-        let strip = (STRIP / width.max(1)).clamp(1, rows.max(1));
+        let tuned = std::env::var("ATTN_STRIP").ok().and_then(|s| s.parse().ok()).unwrap_or(STRIP);
+        let strip = (tuned / width.max(1)).clamp(1, rows.max(1));
         let task = match widths {
             0 => rows_per_task(width),
             _ => rows_per_sum(width),
@@ -192,13 +193,6 @@ fn run_task<E: Pooled>(
         });
         body(strip, parts.collect());
     }
-}
-
-/// The first elements, which are taken out of the slice.
-fn split_off<'a, E>(numbers: &mut &'a mut [E], len: usize) -> &'a mut [E] {
-    let (some, rest) = std::mem::take(numbers).split_at_mut(len);
-    *numbers = rest;
-    some
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Slices of one length, side by side: some are read, some are written, and the first of these may be read as well.
 
-use std::array::from_fn;
 use std::marker::PhantomData;
 use std::slice;
 
@@ -85,13 +84,15 @@ impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         assert!(len <= self.left(), "there are fewer elements left");
         const { assert!(V::LANES <= size_of::<Constant<u8>>()) };
         let len = len.min(V::LANES);
-        from_fn(|i| {
-            let (from, mask) = self.read[i];
+        let mut loaded = [V::zero(); N];
+        // A closure would not always be inlined into the code with the instructions.
+        for (to, (from, mask)) in loaded.iter_mut().zip(self.read) {
             // SAFETY: all slices have `self.len` elements, of which `start..start + len` are some. A constant has as many elements as
             // `len` may be, and is read from the first one on. They are borrowed for `'a`. The slices to write are borrowed by this struct
             // alone, and no reference to them is alive here.
-            load_any(unsafe { slice::from_raw_parts(from.add(self.start & mask), len) })
-        })
+            *to = load_any(unsafe { slice::from_raw_parts(from.add(self.start & mask), len) });
+        }
+        loaded
     }
 
     /// Writes so many elements, or adds to them, and goes to the next ones.

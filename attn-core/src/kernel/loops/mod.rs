@@ -71,6 +71,8 @@ mod p {
     pub(super) use crate::simd::{Vector, math, splat};
 }
 
+use std::array::from_fn;
+
 use smallvec::SmallVec;
 
 use super::compiled::compiled;
@@ -78,7 +80,7 @@ use super::dropout::Dropout;
 use super::parallel::{SMALL, for_each};
 use super::{Buffer, Kernels, Pooled, Real};
 use crate::simd::{Constant, Kernel, Source, Vector, WriteMode, Zipped, run};
-use repeated::Run;
+use repeated::{Run, Runs};
 use sums::Sums;
 
 /// Elements of a few slices that the nearest cache holds.
@@ -265,20 +267,6 @@ impl<'a, E> Read<'a, E> {
     }
 }
 
-impl<'a, E: Copy> Read<'a, E> {
-    /// How many elements from this one on are read where they stand, if they are repeated.
-    fn run(&self, first: usize, len: usize) -> usize {
-        match self.operand {
-            Operand::Repeated(numbers) if !self.is_copied() => match numbers.some(first, len).run()
-            {
-                Run::Constant(_, len) => len,
-                Run::Numbers(numbers) => numbers.len(),
-            },
-            _ => len,
-        }
-    }
-}
-
 impl<'a, E> Write<'a, E> {
     /// Overwrites the numbers, or adds to them.
     pub fn with_mode(numbers: &'a mut [E], mode: WriteMode) -> Self {
@@ -293,13 +281,6 @@ impl<'a, E> Write<'a, E> {
         match &self.to {
             Target::Numbers(numbers) => numbers,
             Target::Rows | Target::Sums(_) => &[],
-        }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [E] {
-        match &mut self.to {
-            Target::Numbers(numbers) => numbers,
-            Target::Rows | Target::Sums(_) => &mut [],
         }
     }
 
@@ -372,7 +353,11 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
 ) {
-    assert_lens(&x, to.first().map_or(0, |to| to.as_slice().len()));
+    let len = to.first().map_or(0, Write::len);
+    assert_lens(&x, len);
+    if len <= SMALL {
+        return some(of, 0, x, to);
+    }
     in_parts(&mut to, &|first, to| {
         // A part has as many results as the whole.
         if let Ok(to) = <&mut [Write<'_, E>; M]>::try_from(to) {
@@ -481,59 +466,112 @@ fn pieces<E: Pooled, const N: usize, const M: usize>(
     let mut near = Buffer::uninit((copied + summed) * NEAR);
     let (copies, terms) = near.split_at_mut(copied * NEAR);
     let mut constants = [[E::ZERO; size_of::<Constant<u8>>()]; N];
+    let mut operands = x.each_ref().map(Cursor::of);
     let mut start = 0;
     while start < len {
-        let runs = x.iter().map(|x| x.run(start, len - start));
-        let len = runs.fold(NEAR.min(len - start), usize::min);
+        let mut piece = NEAR.min(len - start);
+        for operand in &operands {
+            piece = piece.min(operand.left());
+        }
+        let mut results = from_fn::<_, M, _>(|_| (<&mut [E]>::default(), WriteMode::Overwrite));
         let mut terms_left = terms.chunks_mut(NEAR);
-        let mut results = to.each_mut().map(|to| match to.is_sums() {
-            true => (&mut terms_left.next().unwrap_or_default()[..len]).into(),
-            false => to.next(len),
-        });
-        let operands = x.each_ref().map(|x| x.some(start, len));
+        for (result, to) in results.iter_mut().zip(&mut to) {
+            *result = match &mut to.to {
+                Target::Numbers(numbers) => (split_off(numbers, piece), to.mode),
+                Target::Rows | Target::Sums(_) => {
+                    let near = terms_left.next().unwrap_or_default();
+                    (&mut near[..piece], WriteMode::Overwrite)
+                }
+            };
+        }
+        let mut sources = [Source::First; N];
         let mut copies_left = copies.chunks_mut(NEAR);
-        let mut constants_left = constants.iter_mut();
-        let operands = operands.map(|x| match x.operand {
-            _ if x.is_copied() => {
-                let near = &mut copies_left.next().unwrap_or_default()[..len];
-                match x.operand {
-                    Operand::Numbers(numbers) => near.copy_from_slice(numbers),
-                    Operand::Repeated(numbers) => numbers.copy_to(near),
-                    Operand::InPlace | Operand::Rows => {}
+        let places = operands.iter_mut().zip(&mut constants);
+        for (source, (operand, constant)) in sources.iter_mut().zip(places) {
+            *source = match operand {
+                Cursor::Numbers(numbers) => Source::Slice(next(numbers, piece)),
+                Cursor::Runs(runs) => match runs.next(piece) {
+                    Run::Numbers(numbers) => Source::Slice(numbers),
+                    Run::Constant(number) => {
+                        constant.fill(number);
+                        Source::Constant(constant)
+                    }
+                },
+                Cursor::InPlace(dropout) => {
+                    let numbers = results.first_mut().map(|(numbers, _)| &mut **numbers);
+                    dropout.drop_from(first + start, numbers.unwrap_or_default());
+                    Source::First
                 }
-                x.dropout.drop_from(first + start, near);
-                Source::Slice(&*near)
-            }
-            Operand::Numbers(numbers) => Source::Slice(numbers),
-            Operand::Repeated(numbers) => match (numbers.run(), constants_left.next()) {
-                (Run::Numbers(numbers), _) => Source::Slice(numbers),
-                (Run::Constant(number, _), Some(constant)) => {
-                    constant.fill(number);
-                    Source::Constant(constant)
+                Cursor::Copied(x) => {
+                    let near = &mut copies_left.next().unwrap_or_default()[..piece];
+                    match x.some(start, piece).operand {
+                        Operand::Numbers(numbers) => near.copy_from_slice(numbers),
+                        Operand::Repeated(numbers) => numbers.copy_to(near),
+                        Operand::InPlace | Operand::Rows => {}
+                    }
+                    x.dropout.drop_from(first + start, near);
+                    Source::Slice(near)
                 }
-                (Run::Constant(..), None) => unreachable!("a constant for each operand"),
-            },
-            Operand::InPlace | Operand::Rows => {
-                let numbers = results.first_mut().map(Write::as_mut_slice);
-                x.dropout
-                    .drop_from(first + start, numbers.unwrap_or_default());
-                Source::First
+            };
+        }
+        let written = results.each_mut().map(|(numbers, mode)| (&mut **numbers, *mode));
+        run(Values {
+            of,
+            zipped: Zipped::new(sources, written),
+        });
+        for (to, (numbers, _)) in to.iter_mut().zip(&mut results) {
+            match &mut to.to {
+                Target::Sums(sums) => sums.add(numbers),
+                Target::Numbers(_) | Target::Rows => to.dropout.drop_from(first + start, numbers),
             }
-        });
-        values(of, operands, results.each_mut().map(Write::reborrow));
-        for result in &mut results {
-            let dropout = result.dropout;
-            dropout.drop_from(first + start, result.as_mut_slice());
         }
-        let sums = to.iter_mut().filter_map(|to| match &mut to.to {
-            Target::Sums(sums) => Some(sums),
-            _ => None,
-        });
-        for (sums, terms) in sums.zip(terms.chunks(NEAR)) {
-            sums.add(start, &terms[..len]);
-        }
-        start += len;
+        start += piece;
     }
+}
+
+/// Where a loop is in an operand.
+enum Cursor<'x, 'a, E> {
+    Numbers(&'a [E]),
+    Runs(Runs<'a, E>),
+    InPlace(Dropout),
+    /// To the nearest cache.
+    Copied(&'x Read<'a, E>),
+}
+
+impl<'x, 'a, E: Copy> Cursor<'x, 'a, E> {
+    fn of(x: &'x Read<'a, E>) -> Self {
+        match &x.operand {
+            _ if x.is_copied() => Cursor::Copied(x),
+            Operand::Numbers(numbers) => Cursor::Numbers(numbers),
+            Operand::Repeated(numbers) => Cursor::Runs(numbers.runs()),
+            Operand::InPlace | Operand::Rows => Cursor::InPlace(x.dropout),
+        }
+    }
+
+    /// How many of its elements may be read at once.
+    #[inline(always)]
+    fn left(&self) -> usize {
+        match self {
+            Cursor::Runs(runs) => runs.left(),
+            _ => usize::MAX,
+        }
+    }
+}
+
+/// The first elements, which are taken out of the slice.
+#[inline(always)]
+fn next<'a, E>(numbers: &mut &'a [E], len: usize) -> &'a [E] {
+    let (some, rest) = numbers.split_at(len);
+    *numbers = rest;
+    some
+}
+
+/// The same to write.
+#[inline(always)]
+pub(super) fn split_off<'a, E>(numbers: &mut &'a mut [E], len: usize) -> &'a mut [E] {
+    let (some, rest) = std::mem::take(numbers).split_at_mut(len);
+    *numbers = rest;
+    some
 }
 
 #[inline(always)]

@@ -55,13 +55,6 @@ pub fn repeated<'a, E>(numbers: &'a [E], from: &[usize], to: &[usize]) -> Repeat
     }
 }
 
-/// The next elements of an operand, for a loop that reads them where they stand.
-pub(super) enum Run<'a, E> {
-    /// One number, so many times.
-    Constant(E, usize),
-    Numbers(&'a [E]),
-}
-
 impl<E> Repeated<'_, E> {
     /// The number of elements.
     pub(super) fn len(&self) -> usize {
@@ -86,40 +79,96 @@ impl<E> Repeated<'_, E> {
 }
 
 impl<'a, E: Copy> Repeated<'a, E> {
-    /// The elements up to the end of the last axis, of which there is at least one.
-    pub(super) fn run(&self) -> Run<'a, E> {
+    /// The elements in runs along the last axis.
+    pub(super) fn runs(&self) -> Runs<'a, E> {
         let [(size, stride), outer @ ..] = self.axes;
-        let place = self.first % size;
-        let len = (size - place).min(self.len);
-        let mut index = self.first / size;
-        let mut start = place * stride;
-        for (size, stride) in outer {
-            start += index % size * stride;
-            index /= size;
+        let size = size.max(1);
+        let mut runs = Runs {
+            numbers: self.numbers,
+            size,
+            stride,
+            place: self.first % size,
+            start: 0,
+            outer,
+            indices: [0; AXES - 1],
+        };
+        let mut rest = self.first / size;
+        for (index, (size, stride)) in runs.indices.iter_mut().zip(outer) {
+            *index = rest % size.max(1);
+            rest /= size.max(1);
+            runs.start += *index * stride;
         }
-        match stride {
-            0 => Run::Constant(self.numbers[start], len),
-            _ => Run::Numbers(&self.numbers[start..][..len]),
-        }
+        runs
     }
 
     /// Copies the first elements.
-    pub(super) fn copy_to(mut self, mut to: &mut [E]) {
+    pub(super) fn copy_to(&self, mut to: &mut [E]) {
+        let mut runs = self.runs();
         while !to.is_empty() {
-            let len = match self.run() {
-                Run::Constant(number, len) => {
-                    let len = len.min(to.len());
-                    to[..len].fill(number);
-                    len
-                }
-                Run::Numbers(numbers) => {
-                    let len = numbers.len().min(to.len());
-                    to[..len].copy_from_slice(&numbers[..len]);
-                    len
-                }
-            };
-            to = &mut to[len..];
-            self = self.some(len, self.len - len);
+            let len = runs.left().min(to.len());
+            let (run, rest) = to.split_at_mut(len);
+            match runs.next(len) {
+                Run::Constant(number) => run.fill(number),
+                Run::Numbers(numbers) => run.copy_from_slice(numbers),
+            }
+            to = rest;
+        }
+    }
+}
+
+/// Where a loop is in an operand that is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs<'a, E> {
+    numbers: &'a [E],
+    /// Size and stride of the last axis, and the next place in it.
+    size: usize,
+    stride: usize,
+    place: usize,
+    /// The first number along that axis.
+    start: usize,
+    outer: [(usize, usize); AXES - 1],
+    indices: [usize; AXES - 1],
+}
+
+/// Elements along the last axis.
+pub(super) enum Run<'a, E> {
+    Constant(E),
+    Numbers(&'a [E]),
+}
+
+impl<'a, E: Copy> Runs<'a, E> {
+    /// How many elements there are up to the end of the last axis.
+    #[inline(always)]
+    pub(super) fn left(&self) -> usize {
+        self.size - self.place
+    }
+
+    /// The next elements, at most those that are [left](Self::left).
+    #[inline(always)]
+    pub(super) fn next(&mut self, len: usize) -> Run<'a, E> {
+        let run = match self.stride {
+            0 => Run::Constant(self.numbers[self.start]),
+            _ => Run::Numbers(&self.numbers[self.start + self.place..][..len]),
+        };
+        self.place += len;
+        if self.place == self.size {
+            self.place = 0;
+            self.step();
+        }
+        run
+    }
+
+    /// Goes to the next index of the outer axes.
+    #[inline(always)]
+    fn step(&mut self) {
+        for (index, (size, stride)) in self.indices.iter_mut().zip(self.outer) {
+            *index += 1;
+            self.start += stride;
+            if *index < size {
+                return;
+            }
+            *index = 0;
+            self.start -= size * stride;
         }
     }
 }

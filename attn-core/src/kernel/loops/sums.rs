@@ -12,6 +12,9 @@ pub(super) struct Sums<'a, E> {
     width: usize,
     /// The number of values.
     terms: usize,
+    /// The row and the column of the next one.
+    row: usize,
+    column: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +50,8 @@ fn sums<E: Pooled>(
         of,
         width,
         terms,
+        row: 0,
+        column: 0,
     };
     Target::Sums(sums).into()
 }
@@ -65,19 +70,23 @@ impl<E> Sums<'_, E> {
 }
 
 impl<E: Pooled> Sums<'_, E> {
-    /// Adds the values of the elements from `first` on.
-    pub(super) fn add(&mut self, first: usize, mut terms: &[E]) {
-        let mut place = first % self.width.max(1);
-        let mut row = first / self.width.max(1);
+    /// Adds the next values.
+    pub(super) fn add(&mut self, mut terms: &[E]) {
         while !terms.is_empty() {
-            let (some, rest) = terms.split_at(terms.len().min(self.width - place));
+            let (some, rest) = terms.split_at(terms.len().min(self.width - self.column));
             match self.of {
-                Along::Rows => self.to[row] += call::sum(some),
-                Along::Columns => call::axpy(E::ONE, some, &mut self.to[place..][..some.len()]),
+                Along::Rows => self.to[self.row] += call::sum(some),
+                Along::Columns => {
+                    let to = &mut self.to[self.column..][..some.len()];
+                    call::axpy(E::ONE, some, to);
+                }
+            }
+            self.column += some.len();
+            if self.column == self.width {
+                self.column = 0;
+                self.row += 1;
             }
             terms = rest;
-            place = 0;
-            row += 1;
         }
     }
 }
