@@ -51,6 +51,14 @@ impl<'a, E: Element> GradTarget<'a, E> {
         }
     }
 
+    /// Rows of a gradient.
+    pub fn local(numbers: &'a mut [E], into: WriteMode) -> Self {
+        Self {
+            to: GradBuffer::Array(numbers),
+            into,
+        }
+    }
+
     /// The numbers, and whether to overwrite them or to add to them.
     pub fn numbers_mut<'b>(
         &'b mut self,

@@ -23,11 +23,17 @@ const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 pub struct Dropout {
     p: f64,
     seed: Option<u64>,
+    /// The index of the first element.
+    first: usize,
 }
 
 impl Dropout {
     /// No element is dropped.
-    pub const NONE: Self = Self { p: 0.0, seed: None };
+    pub const NONE: Self = Self {
+        p: 0.0,
+        seed: None,
+        first: 0,
+    };
 
     /// Each with probability `p`, if there is a seed that says which.
     ///
@@ -36,7 +42,14 @@ impl Dropout {
     #[track_caller]
     pub fn new(p: f64, seed: Option<u64>) -> Self {
         assert!((0.0..=1.0).contains(&p), "{p} is not a probability");
-        Self { p, seed }
+        let first = 0;
+        Self { p, seed, first }
+    }
+
+    /// The same of the elements from this one on.
+    pub fn from(self, first: usize) -> Self {
+        let first = self.first + first;
+        Self { first, ..self }
     }
 
     /// Whether no element is dropped.
@@ -48,6 +61,7 @@ impl Dropout {
     pub(super) fn drop_from<E: Real>(self, first: usize, x: &mut [E]) {
         if !self.is_none() {
             let dropout = self;
+            let first = self.first + first;
             run(Part { first, x, dropout });
         }
     }
@@ -88,7 +102,7 @@ struct ElementDropout<E> {
 
 impl<E: Real> ElementDropout<E> {
     #[inline(always)]
-    fn new(Dropout { p, seed }: Dropout) -> Self {
+    fn new(Dropout { p, seed, .. }: Dropout) -> Self {
         // An integer is below a number if it is below the next integer: so many words are.
         let words = (p * 2f64.powi(32)).ceil() as u64;
         Self {

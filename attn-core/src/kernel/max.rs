@@ -50,7 +50,11 @@ compiled! {
             let x = &x[axis.block(o)];
             let mut places = counted.runs(axis, o).flatten();
             if axis.inner == 1 {
-                if let Some(l) = places.find(|&l| is_extreme(x[l], y[o])) {
+                let place = match counted {
+                    Counted::All => run(First { x, number: y[o] }),
+                    _ => places.find(|&l| is_extreme(x[l], y[o])),
+                };
+                if let Some(l) = place {
                     d_x[l] += d_y[o];
                 }
                 return;
@@ -77,6 +81,31 @@ compiled! {
 fn is_extreme<E: Real>(x: E, y: E) -> bool {
     let is_nan = |x: E| x.partial_cmp(&x).is_none();
     x == y || (is_nan(x) && is_nan(y))
+}
+
+/// The place of the first of some numbers that [is](is_extreme) this one.
+struct First<'a, E> {
+    x: &'a [E],
+    number: E,
+}
+
+impl<E: Real> Kernel for First<'_, E> {
+    type Element = E;
+    type Output = Option<usize>;
+
+    /// A plain loop, which the compiler vectorises: it stops at the end of some numbers.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) -> Option<usize> {
+        const SOME: usize = 64;
+        let Self { x, number } = self;
+        let mut blocks = x.chunks(SOME).enumerate();
+        let (index, block) = blocks.find(|(_, block)| {
+            let is_it = block.iter().map(|&x| is_extreme(x, number));
+            is_it.fold(false, |any, is_it| any | is_it)
+        })?;
+        let place = block.iter().position(|&x| is_extreme(x, number))?;
+        Some(index * SOME + place)
+    }
 }
 
 struct Backward<'a, E, P> {

@@ -36,6 +36,7 @@ pub mod reduce;
 pub mod rows;
 pub mod sinusoid;
 pub mod softmax;
+pub mod strips;
 #[cfg(test)]
 mod testing;
 mod transpose;
@@ -72,6 +73,7 @@ pub trait Kernels:
     + softmax::Softmax<Self>
     + softmax::SoftmaxAlong<Self>
     + windows::Unfold<Self>
+    + strips::Strips<Self>
 {
 }
 

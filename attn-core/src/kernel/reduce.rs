@@ -16,9 +16,10 @@ use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Pooled, Real, max};
 use crate::simd::slice::{
-    Deviation, Itself, Join, Max, Min, Power, SquaredDeviation, Sum, Term, load_any, store_any,
+    self, Deviation, Itself, Join, Max, Min, Power, SquaredDeviation, Sum, Term, load_any,
+    store_any,
 };
-use crate::simd::{Kernel, Vector, call, math, run};
+use crate::simd::{Kernel, Vector, WriteMode, call, math, run};
 
 /// A reduction of the numbers along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,12 @@ compiled! {
         if axis.len == 0 {
             return y.fill(E::of_f64(reduction.of_nothing()));
         }
+        if axis.inner == 1 && reduction != Reduction::Logsumexp {
+            return for_each_task(axis, 1, y, |rows, y| {
+                let x = &x[rows.start * axis.len..rows.end * axis.len];
+                run(RowFolds { reduction, x, y });
+            });
+        }
         let block = |o: usize| &x[axis.block(o)];
         match reduction {
             Reduction::Sum => axis::sum(x, axis, y),
@@ -97,7 +104,7 @@ compiled! {
         }
     }
 
-    /// Adds the derivative of [`forward`] to `d_x`. `x` and `y` may be empty if it does not read them: see [`Reduction::reads_x`] and
+    /// Writes the derivative of [`forward`] to `d_x`, or adds it. `x` and `y` may be empty if it does not read them: see [`Reduction::reads_x`] and
     /// [`Reduction::reads_y`].
     ///
     /// The first of several equal maxima or minima gets the gradient. Where [`Logsumexp`](Reduction::Logsumexp) is -∞, the gradient
@@ -113,10 +120,24 @@ compiled! {
         y: &[E],
         d_y: &[E],
         d_x: &mut [E],
+        into: WriteMode,
     ) {
         axis.assert_lengths(d_x.len(), d_y.len());
         let width = axis.len * axis.inner;
         let row = |o: usize| o * axis.inner..(o + 1) * axis.inner;
+        let is_of_rows = matches!(reduction, Reduction::Sum | Reduction::Mean | Reduction::Variance);
+        if axis.inner == 1 && axis.len > 0 && is_of_rows {
+            return for_each_task(axis, width, d_x, |rows, d_x| {
+                let x = match reduction.reads_x() {
+                    true => &x[rows.start * width..rows.end * width],
+                    false => &[],
+                };
+                run(RowSlopes { reduction, x, d_y: &d_y[rows], d_x, into });
+            });
+        }
+        if into == WriteMode::Overwrite {
+            d_x.fill(E::ZERO);
+        }
         match reduction {
             Reduction::Sum => axis::sum_backward(d_y, axis, d_x),
             Reduction::Mean => axis::mean_backward(d_y, axis, Counted::All, d_x),
@@ -137,6 +158,86 @@ compiled! {
             }),
         }
     }
+}
+
+/// Reduces rows, of which none is empty.
+struct RowFolds<'a, E> {
+    reduction: Reduction,
+    x: &'a [E],
+    y: &'a mut [E],
+}
+
+impl<E: Real> Kernel for RowFolds<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let width = self.x.len() / self.y.len().max(1);
+        let share = E::ONE / E::of_f64(width as f64);
+        let zero = V::zero();
+        for (x, y) in self.x.chunks_exact(width.max(1)).zip(self.y) {
+            *y = match self.reduction {
+                Reduction::Max => slice::fold::<V, Max, Itself>(x, zero),
+                Reduction::Min => slice::fold::<V, Min, Itself>(x, zero),
+                Reduction::Mean => slice::sum::<V>(x) * share,
+                Reduction::Variance => {
+                    let mean = V::splat(slice::sum::<V>(x) * share);
+                    slice::fold::<V, Sum, SquaredDeviation>(x, mean) * share
+                }
+                Reduction::Sum | Reduction::Logsumexp => slice::sum::<V>(x),
+            };
+        }
+    }
+}
+
+/// The derivative of a sum, a mean or a variance of rows.
+struct RowSlopes<'a, E> {
+    reduction: Reduction,
+    x: &'a [E],
+    d_y: &'a [E],
+    d_x: &'a mut [E],
+    into: WriteMode,
+}
+
+impl<E: Real> Kernel for RowSlopes<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let width = self.d_x.len() / self.d_y.len().max(1);
+        let share = E::ONE / E::of_f64(width as f64);
+        // What is there counts, or it does not.
+        let old = V::splat(match self.into {
+            WriteMode::Overwrite => E::ZERO,
+            WriteMode::Add => E::ONE,
+        });
+        let rows = self.d_x.chunks_exact_mut(width.max(1)).zip(self.d_y);
+        for (row, (d_x, d_y)) in rows.enumerate() {
+            if self.reduction == Reduction::Variance {
+                let x = &self.x[row * width..][..width];
+                let mean = V::splat(slice::sum::<V>(x) * share);
+                let slope = V::splat(E::TWO * share * *d_y);
+                for_lanes!(V, width, [x], [d_x], {
+                    let term = Deviation::of(load_any::<V>(x), mean);
+                    store_any(term.mul_add(slope, keep(old, d_x)), d_x);
+                });
+                continue;
+            }
+            let slope = match self.reduction {
+                Reduction::Mean => V::splat(share * *d_y),
+                _ => V::splat(*d_y),
+            };
+            for_lanes!(V, width, [], [d_x], store_any(slope + keep(old, d_x), d_x));
+        }
+    }
+}
+
+/// The numbers, or zeros if they do not count.
+#[inline(always)]
+fn keep<V: Vector>(is_kept: V, numbers: &[V::Element]) -> V {
+    V::select(is_kept.ne(V::zero()), load_any(numbers), V::zero())
 }
 
 /// `to` is the fold of the terms of `x`, whose rows have the length of `to`.
@@ -359,7 +460,15 @@ mod tests {
                     let mut d_x = vec![1.0; x.len()];
                     let [saved_x, saved_y] = [(reduction.reads_x(), &x), (reduction.reads_y(), &y)]
                         .map(|(is_read, numbers)| if is_read { &numbers[..] } else { &[] });
-                    backward(reduction, saved_x, axis, saved_y, &d_y, &mut d_x);
+                    backward(
+                        reduction,
+                        saved_x,
+                        axis,
+                        saved_y,
+                        &d_y,
+                        &mut d_x,
+                        WriteMode::Add,
+                    );
                     let loss = |x: &[f64]| {
                         let y = columns(x, axis).map(|column| naive(reduction, &column));
                         y.zip(&d_y).map(|(y, d_y)| y * d_y).sum()
@@ -417,7 +526,7 @@ mod tests {
         let gradient = |reduction| {
             let y = reduced(reduction, &x, axis);
             let mut d_x = [0.0; 8];
-            backward(reduction, &x, axis, &y, &[2.0; 4], &mut d_x);
+            backward(reduction, &x, axis, &y, &[2.0; 4], &mut d_x, WriteMode::Add);
             d_x
         };
         let d_x = gradient(Reduction::Logsumexp);
@@ -449,7 +558,7 @@ mod tests {
                 same_for_all_threads(|| {
                     let y = reduced(reduction, &x, axis);
                     let mut d_x = vec![0.0; axis.elements()];
-                    backward(reduction, &x, axis, &y, &y, &mut d_x);
+                    backward(reduction, &x, axis, &y, &y, &mut d_x, WriteMode::Add);
                     (y, d_x)
                 });
             }

@@ -214,9 +214,8 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        d_x.accumulate(gradients, |d_x| {
-            kernel::backward(reduction, x, axis, y, d_y, d_x);
-        })
+        let (d_x, into) = d_x.numbers_mut(gradients);
+        kernel::backward(reduction, x, axis, y, d_y, d_x, into);
     }
 }
 

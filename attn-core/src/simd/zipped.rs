@@ -1,6 +1,5 @@
 //! Slices of one length, side by side: some are read, some are written, and the first of these may be read as well.
 
-use std::array::from_fn;
 use std::marker::PhantomData;
 use std::slice;
 
@@ -12,22 +11,40 @@ use super::{Vector, WriteMode};
 /// In place, one slice is read and written. References cannot say that, and a check of every slice at every vector would cost more than the
 /// arithmetic of a sum. So the lengths are compared once.
 pub struct Zipped<'a, E, const N: usize, const M: usize> {
-    read: [*const E; N],
+    /// Each with the bits of the index that count: all of them, or none of a constant.
+    read: [(*const E, usize); N],
     write: [(*mut E, WriteMode); M],
     start: usize,
     len: usize,
     slices: PhantomData<([&'a [E]; N], [&'a mut [E]; M])>,
 }
 
+/// What is read.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a, E> {
+    /// So many elements.
+    Slice(&'a [E]),
+    /// The first slice that is written.
+    First,
+    /// A vector of one number, which is every element.
+    Constant(&'a Constant<E>),
+}
+
+/// One number, in as many lanes as a vector may have.
+pub type Constant<E> = [E; 16];
+
 impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
-    /// Where a slice to read is `None`, it is the first slice to write.
+    /// From the start of slices.
     ///
     /// # Panics
     /// If the lengths differ, or if the first slice to write is read and there is none.
     #[inline(always)]
     #[track_caller]
-    pub fn new(read: [Option<&'a [E]>; N], write: [(&'a mut [E], WriteMode); M]) -> Self {
-        let lens = read.iter().flatten().map(|x| x.len());
+    pub fn new(read: [Source<'a, E>; N], write: [(&'a mut [E], WriteMode); M]) -> Self {
+        let lens = read.iter().filter_map(|x| match x {
+            Source::Slice(x) => Some(x.len()),
+            Source::First | Source::Constant(_) => None,
+        });
         let mut lens = lens.chain(write.iter().map(|(to, _)| to.len()));
         let len = lens.next().unwrap_or(0);
         assert!(
@@ -37,9 +54,10 @@ impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         let write = write.map(|(to, mode)| (to.as_mut_ptr(), mode));
         let first = write.first().map(|(to, _)| to.cast_const());
         let read = read.map(|x| match (x, first) {
-            (Some(x), _) => x.as_ptr(),
-            (None, Some(first)) => first,
-            (None, None) => panic!("the first slice to write is read, and there is none"),
+            (Source::Slice(x), _) => (x.as_ptr(), usize::MAX),
+            (Source::Constant(x), _) => (x.as_ptr(), 0),
+            (Source::First, Some(first)) => (first, usize::MAX),
+            (Source::First, None) => panic!("the first slice to write is read, and there is none"),
         });
         Self {
             read,
@@ -64,11 +82,17 @@ impl<'a, E, const N: usize, const M: usize> Zipped<'a, E, N, M> {
     #[inline(always)]
     pub fn load<V: Vector<Element = E>>(&self, len: usize) -> [V; N] {
         assert!(len <= self.left(), "there are fewer elements left");
-        from_fn(|i| {
-            // SAFETY: all slices have `self.len` elements, of which `start..start + len` are some. They are borrowed for `'a`. The
-            // slices to write are borrowed by this struct alone, and no reference to them is alive here.
-            load_any(unsafe { slice::from_raw_parts(self.read[i].add(self.start), len) })
-        })
+        const { assert!(V::LANES <= size_of::<Constant<u8>>()) };
+        let len = len.min(V::LANES);
+        let mut loaded = [V::zero(); N];
+        // A closure would not always be inlined into the code with the instructions.
+        for (to, (from, mask)) in loaded.iter_mut().zip(self.read) {
+            // SAFETY: all slices have `self.len` elements, of which `start..start + len` are some. A constant has as many elements as
+            // `len` may be, and is read from the first one on. They are borrowed for `'a`. The slices to write are borrowed by this struct
+            // alone, and no reference to them is alive here.
+            *to = load_any(unsafe { slice::from_raw_parts(from.add(self.start & mask), len) });
+        }
+        loaded
     }
 
     /// Writes so many elements, or adds to them, and goes to the next ones.
@@ -120,7 +144,7 @@ mod tests {
                 let mut z = vec![1.0; len];
                 let mut sums = vec![10.0; len];
                 isa.run(Both(Zipped::new(
-                    [None, Some(&y)],
+                    [Source::First, Source::Slice(&y)],
                     [
                         (&mut z[..], WriteMode::Overwrite),
                         (&mut sums[..], WriteMode::Add),
@@ -135,15 +159,34 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_is_every_element() {
+        for isa in Isa::available() {
+            for len in 0..70 {
+                let mut z = vec![1.0; len];
+                let mut sums = vec![10.0; len];
+                isa.run(Both(Zipped::new(
+                    [Source::First, Source::Constant(&[2.0; 16])],
+                    [
+                        (&mut z[..], WriteMode::Overwrite),
+                        (&mut sums[..], WriteMode::Add),
+                    ],
+                )));
+                assert_eq!(z, vec![3.0; len], "{len} on {isa}");
+                assert_eq!(sums, vec![9.0; len], "{len} on {isa}");
+            }
+        }
+    }
+
+    #[test]
     #[should_panic(expected = "slices of one length")]
     fn slices_of_different_lengths_are_refused() {
         let mut to = [0.0; 3];
-        let _ = Zipped::new([Some(&[0.0; 2][..])], [(&mut to[..], WriteMode::Add)]);
+        let _ = Zipped::new([Source::Slice(&[0.0; 2])], [(&mut to[..], WriteMode::Add)]);
     }
 
     #[test]
     #[should_panic(expected = "there is none")]
     fn a_missing_output_slice_is_refused() {
-        let _ = Zipped::<f32, 1, 0>::new([None], []);
+        let _ = Zipped::<f32, 1, 0>::new([Source::First], []);
     }
 }

@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::graph::{Block, Carried, Node, Region, Repeat, Step, ValueId};
-use super::types::ValueKind;
+use super::strips::join_lines;
+use super::types::{Axis, ValueKind};
 use crate::ops::{Gradient, ModelOp, Op};
 
 /// The derivative of a block.
@@ -85,6 +86,11 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
         carried: Vec<[BufferId; 2]>,
         lines: Vec<BackwardStep<'m, O>>,
     },
+    /// Lines that are computed strip by strip, for rows of these axes.
+    Strips {
+        axes: Vec<Axis>,
+        lines: Vec<BackwardStep<'m, O>>,
+    },
     /// Nobody reads it any more.
     Free(BufferId),
 }
@@ -120,6 +126,10 @@ fn reads<O: Op + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec
             let reads = lines.iter().flat_map(|line| reads(block, line));
             reads.filter(|value| !is_carried(value)).collect()
         }
+        BackwardStep::Strips { lines, .. } => {
+            let reads = lines.iter().flat_map(|line| reads(block, line));
+            reads.collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -137,6 +147,7 @@ pub(crate) fn diff<O: Op + ?Sized>(block: Block<'_, O>) -> Backward<'_, O> {
         diff.share(*result, GradSource::Result(index), &mut lines);
     }
     diff.region(block.body, &mut lines);
+    let lines = join_lines(block, &diff.buffers, lines);
     Backward {
         buffers: diff.buffers,
         lines,
@@ -352,6 +363,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             self.gradients.remove(&value.0);
         }
         let carried = starts.iter().zip(ends).map(|(start, end)| [*start, end]);
+        let body = join_lines(self.block, &self.buffers, body);
         lines.push(BackwardStep::Repeat {
             repeat,
             carried: carried.collect(),

@@ -106,6 +106,18 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
         is_rows && self.is_with_the_one_before(index)
     }
 
+    /// Whether an operation on rows is in the pass of a step.
+    pub(super) fn is_with_rows(&self, index: usize) -> bool {
+        let is_rows = |index: usize| {
+            let node = self.node(index);
+            node.is_some_and(|node| matches!(node.fusion(), Fusion::Rows))
+        };
+        let is_next = |index: &usize| self.with[*index] == Some(FuseWith::Next);
+        let behind = (index..self.with.len()).take_while(is_next);
+        let before = (0..index).rev().take_while(is_next);
+        behind.map(|index| index + 1).chain(before).any(is_rows)
+    }
+
     /// The values in memory that a step and those before it in its pass read.
     fn read_in_pass(&self, index: usize) -> Vec<ValueId> {
         let read = self.uses(index).into_iter();

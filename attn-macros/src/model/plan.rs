@@ -6,6 +6,7 @@
 
 use super::fusion::{FuseWith, Fusions, Term};
 use super::graph::{Block, Carried, Region, Repeat, Step, ValueId};
+use super::strips::{self, StripPass};
 use crate::ops::Op;
 
 /// The forward pass of a region.
@@ -15,6 +16,8 @@ pub(crate) struct Forward {
     pub(crate) saved: Vec<ValueId>,
     /// Of each step.
     pub(crate) steps: Vec<Planned>,
+    /// Steps that are computed strip by strip.
+    pub(crate) strips: Vec<StripPass>,
     /// In the body of a loop, of each carried variable, whether the next round takes the memory of this one's value.
     pub(crate) moved: Vec<bool>,
 }
@@ -179,6 +182,7 @@ fn region<'m, O: Op + ?Sized>(
         moved: moved.collect(),
         saved: kept,
         steps,
+        strips: strips::passes(block, region, &fusions),
     }
 }
 

@@ -52,6 +52,11 @@ impl Symbol {
     }
 }
 
+/// Whether the axes are known to be the same.
+pub(crate) fn same_axes(a: &[Axis], b: &[Axis]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| matches!(a.same(b), Same::Yes))
+}
+
 impl Type {
     pub(crate) fn new(kind: ValueKind, axes: &[Axis]) -> Self {
         let axes = axes.to_vec();

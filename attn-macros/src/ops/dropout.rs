@@ -120,7 +120,7 @@ impl Emit<ModelFrame<'_>> for Dropout {
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let y = to.slice();
         if of.mode() == ExecMode::Forward {
-            let (kept, x) = (of.kept(), to.read(0));
+            let (kept, x) = (of.dropout(), to.read(0));
             return quote!(p::layers::elementwise(&p::loops::Copy, [#kept.of(#x)], #y));
         }
         let x = of.slice(0);
@@ -131,7 +131,7 @@ impl Emit<ModelFrame<'_>> for Dropout {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
-        let kept = of.kept();
+        let kept = of.dropout();
         let d_y = gradients.read();
         let d_x = gradients.targets();
         quote!(p::layers::elementwise_backward(&p::loops::Copy, [#kept.of(#d_y)], [#(&mut #d_x),*], gradients);)

@@ -289,6 +289,9 @@ impl Emit<ModelFrame<'_>> for Elementwise {
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        if of.is_in_strips() {
+            return self.emit_gradients_of_strip(of, gradients);
+        }
         let whole = self.emit_whole_gradients(of, gradients);
         let sum = |index: usize, d_whole: &TokenStream| {
             let target = gradients.target(index)?;
@@ -320,6 +323,39 @@ impl Elementwise {
         sums.map(|(index, _)| index).collect()
     }
 
+    /// The same for some rows: a loop writes sums as it computes their terms.
+    fn emit_gradients_of_strip(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let d_y = gradients.slice();
+        let before = self.summed_before().into_iter();
+        let before = before.filter_map(|index| of.written(self, index, gradients));
+        let before =
+            before.map(|to| quote!(p::compute_here(&p::loops::Copy, [p::read(#d_y)], [#to]);));
+        let before: TokenStream = before.collect();
+        let compiled = self.backward();
+        if compiled.of.is_empty() {
+            return before;
+        }
+        let (body, x) = self.backward_loop(of, &compiled);
+        let d_y = gradients.read();
+        let d_x = compiled.of.iter();
+        let d_x = d_x.filter_map(|index| of.written(self, *index, gradients));
+        quote!(#before p::compute_here(&#body, [#(#x,)* #d_y], [#(#d_x),*]);)
+    }
+
+    /// The loop of the derivative, and what it reads before the gradient of the result.
+    fn backward_loop(
+        &self,
+        of: &FusedNode<'_>,
+        compiled: &Compiled,
+    ) -> (TokenStream, Vec<TokenStream>) {
+        let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
+        let x = compiled.reads.iter().map(|index| {
+            let numbers = of.slice(*index);
+            self.read(*index, of, numbers)
+        });
+        (body, x.collect())
+    }
+
     /// The gradients of operands in the shape of the result, by one loop.
     fn emit_whole_gradients(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let compiled = self.backward();
@@ -327,11 +363,7 @@ impl Elementwise {
         if compiled.of.is_empty() {
             return TokenStream::new();
         }
-        let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
-        let x = compiled.reads.iter().map(|index| {
-            let numbers = of.slice(*index);
-            self.read(*index, of, numbers)
-        });
+        let (body, x) = self.backward_loop(of, &compiled);
         let d_y = gradients.read();
         let repeated = compiled.of.iter().copied();
         let repeated = repeated.filter(|index| self.repeats(*index).is_some());
@@ -363,14 +395,9 @@ impl Elementwise {
         of: &BlockNode<'_, F>,
         numbers: TokenStream,
     ) -> TokenStream {
-        match self.repeats(operand) {
-            None => quote!(p::read(#numbers)),
-            Some(places) => {
-                let to = of.sizes_of_result();
-                let from = with_ones(places, of.sizes(operand), to.len());
-                quote!(p::read(p::repeated(#numbers, &[#(#from),*], &[#(#to),*])))
-            }
-        }
+        let repeated = of.repeated(self, operand, &numbers);
+        let numbers = repeated.unwrap_or(numbers);
+        quote!(p::read(#numbers))
     }
 }
 

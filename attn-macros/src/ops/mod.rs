@@ -302,6 +302,8 @@ pub(crate) enum Fusion<'o> {
     Repeat(&'o [usize]),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
     Reshape,
+    /// The result has one number in place of this axis of the only operand. Along the last one it is computed strip by strip, with others.
+    Reduce(usize),
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

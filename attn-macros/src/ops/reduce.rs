@@ -194,7 +194,7 @@ impl Op for Reduce {
                 Reduction::Max | Reduction::Min | Reduction::Logsumexp => Saved::OperandsAndResult,
             },
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Reduce(self.index),
         }
     }
 

@@ -63,6 +63,7 @@ pub mod activation;
 #[rustfmt::skip]
 pub mod known;
 mod repeated;
+mod sums;
 
 /// The names that the text of a loop reads, as in emitted code.
 mod p {
@@ -77,9 +78,10 @@ use smallvec::SmallVec;
 use super::compiled::compiled;
 use super::dropout::Dropout;
 use super::parallel::{SMALL, for_each};
-use super::{Kernels, Real};
-use crate::simd::{Kernel, Vector, WriteMode, Zipped, run};
-use repeated::Repeated;
+use super::{Buffer, Kernels, Pooled, Real};
+use crate::simd::{Constant, Kernel, Source, Vector, WriteMode, Zipped, run};
+use repeated::{Run, Runs};
+use sums::Sums;
 
 /// Elements of a few slices that the nearest cache holds.
 const NEAR: usize = 1024;
@@ -123,13 +125,22 @@ pub struct Rows;
 /// A result of a loop.
 #[derive(Debug)]
 pub struct Write<'a, E> {
-    /// `None` is over the rows before it.
-    numbers: Option<&'a mut [E]>,
+    to: Target<'a, E>,
     mode: WriteMode,
     dropout: Dropout,
 }
 
-pub use repeated::repeated;
+/// Where a result goes.
+#[derive(Debug)]
+enum Target<'a, E> {
+    Numbers(&'a mut [E]),
+    /// Over the rows before it.
+    Rows,
+    Sums(Sums<'a, E>),
+}
+
+pub use repeated::{Repeated, repeated};
+pub use sums::{column_sums, row_sums};
 
 /// An operand: a slice, one that is [`repeated`], [`InPlace`] or [`Rows`].
 pub fn read<'a, E>(operand: impl Into<Read<'a, E>>) -> Read<'a, E> {
@@ -177,8 +188,14 @@ impl<'a, E> From<&'a mut [E]> for Write<'a, E> {
 
 impl<E> From<InPlace> for Write<'_, E> {
     fn from(InPlace: InPlace) -> Self {
+        Target::Rows.into()
+    }
+}
+
+impl<'a, E> From<Target<'a, E>> for Write<'a, E> {
+    fn from(to: Target<'a, E>) -> Self {
         Self {
-            numbers: None,
+            to,
             mode: WriteMode::Overwrite,
             dropout: Dropout::NONE,
         }
@@ -209,7 +226,7 @@ impl<'a, E> Read<'a, E> {
     fn some(self, first: usize, len: usize) -> Self {
         let operand = match self.operand {
             Operand::Numbers(numbers) => Operand::Numbers(&numbers[first..first + len]),
-            Operand::Repeated(numbers) => Operand::Repeated(numbers.from(first)),
+            Operand::Repeated(numbers) => Operand::Repeated(numbers.some(first, len)),
             other => other,
         };
         Self { operand, ..self }
@@ -218,6 +235,15 @@ impl<'a, E> Read<'a, E> {
     /// Whether a loop reads it where it stands.
     fn is_plain(&self) -> bool {
         self.dropout.is_none() && !matches!(self.operand, Operand::Repeated(_))
+    }
+
+    /// Whether its numbers are copied before a loop reads them.
+    fn is_copied(&self) -> bool {
+        match &self.operand {
+            Operand::Repeated(numbers) => !self.dropout.is_none() || !numbers.is_long(),
+            Operand::Numbers(_) => !self.dropout.is_none(),
+            Operand::InPlace | Operand::Rows => false,
+        }
     }
 
     /// The same with these numbers for [`Rows`].
@@ -229,13 +255,13 @@ impl<'a, E> Read<'a, E> {
         Self { operand, ..self }
     }
 
-    /// The numbers where they stand, or `None` in place of the first result.
+    /// The numbers where they stand.
     #[inline(always)]
     #[track_caller]
-    fn numbers(&self) -> Option<&'a [E]> {
+    fn source(&self) -> Source<'a, E> {
         match self.operand {
-            Operand::Numbers(numbers) => Some(numbers),
-            Operand::InPlace | Operand::Repeated(_) => None,
+            Operand::Numbers(numbers) => Source::Slice(numbers),
+            Operand::InPlace | Operand::Repeated(_) => Source::First,
             Operand::Rows => panic!("a loop that is not behind an operation on rows reads none"),
         }
     }
@@ -245,47 +271,75 @@ impl<'a, E> Write<'a, E> {
     /// Overwrites the numbers, or adds to them.
     pub fn with_mode(numbers: &'a mut [E], mode: WriteMode) -> Self {
         Self {
-            numbers: Some(numbers),
             mode,
-            dropout: Dropout::NONE,
+            ..Target::Numbers(numbers).into()
         }
     }
 
     /// The numbers so far.
     pub(super) fn as_slice(&self) -> &[E] {
-        self.numbers.as_deref().unwrap_or_default()
+        match &self.to {
+            Target::Numbers(numbers) => numbers,
+            Target::Rows | Target::Sums(_) => &[],
+        }
     }
 
-    fn as_mut_slice(&mut self) -> &mut [E] {
-        self.numbers.as_deref_mut().unwrap_or_default()
+    /// How many values of the loop it takes.
+    fn len(&self) -> usize {
+        match &self.to {
+            Target::Numbers(numbers) => numbers.len(),
+            Target::Rows => 0,
+            Target::Sums(sums) => sums.terms(),
+        }
+    }
+
+    fn is_sums(&self) -> bool {
+        matches!(self.to, Target::Sums(_))
+    }
+
+    fn is_plain(&self) -> bool {
+        self.dropout.is_none() && !self.is_sums()
     }
 
     /// Fails if there are numbers, and not so many.
     #[track_caller]
     pub(super) fn assert_len(&self, len: usize) {
-        let numbers = self.numbers.as_deref();
         assert!(
-            numbers.is_none_or(|numbers| numbers.len() == len),
+            self.is_over_rows() || self.len() == len,
             "operands and results of one length"
         );
     }
 
+    fn is_over_rows(&self) -> bool {
+        matches!(self.to, Target::Rows)
+    }
+
     /// The same, for as long as it is lent.
     pub(super) fn reborrow(&mut self) -> Write<'_, E> {
-        Write {
-            numbers: self.numbers.as_deref_mut(),
-            ..*self
-        }
+        let to = match &mut self.to {
+            Target::Numbers(numbers) => Target::Numbers(numbers),
+            Target::Rows => Target::Rows,
+            Target::Sums(sums) => Target::Sums(sums.reborrow()),
+        };
+        Write { to, ..*self }
     }
 
     /// The next elements, so many or those that are left.
+    ///
+    /// # Panics
+    /// If it is of sums.
+    #[track_caller]
     pub(super) fn next(&mut self, len: usize) -> Write<'a, E> {
-        let numbers = self.numbers.take();
-        let (numbers, rest) = numbers
-            .map(|numbers| numbers.split_at_mut(len.min(numbers.len())))
-            .unzip();
-        self.numbers = rest;
-        Write { numbers, ..*self }
+        let to = match std::mem::replace(&mut self.to, Target::Rows) {
+            Target::Numbers(numbers) => {
+                let (numbers, rest) = numbers.split_at_mut(len.min(numbers.len()));
+                self.to = Target::Numbers(rest);
+                Target::Numbers(numbers)
+            }
+            Target::Rows => Target::Rows,
+            Target::Sums(_) => panic!("sums are not of a part"),
+        };
+        Write { to, ..*self }
     }
 }
 
@@ -299,13 +353,33 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
 ) {
-    assert_lens(&x, to.first().map_or(0, |to| to.as_slice().len()));
+    let len = to.first().map_or(0, Write::len);
+    assert_lens(&x, len);
+    if len <= SMALL {
+        return some(of, 0, x, to);
+    }
     in_parts(&mut to, &|first, to| {
         // A part has as many results as the whole.
         if let Ok(to) = <&mut [Write<'_, E>; M]>::try_from(to) {
             some(of, first, x, to.each_mut().map(Write::reborrow));
         }
     });
+}
+
+/// The same without other threads. The results may be [sums](row_sums).
+///
+/// # Panics
+/// If the lengths differ.
+#[track_caller]
+pub fn compute_here<E: Kernels, const N: usize, const M: usize>(
+    of: &impl Loop<N, M>,
+    x: [Read<'_, E>; N],
+    to: [Write<'_, E>; M],
+) {
+    let len = to.first().map_or(0, Write::len);
+    assert_lens(&x, len);
+    to.iter().for_each(|to| to.assert_len(len));
+    of.part(0, x, to);
 }
 
 /// Fails unless all operands have so many elements.
@@ -347,13 +421,13 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
     to: Write<'_, E>,
 ) {
     let x = x.map(|x| x.some(first, rows.len()));
-    if to.numbers.is_some() {
+    if to.is_over_rows() {
+        let x = x.map(|x| x.with_rows(Operand::InPlace));
+        let rows = Target::Numbers(rows);
+        of.part(first, x, [Write { to: rows, ..to }]);
+    } else {
         let rows = Operand::Numbers(rows);
         of.part(first, x.map(|x| x.with_rows(rows)), [to]);
-    } else {
-        let numbers = Some(rows);
-        let x = x.map(|x| x.with_rows(Operand::InPlace));
-        of.part(first, x, [Write { numbers, ..to }]);
     }
 }
 
@@ -363,59 +437,155 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
 /// If the lengths differ.
 #[inline(always)]
 #[track_caller]
-pub fn part<E: Real, const N: usize, const M: usize>(
+pub fn part<E: Pooled, const N: usize, const M: usize>(
+    of: &(impl Loop<N, M> + ?Sized),
+    first: usize,
+    x: [Read<'_, E>; N],
+    to: [Write<'_, E>; M],
+) {
+    let is_plain = x.iter().all(Read::is_plain) && to.iter().all(Write::is_plain);
+    match is_plain {
+        true => values(of, x.map(|x| x.source()), to),
+        false => pieces(of, first, x, to),
+    }
+}
+
+/// The same in pieces, whose operands are read where they stand, or copied to the nearest cache: repeated, or without what is dropped.
+/// Terms of sums stand there, too.
+#[inline(always)]
+#[track_caller]
+fn pieces<E: Pooled, const N: usize, const M: usize>(
     of: &(impl Loop<N, M> + ?Sized),
     first: usize,
     x: [Read<'_, E>; N],
     mut to: [Write<'_, E>; M],
 ) {
-    let is_plain = x.iter().all(Read::is_plain);
-    if is_plain && to.iter().all(|to| to.dropout.is_none()) {
-        return values(of, x.map(|x| x.numbers()), to);
-    }
-    let len = to.first().map_or(0, |to| to.as_slice().len());
-    let mut near = [[E::ZERO; NEAR]; N];
-    for start in (0..len).step_by(NEAR) {
-        let mut to: [_; M] = from_fn(|i| to[i].next(NEAR));
-        let len = NEAR.min(len - start);
-        let mut near = near.each_mut().map(|near| &mut near[..len]);
-        for (x, near) in x.iter().zip(&mut near) {
-            if x.is_plain() {
-                continue;
-            }
-            let near = match x.some(start, len).operand {
-                Operand::Numbers(numbers) => {
-                    near.copy_from_slice(numbers);
-                    &mut **near
+    let len = to.first().map_or(0, Write::len);
+    let copied = x.iter().filter(|x| x.is_copied()).count();
+    let summed = to.iter().filter(|to| to.is_sums()).count();
+    let mut near = Buffer::uninit((copied + summed) * NEAR);
+    let (copies, terms) = near.split_at_mut(copied * NEAR);
+    let mut constants = [[E::ZERO; size_of::<Constant<u8>>()]; N];
+    let mut operands = x.each_ref().map(Cursor::of);
+    let mut start = 0;
+    while start < len {
+        let mut piece = NEAR.min(len - start);
+        for operand in &operands {
+            piece = piece.min(operand.left());
+        }
+        let mut results = from_fn::<_, M, _>(|_| (<&mut [E]>::default(), WriteMode::Overwrite));
+        let mut terms_left = terms.chunks_mut(NEAR);
+        for (result, to) in results.iter_mut().zip(&mut to) {
+            *result = match &mut to.to {
+                Target::Numbers(numbers) => (split_off(numbers, piece), to.mode),
+                Target::Rows | Target::Sums(_) => {
+                    let near = terms_left.next().unwrap_or_default();
+                    (&mut near[..piece], WriteMode::Overwrite)
                 }
-                Operand::Repeated(numbers) => {
-                    numbers.copy_to(near);
-                    &mut **near
-                }
-                Operand::InPlace | Operand::Rows => to[0].as_mut_slice(),
             };
-            x.dropout.drop_from(first + start, near);
         }
-        let x = from_fn(|i| match x[i].some(start, len).operand {
-            Operand::Numbers(numbers) if x[i].is_plain() => Some(numbers),
-            Operand::Numbers(_) | Operand::Repeated(_) => Some(&*near[i]),
-            Operand::InPlace | Operand::Rows => None,
+        let mut sources = [Source::First; N];
+        let mut copies_left = copies.chunks_mut(NEAR);
+        let places = operands.iter_mut().zip(&mut constants);
+        for (source, (operand, constant)) in sources.iter_mut().zip(places) {
+            *source = match operand {
+                Cursor::Numbers(numbers) => Source::Slice(next(numbers, piece)),
+                Cursor::Runs(runs) => match runs.next(piece) {
+                    Run::Numbers(numbers) => Source::Slice(numbers),
+                    Run::Constant(number) => {
+                        constant.fill(number);
+                        Source::Constant(constant)
+                    }
+                },
+                Cursor::InPlace(dropout) => {
+                    let numbers = results.first_mut().map(|(numbers, _)| &mut **numbers);
+                    dropout.drop_from(first + start, numbers.unwrap_or_default());
+                    Source::First
+                }
+                Cursor::Copied(x) => {
+                    let near = &mut copies_left.next().unwrap_or_default()[..piece];
+                    match x.some(start, piece).operand {
+                        Operand::Numbers(numbers) => near.copy_from_slice(numbers),
+                        Operand::Repeated(numbers) => numbers.copy_to(near),
+                        Operand::InPlace | Operand::Rows => {}
+                    }
+                    x.dropout.drop_from(first + start, near);
+                    Source::Slice(near)
+                }
+            };
+        }
+        let written = results
+            .each_mut()
+            .map(|(numbers, mode)| (&mut **numbers, *mode));
+        run(Values {
+            of,
+            zipped: Zipped::new(sources, written),
         });
-        values(of, x, to.each_mut().map(Write::reborrow));
-        for mut to in to {
-            let dropout = to.dropout;
-            dropout.drop_from(first + start, to.as_mut_slice());
+        for (to, (numbers, _)) in to.iter_mut().zip(&mut results) {
+            match &mut to.to {
+                Target::Sums(sums) => sums.add(numbers),
+                Target::Numbers(_) | Target::Rows => to.dropout.drop_from(first + start, numbers),
+            }
+        }
+        start += piece;
+    }
+}
+
+/// Where a loop is in an operand.
+enum Cursor<'x, 'a, E> {
+    Numbers(&'a [E]),
+    Runs(Runs<'a, E>),
+    InPlace(Dropout),
+    /// To the nearest cache.
+    Copied(&'x Read<'a, E>),
+}
+
+impl<'x, 'a, E: Copy> Cursor<'x, 'a, E> {
+    fn of(x: &'x Read<'a, E>) -> Self {
+        match &x.operand {
+            _ if x.is_copied() => Cursor::Copied(x),
+            Operand::Numbers(numbers) => Cursor::Numbers(numbers),
+            Operand::Repeated(numbers) => Cursor::Runs(numbers.runs()),
+            Operand::InPlace | Operand::Rows => Cursor::InPlace(x.dropout),
         }
     }
+
+    /// How many of its elements may be read at once.
+    #[inline(always)]
+    fn left(&self) -> usize {
+        match self {
+            Cursor::Runs(runs) => runs.left(),
+            _ => usize::MAX,
+        }
+    }
+}
+
+/// The first elements, which are taken out of the slice.
+#[inline(always)]
+fn next<'a, E>(numbers: &mut &'a [E], len: usize) -> &'a [E] {
+    let (some, rest) = numbers.split_at(len);
+    *numbers = rest;
+    some
+}
+
+/// The same to write.
+#[inline(always)]
+pub(super) fn split_off<'a, E>(numbers: &mut &'a mut [E], len: usize) -> &'a mut [E] {
+    let (some, rest) = std::mem::take(numbers).split_at_mut(len);
+    *numbers = rest;
+    some
 }
 
 #[inline(always)]
 fn values<E: Real, const N: usize, const M: usize>(
     of: &(impl Loop<N, M> + ?Sized),
-    x: [Option<&[E]>; N],
+    x: [Source<'_, E>; N],
     to: [Write<'_, E>; M],
 ) {
-    let to = to.map(|to| (to.numbers.unwrap_or_default(), to.mode));
+    let to = to.map(|to| match to.to {
+        Target::Numbers(numbers) => (numbers, to.mode),
+        Target::Rows | Target::Sums(_) => (<&mut [E]>::default(), to.mode),
+    });
     run(Values {
         of,
         zipped: Zipped::new(x, to),

@@ -3,6 +3,9 @@
 /// The most axes of a tensor.
 const AXES: usize = 6;
 
+/// Shorter runs are copied, so that a loop has enough elements at once.
+const LONG: usize = 64;
+
 /// Numbers that are repeated to a larger shape, from an element of that shape on.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated<'a, E> {
@@ -11,6 +14,8 @@ pub struct Repeated<'a, E> {
     /// Neighbours that are read as one axis are one.
     axes: [(usize, usize); AXES],
     first: usize,
+    /// How many elements there are from the first one on.
+    len: usize,
 }
 
 /// The numbers of a tensor with the sizes `from`, repeated along its axes of size 1 to the sizes `to`.
@@ -42,48 +47,128 @@ pub fn repeated<'a, E>(numbers: &'a [E], from: &[usize], to: &[usize]) -> Repeat
             }
         }
     }
-    let first = 0;
     Repeated {
         numbers,
         axes,
-        first,
+        first: 0,
+        len: to.iter().product(),
     }
 }
 
 impl<E> Repeated<'_, E> {
-    /// The number of elements of the larger shape, without those before the first one.
+    /// The number of elements.
     pub(super) fn len(&self) -> usize {
-        let sizes = self.axes.iter().map(|(size, _)| size);
-        sizes.product::<usize>() - self.first
+        self.len
     }
 
-    /// The same, so many elements further.
-    pub(super) fn from(self, first: usize) -> Self {
+    /// So many elements from this one on.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[track_caller]
+    pub(in crate::kernel) fn some(self, first: usize, len: usize) -> Self {
+        assert!(first + len <= self.len, "there are fewer elements");
         let first = self.first + first;
-        Self { first, ..self }
+        Self { first, len, ..self }
+    }
+
+    /// Whether it has runs that are worth to be read where they stand.
+    pub(super) fn is_long(&self) -> bool {
+        self.axes[0].0 >= LONG
     }
 }
 
-impl<E: Copy> Repeated<'_, E> {
-    /// Copies the first elements.
-    pub(super) fn copy_to(self, mut to: &mut [E]) {
+impl<'a, E: Copy> Repeated<'a, E> {
+    /// The elements in runs along the last axis.
+    pub(super) fn runs(&self) -> Runs<'a, E> {
         let [(size, stride), outer @ ..] = self.axes;
-        let mut first = self.first;
+        let size = size.max(1);
+        let mut runs = Runs {
+            numbers: self.numbers,
+            size,
+            stride,
+            place: self.first % size,
+            start: 0,
+            outer,
+            indices: [0; AXES - 1],
+        };
+        let mut rest = self.first / size;
+        for (index, (size, stride)) in runs.indices.iter_mut().zip(outer) {
+            *index = rest % size.max(1);
+            rest /= size.max(1);
+            runs.start += *index * stride;
+        }
+        runs
+    }
+
+    /// Copies the first elements.
+    pub(super) fn copy_to(&self, mut to: &mut [E]) {
+        let mut runs = self.runs();
         while !to.is_empty() {
-            let place = first % size;
-            let (run, rest) = to.split_at_mut((size - place).min(to.len()));
-            let mut index = first / size;
-            let mut start = place * stride;
-            for (size, stride) in outer {
-                start += index % size * stride;
-                index /= size;
+            let len = runs.left().min(to.len());
+            let (run, rest) = to.split_at_mut(len);
+            match runs.next(len) {
+                Run::Constant(number) => run.fill(number),
+                Run::Numbers(numbers) => run.copy_from_slice(numbers),
             }
-            match stride {
-                0 => run.fill(self.numbers[start]),
-                _ => run.copy_from_slice(&self.numbers[start..][..run.len()]),
-            }
-            first += run.len();
             to = rest;
+        }
+    }
+}
+
+/// Where a loop is in an operand that is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs<'a, E> {
+    numbers: &'a [E],
+    /// Size and stride of the last axis, and the next place in it.
+    size: usize,
+    stride: usize,
+    place: usize,
+    /// The first number along that axis.
+    start: usize,
+    outer: [(usize, usize); AXES - 1],
+    indices: [usize; AXES - 1],
+}
+
+/// Elements along the last axis.
+pub(super) enum Run<'a, E> {
+    Constant(E),
+    Numbers(&'a [E]),
+}
+
+impl<'a, E: Copy> Runs<'a, E> {
+    /// How many elements there are up to the end of the last axis.
+    #[inline(always)]
+    pub(super) fn left(&self) -> usize {
+        self.size - self.place
+    }
+
+    /// The next elements, at most those that are [left](Self::left).
+    #[inline(always)]
+    pub(super) fn next(&mut self, len: usize) -> Run<'a, E> {
+        let run = match self.stride {
+            0 => Run::Constant(self.numbers[self.start]),
+            _ => Run::Numbers(&self.numbers[self.start + self.place..][..len]),
+        };
+        self.place += len;
+        if self.place == self.size {
+            self.place = 0;
+            self.step();
+        }
+        run
+    }
+
+    /// Goes to the next index of the outer axes.
+    #[inline(always)]
+    fn step(&mut self) {
+        for (index, (size, stride)) in self.indices.iter_mut().zip(self.outer) {
+            *index += 1;
+            self.start += stride;
+            if *index < size {
+                return;
+            }
+            *index = 0;
+            self.start -= size * stride;
         }
     }
 }
@@ -129,7 +214,7 @@ mod tests {
             let want = brute_force(&numbers, from, to);
             for first in 0..want.len() {
                 for end in first..=want.len() {
-                    let of = repeated(&numbers, from, to).from(first);
+                    let of = repeated(&numbers, from, to).some(first, want.len() - first);
                     assert_eq!(of.len(), want.len() - first, "{from:?} to {to:?}");
                     let mut found = vec![0; end - first];
                     of.copy_to(&mut found);

@@ -1,23 +1,31 @@
 //! The derivative: the lines of [`diff`](crate::model::diff), backwards through the operations.
 
-use proc_macro2::TokenStream;
-use quote::quote;
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
 
+use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Gradients, Rounds, saved_fields};
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget, last_reads};
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
+use crate::model::types::{Axis, same_axes};
 use crate::ops::{Emit, Kept, Op};
 
 /// The lines of the whole derivative.
 pub(crate) fn emit_backward<F: Frame>(frame: &F, lines: &mut TrackedCode) {
     let steps = &frame.derivative().lines;
-    Backward { frame }.emit_lines(lines, frame.block().body, frame.plan(), steps);
+    let backward = Backward {
+        frame,
+        strips: None,
+    };
+    backward.emit_lines(lines, frame.block().body, frame.plan(), steps);
 }
 
 struct Backward<'a, F> {
     frame: &'a F,
+    /// The pass that the lines are of.
+    strips: Option<&'a StripNames>,
 }
 
 impl<F: Frame> Backward<'_, F> {
@@ -54,6 +62,12 @@ impl<F: Frame> Backward<'_, F> {
     ) {
         match line {
             BackwardStep::Zeros(to) => self.make(emitted, *to, "zeros"),
+            BackwardStep::Copy { from, to } if self.strips.is_some() => {
+                let of = self.frame.derivative().buffers[to.0];
+                let name = self.frame.buffer(*to);
+                let from = self.gradient(*from, of).slice;
+                emitted.line(quote!(#name.as_mut_slice().copy_from_slice(#from);));
+            }
             BackwardStep::Copy { from, to } => {
                 let of = self.frame.derivative().of(*to);
                 let name = self.frame.buffer(*to);
@@ -70,6 +84,9 @@ impl<F: Frame> Backward<'_, F> {
                 self.emit_adjoint(emitted, node, *d_result, to);
             }
             BackwardStep::Free(_) => {}
+            BackwardStep::Strips { axes, lines } => {
+                self.emit_strips(emitted, region, plan, axes, lines);
+            }
             BackwardStep::Repeat {
                 repeat,
                 carried,
@@ -138,6 +155,141 @@ impl<F: Frame> Backward<'_, F> {
         });
     }
 
+    /// Lines for strips of rows. A gradient that nobody reads behind them is scratch.
+    fn emit_strips(
+        &self,
+        emitted: &mut TrackedCode,
+        region: &Region<F::Op>,
+        plan: &Forward,
+        axes: &[Axis],
+        lines: &[BackwardStep<'_, F::Op>],
+    ) {
+        let mut free: Vec<BufferId> = lines
+            .iter()
+            .filter_map(|line| match line {
+                BackwardStep::Free(buffer) => Some(*buffer),
+                _ => None,
+            })
+            .collect();
+        let slots = self.slots(emitted, axes, lines, &mut free);
+        let names = StripNames::new(axes, &slots);
+        let inside = Backward {
+            frame: self.frame,
+            strips: Some(&names),
+        };
+        let mut body = TrackedCode::default();
+        for line in lines {
+            inside.emit_line(&mut body, region, plan, line);
+        }
+        let body = body.code;
+        let body = quote!(let gradients = &mut p::Gradients::<E>::default(); #body);
+        names.emit(self.frame, emitted, &slots, body);
+        free.iter()
+            .for_each(|buffer| emitted.drop(&self.frame.buffer(*buffer)));
+    }
+
+    /// The memory of the gradients that a pass writes. Those that are scratch are taken out of what is free behind it.
+    fn slots(
+        &self,
+        emitted: &mut TrackedCode,
+        axes: &[Axis],
+        lines: &[BackwardStep<'_, F::Op>],
+        free: &mut Vec<BufferId>,
+    ) -> Vec<Slot> {
+        let written = lines.iter().flat_map(|line| match line {
+            BackwardStep::Adjoint { to, node, .. } => {
+                let to = to.iter();
+                to.map(|(operand, to)| (*to, node.operands[*operand]))
+                    .collect()
+            }
+            BackwardStep::Copy { to, .. } => {
+                let of = self.frame.derivative().buffers[to.0];
+                vec![(GradTarget::New(*to), of)]
+            }
+            _ => Vec::new(),
+        });
+        let mut first: Vec<(GradTarget, ValueId)> = Vec::new();
+        for (to, of) in written {
+            let is_known = |(other, _): &(GradTarget, _)| Memory::from(*other) == Memory::from(to);
+            if !first.iter().any(is_known) {
+                first.push((to, of));
+            }
+        }
+        let inputs = self.inputs(emitted, &first);
+        let names = StripNames::new(axes, &[]);
+        let slots = first.into_iter().map(|(to, of)| {
+            let of_type = &self.frame.ty(of).axes;
+            let is_sum = !same_axes(of_type, axes) && !same_axes(of_type, &axes[..axes.len() - 1]);
+            let width = names.width(of_type);
+            let buffer = to.buffer();
+            let name = match buffer {
+                Some(buffer) => self.frame.buffer(buffer),
+                None => self.frame.own("to", of.0),
+            };
+            let numbers = match inputs.iter().find(|(id, _)| buffer.is_none() && *id == of) {
+                Some((_, input)) => quote!(&mut *#input.0),
+                None => quote!(#name.as_mut_slice()),
+            };
+            let memory = match (to, is_sum) {
+                (GradTarget::New(buffer), false) if free.contains(&buffer) => {
+                    free.retain(|other| *other != buffer);
+                    slot("Scratch", &[width])
+                }
+                (to, true) => {
+                    if let GradTarget::New(buffer) = to {
+                        self.make(emitted, buffer, "zeros");
+                    }
+                    slot("Sums", &[numbers])
+                }
+                (to, false) => {
+                    if let GradTarget::New(buffer) = to {
+                        self.make(emitted, buffer, "uninit");
+                    }
+                    slot("Rows", &[numbers, width])
+                }
+            };
+            Slot {
+                name,
+                of: vec![to.into()],
+                memory,
+            }
+        });
+        slots.collect()
+    }
+
+    /// The gradients of inputs that a pass writes: `let [input_0] = p::GradTarget::all_of([&mut call.inputs.x.target()], gradients);`
+    fn inputs(
+        &self,
+        emitted: &mut TrackedCode,
+        written: &[(GradTarget, ValueId)],
+    ) -> Vec<(ValueId, Ident)> {
+        let inputs = written.iter().filter_map(|(to, _)| match to {
+            GradTarget::Input(id) => Some((*id, self.frame.own("input", id.0))),
+            _ => None,
+        });
+        let inputs: Vec<_> = inputs.collect();
+        if inputs.is_empty() {
+            return inputs;
+        }
+        let names: Vec<_> = inputs.iter().map(|(_, name)| name).collect();
+        let targets = inputs.iter().map(|(id, _)| self.frame.d_input(*id));
+        emitted.line(quote! {
+            #(let mut #names = #targets;)*
+            let [#(#names),*] = p::GradTarget::all_of([#(&mut #names),*], gradients);
+        });
+        inputs
+    }
+
+    /// In a strip, the variable of a gradient, and how it is written.
+    fn local(&self, to: GradTarget) -> Option<[Ident; 2]> {
+        let name = self.strips?.local(to.into())?;
+        let mode = match to {
+            GradTarget::Input(_) | GradTarget::Add(_) => "Add",
+            GradTarget::New(_) | GradTarget::Overwrite(_) | GradTarget::InPlace(_) => "Overwrite",
+        };
+        Some([name.clone(), format_ident!("{mode}")])
+    }
+
     /// `let mut d_x = p::Array::<E>::uninit(rows, [width]);`
     fn make(&self, lines: &mut TrackedCode, buffer: BufferId, how: &str) {
         let of = self.frame.derivative().of(buffer);
@@ -183,6 +335,17 @@ impl<F: Frame> Backward<'_, F> {
 
     /// A gradient, to read as that of this value.
     fn gradient(&self, from: GradSource, of: ValueId) -> Access {
+        let access = self.whole_gradient(from, of);
+        match self.strips {
+            None => access,
+            Some(strips) => Access {
+                slice: strips.gradient(self.frame, from, &access.slice, of),
+                ..access
+            },
+        }
+    }
+
+    fn whole_gradient(&self, from: GradSource, of: ValueId) -> Access {
         match from {
             GradSource::Result(index) => self.frame.d_result(index, of),
             GradSource::Buffer(buffer) => {
@@ -199,6 +362,9 @@ impl<F: Frame> Backward<'_, F> {
 
     /// Where a gradient goes, which is made if it is new.
     fn target(&self, lines: &mut TrackedCode, to: GradTarget) -> TokenStream {
+        if let Some([name, mode]) = self.local(to) {
+            return quote!(p::GradTarget::local(#name.as_mut_slice(), p::WriteMode::#mode));
+        }
         let (buffer, mode) = match to {
             GradTarget::Input(id) => return self.frame.d_input(id),
             GradTarget::New(buffer) => {
@@ -222,13 +388,16 @@ impl<F: Frame> Backward<'_, F> {
         to: &[(usize, GradTarget)],
     ) {
         let targets = to.iter().map(|(_, to)| self.target(lines, *to));
+        let local = to.iter().filter_map(|(_, to)| self.local(*to));
         let gradients = Gradients {
             targets: targets.collect(),
+            local: local.collect(),
             to: to.to_vec(),
             d_result: self.gradient(d_result, node.result),
         };
-        let of = BlockNode::new(self.frame, node);
+        let of = BlockNode::new(self.frame, node).in_strips(self.strips);
         lines.line(node.op.backward(&of, &gradients));
+        // In a strip nothing takes memory but scratch.
         if let Some(footprint) = node.op.footprints(&of).backward {
             lines.differentiate(footprint);
         }

@@ -3,21 +3,30 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
+use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Output, saved_fields};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::fusion::FuseWith;
 use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{self, Planned};
+use crate::model::strips::StripPass;
+use crate::model::types::Axis;
 use crate::ops::{Emit, Fusion, Kept, Op};
 
 /// The lines of the whole forward pass.
 pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
-    Forward { frame }.emit_steps(frame.block().body, frame.plan())
+    let forward = Forward {
+        frame,
+        strips: None,
+    };
+    forward.emit_steps(frame.block().body, frame.plan())
 }
 
 struct Forward<'a, F> {
     frame: &'a F,
+    /// The pass that the lines are of.
+    strips: Option<&'a StripNames>,
 }
 
 /// An operation, perhaps with the dropout of its result.
@@ -51,7 +60,14 @@ impl<F: Frame> Forward<'_, F> {
         let mut lines = TrackedCode::default();
         let mut pass = Vec::new();
         let mut done = Vec::new();
-        for (step, planned) in region.steps.iter().zip(&plan.steps) {
+        for (index, (step, planned)) in region.steps.iter().zip(&plan.steps).enumerate() {
+            let mut strips = plan.strips.iter();
+            if let Some(strips) = strips.find(|strips| strips.steps.contains(&index)) {
+                if index == strips.steps.start {
+                    self.emit_strips(&mut lines, region, plan, strips);
+                }
+                continue;
+            }
             done.push(planned);
             match step {
                 Step::Node(node) => {
@@ -72,10 +88,30 @@ impl<F: Frame> Forward<'_, F> {
 
     /// One pass over memory: operations, each perhaps with the dropout of its result.
     fn emit_pass(&self, lines: &mut TrackedCode, nodes: &[(&Node<F::Op>, &Planned)]) {
+        let pass = self.computed(lines, nodes);
+        match pass.iter().position(Computed::is_on_rows) {
+            Some(rows) => self.emit_rows(lines, &pass, rows),
+            None => {
+                for computed in &pass {
+                    let to = self.output(lines, computed);
+                    self.emit_operation(lines, computed.node, &to);
+                }
+            }
+        }
+    }
+
+    /// The operations of a pass, behind the lines that draw seeds.
+    fn computed<'m>(
+        &self,
+        lines: &mut TrackedCode,
+        nodes: &[(&'m Node<F::Op>, &'m Planned)],
+    ) -> Vec<Computed<'m, F::Op>> {
         let mut pass: Vec<Computed<'_, F::Op>> = Vec::new();
+        let mut is_with_next = false;
         for (node, planned) in nodes {
             self.emit_seed(lines, node);
-            let before = pass.last_mut();
+            let before = pass.last_mut().filter(|_| is_with_next);
+            is_with_next = planned.with == Some(FuseWith::Next);
             match (before, node.fusion()) {
                 _ if planned.with == Some(FuseWith::Reader) => (),
                 (Some(before), Fusion::Dropout(_)) => before.dropout = Some(node),
@@ -91,15 +127,97 @@ impl<F: Frame> Forward<'_, F> {
                 }
             }
         }
-        match pass.iter().position(Computed::is_on_rows) {
-            Some(rows) => self.emit_rows(lines, &pass, rows),
-            None => {
-                for computed in &pass {
-                    let to = self.output(lines, computed);
-                    self.emit_operation(lines, computed.node, &to);
-                }
+        pass
+    }
+
+    /// Operations on strips of rows. What nobody reads behind them is scratch.
+    fn emit_strips(
+        &self,
+        lines: &mut TrackedCode,
+        region: &Region<F::Op>,
+        plan: &plan::Forward,
+        strips: &StripPass,
+    ) {
+        let steps = region.steps.iter().zip(&plan.steps);
+        let steps = steps.skip(strips.steps.start).take(strips.steps.len());
+        let nodes = steps.filter_map(|(step, planned)| match step {
+            Step::Node(node) => Some((node, planned)),
+            Step::Repeat(_) => None,
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let pass = self.computed(lines, &nodes);
+        let mut free: Vec<ValueId> = Vec::new();
+        nodes
+            .iter()
+            .for_each(|(_, planned)| free.extend(&planned.free));
+        let slots = self.slots(lines, &strips.axes, &pass, &mut free);
+        let names = StripNames::new(&strips.axes, &slots);
+        let inside = Forward {
+            frame: self.frame,
+            strips: Some(&names),
+        };
+        let mut body = TrackedCode::default();
+        for computed in &pass {
+            let to = inside.output(&mut body, computed);
+            inside.emit_operation(&mut body, computed.node, &to);
+        }
+        names.emit(self.frame, lines, &slots, body.code);
+        free.iter()
+            .for_each(|id| lines.drop(&self.frame.value(*id)));
+    }
+
+    /// The memory of the results of a pass. Values that are scratch are taken out of those that are free behind it.
+    fn slots(
+        &self,
+        lines: &mut TrackedCode,
+        axes: &[Axis],
+        pass: &[Computed<'_, F::Op>],
+        free: &mut Vec<ValueId>,
+    ) -> Vec<Slot> {
+        // The values that are in one memory, one after the other. The first one may stand there before the pass.
+        let mut chains: Vec<Vec<ValueId>> = Vec::new();
+        let is_result = |id: ValueId| pass.iter().any(|computed| computed.result() == id);
+        for computed in pass {
+            let is_direct = self.direct(computed.result()).is_some();
+            let reused = computed.reused();
+            free.extend(reused.filter(|id| is_direct && is_result(*id)));
+            let reused = reused.filter(|_| !is_direct);
+            let chain = chains
+                .iter_mut()
+                .find(|chain| chain.last().copied() == reused && reused.is_some());
+            match chain {
+                Some(chain) => chain.push(computed.result()),
+                None => chains.push(reused.into_iter().chain([computed.result()]).collect()),
             }
         }
+        let names = StripNames::new(axes, &[]);
+        let slots = chains.into_iter().filter_map(|chain| {
+            let (first, last) = (*chain.first()?, *chain.last()?);
+            let name = self.frame.value(last);
+            let width = names.width(&self.frame.ty(last).axes);
+            let is_new = is_result(first);
+            let memory = if is_new && free.contains(&last) {
+                free.retain(|id| *id != last);
+                slot("Scratch", &[width])
+            } else {
+                let to = match is_new {
+                    true => self.result(lines, last),
+                    false => {
+                        let before = self.owned(lines, &name, (first, last), true);
+                        lines.line(quote!(let mut #name = #before;));
+                        array(&name)
+                    }
+                };
+                slot("Rows", &[to.slice, width])
+            };
+            let of = chain.into_iter().map(Memory::Value);
+            Some(Slot {
+                name,
+                of: of.collect(),
+                memory,
+            })
+        });
+        slots.collect()
     }
 
     /// An operation on rows, with the loop before it and the one behind it.
@@ -150,7 +268,7 @@ impl<F: Frame> Forward<'_, F> {
     /// The call of an operation, with the variable for what it keeps, and the memory that it takes beside its result.
     fn emit_operation(&self, lines: &mut TrackedCode, node: &Node<F::Op>, to: &Output) {
         let kept = self.frame.kept(node.result);
-        let of = BlockNode::new(self.frame, node);
+        let of = BlockNode::new(self.frame, node).in_strips(self.strips);
         let call = node.op.forward(&of, to);
         let returned = match (node.op.properties().kept, self.frame.mode()) {
             (Some(Kept::Array | Kept::Attention), ExecMode::Forward) => Some(quote!(let #kept =)),
@@ -171,9 +289,13 @@ impl<F: Frame> Forward<'_, F> {
         let result = computed.result();
         let is_direct = self.direct(result).is_some();
         let reused = computed.reused().filter(|_| !is_direct);
-        let to = match reused {
-            None => self.result(lines, result),
-            Some(term) => {
+        let local = self
+            .strips
+            .and_then(|strips| strips.local(Memory::Value(result)));
+        let to = match (local, reused) {
+            (Some(name), _) => array(name),
+            (None, None) => self.result(lines, result),
+            (None, Some(term)) => {
                 let name = self.frame.value(result);
                 let term = self.owned(lines, &name, (term, result), true);
                 lines.line(quote!(let mut #name = #term;));
@@ -181,13 +303,13 @@ impl<F: Frame> Forward<'_, F> {
             }
         };
         let is_over_rows = reused.is_some() && reused == computed.rows;
-        let of = BlockNode::new(self.frame, computed.node);
+        let of = BlockNode::new(self.frame, computed.node).in_strips(self.strips);
         let terms = computed.planned.terms.iter().enumerate();
         let reads = terms.map(|(index, term)| {
             let numbers = match Some(term.value) {
                 value if value == computed.rows => quote!(p::Rows),
                 value if value == reused => quote!(p::InPlace),
-                _ => self.frame.read(term.value).slice,
+                _ => of.numbers(term.value),
             };
             let dropped = self.dropped(term.dropout, "of", &numbers);
             dropped.unwrap_or_else(|| match computed.node.fusion() {
@@ -222,6 +344,10 @@ impl<F: Frame> Forward<'_, F> {
         match (dropout, self.frame.mode()) {
             (Some(dropout), ExecMode::Forward) => {
                 let kept = self.frame.kept(dropout);
+                let kept = match self.strips {
+                    None => quote!(#kept),
+                    Some(strips) => strips.dropout(&kept, &self.frame.ty(dropout).axes),
+                };
                 let method = format_ident!("{method}");
                 Some(quote!(#kept.#method(#numbers)))
             }

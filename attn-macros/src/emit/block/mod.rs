@@ -5,6 +5,7 @@
 mod backward;
 mod forward;
 mod node;
+mod strips;
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};

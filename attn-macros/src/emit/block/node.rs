@@ -3,17 +3,22 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
+use super::strips::StripNames;
 use super::{Access, Frame, product, size};
 use crate::emit::{ExecMode, var};
 use crate::model::diff::GradTarget;
 use crate::model::graph::{Node, ValueId, View};
+use crate::model::strips::{Repetition, repetition};
 use crate::model::types::Axis;
+use crate::ops::Elementwise;
 
 /// A node of a block in a frame.
 pub(crate) struct BlockNode<'a, F> {
     pub(crate) frame: &'a F,
     pub(crate) operands: &'a [ValueId],
     pub(crate) result: ValueId,
+    /// The pass that computes it for some rows at a time.
+    pub(super) strips: Option<&'a StripNames>,
 }
 
 impl<'a, F: Frame> BlockNode<'a, F> {
@@ -22,7 +27,17 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             frame,
             operands: &node.operands,
             result: node.result,
+            strips: None,
         }
+    }
+
+    pub(super) fn in_strips(self, strips: Option<&'a StripNames>) -> Self {
+        BlockNode { strips, ..self }
+    }
+
+    /// Whether the lines compute some rows.
+    pub(crate) fn is_in_strips(&self) -> bool {
+        self.strips.is_some()
     }
 
     /// Which of the two passes forward is emitted.
@@ -32,7 +47,15 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// The numbers of an operand.
     pub(crate) fn slice(&self, operand: usize) -> TokenStream {
-        self.frame.read(self.operands[operand]).slice
+        self.numbers(self.operands[operand])
+    }
+
+    /// The numbers of a value, or those of these rows.
+    pub(super) fn numbers(&self, id: ValueId) -> TokenStream {
+        match self.strips {
+            None => self.frame.read(id).slice,
+            Some(strips) => strips.numbers(self.frame, id),
+        }
     }
 
     /// The same as a matrix.
@@ -48,7 +71,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// The numbers of the result, which was saved.
     pub(crate) fn slice_of_result(&self) -> TokenStream {
-        self.frame.read(self.result).slice
+        self.numbers(self.result)
     }
 
     /// The same as a matrix.
@@ -64,6 +87,62 @@ impl<'a, F: Frame> BlockNode<'a, F> {
     /// Memory that was kept for the derivative.
     pub(crate) fn kept(&self) -> Ident {
         self.frame.kept(self.result)
+    }
+
+    /// A dropout: of the elements of these rows.
+    pub(crate) fn dropout(&self) -> TokenStream {
+        let kept = self.kept();
+        match self.strips {
+            None => quote!(#kept),
+            Some(strips) => strips.dropout(&kept, self.axes_of_result()),
+        }
+    }
+
+    /// An operand of a loop that repeats it: `p::repeated(x.as_slice(), &[1, 4], &[sizes.n, 4])`.
+    pub(crate) fn repeated(
+        &self,
+        op: &Elementwise,
+        operand: usize,
+        numbers: &TokenStream,
+    ) -> Option<TokenStream> {
+        let places = op.repeats(operand)?;
+        let to = self.sizes_of_result();
+        let mut from = vec![quote!(1); to.len()];
+        for (place, size) in places.iter().zip(self.sizes(operand)) {
+            from[*place] = size;
+        }
+        let Some(strips) = self.strips else {
+            return Some(quote!(p::repeated(#numbers, &[#(#from),*], &[#(#to),*])));
+        };
+        let width = strips.width(self.axes_of_result());
+        Some(match self.repetition(op, operand) {
+            Some(Repetition::AlongRows) => {
+                quote!(p::repeated(#numbers, &[strip.rows, 1], &[strip.rows, #width]))
+            }
+            _ => quote!(strip.repeated(#numbers, &[#(#from),*], &[#(#to),*], #width)),
+        })
+    }
+
+    fn repetition(&self, op: &Elementwise, operand: usize) -> Option<Repetition> {
+        repetition(op, operand, self.axes(operand), self.axes_of_result())
+    }
+
+    /// In a strip, where a loop writes the gradient of an operand.
+    pub(crate) fn written(
+        &self,
+        op: &Elementwise,
+        operand: usize,
+        gradients: &Gradients,
+    ) -> Option<TokenStream> {
+        let (name, mode) = gradients.local(operand)?;
+        let width = self.width_of_result();
+        Some(match self.repetition(op, operand) {
+            None => quote!(p::Write::with_mode(#name.as_mut_slice(), p::WriteMode::#mode)),
+            Some(Repetition::AlongRows) => {
+                quote!(p::row_sums(#name.as_mut_slice(), p::WriteMode::#mode, #width))
+            }
+            Some(_) => quote!(p::column_sums(#name.as_mut_slice(), strip.rows)),
+        })
     }
 
     fn axes(&self, operand: usize) -> &[Axis] {
@@ -108,7 +187,13 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// An axis of an operand, between the product of those before it and that of those after it.
     pub(crate) fn axis(&self, operand: usize, index: usize) -> TokenStream {
-        axis_between(self.axes(operand), index)
+        match self.strips {
+            None => axis_between(self.axes(operand), index),
+            Some(_) => {
+                let len = size(&self.axes(operand)[index]);
+                quote!(p::Axis { outer: strip.rows, len: #len, inner: 1 })
+            }
+        }
     }
 
     /// An axis of the result.
@@ -239,6 +324,8 @@ pub(crate) struct Gradients {
     pub(super) to: Vec<(usize, GradTarget)>,
     /// Where they go, as places.
     pub(super) targets: Vec<TokenStream>,
+    /// In a strip, their variables and modes.
+    pub(super) local: Vec<[Ident; 2]>,
     pub(super) d_result: Access,
 }
 
@@ -257,6 +344,13 @@ impl Gradients {
     pub(crate) fn target(&self, operand: usize) -> Option<&TokenStream> {
         let index = self.operands().position(|index| index == operand);
         index.map(|index| &self.targets[index])
+    }
+
+    /// In a strip, the variable of the gradient of an operand, and its mode.
+    fn local(&self, operand: usize) -> Option<(&Ident, &Ident)> {
+        let index = self.operands().position(|index| index == operand)?;
+        let [name, mode] = self.local.get(index)?;
+        Some((name, mode))
     }
 
     /// The gradient of the result as an operand of a loop.

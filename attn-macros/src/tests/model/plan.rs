@@ -60,6 +60,11 @@ fn push(
                 let of = value(node.result);
                 format!("{of}: {} to {}", from(d_result), targets.join(", "))
             }
+            BackwardStep::Strips { lines, .. } => {
+                text.push(format!("{indent}strips"));
+                push(model, backward, lines, &format!("{indent}  "), text);
+                continue;
+            }
             BackwardStep::Repeat { carried, lines, .. } => {
                 text.push(format!("{indent}repeat"));
                 push(model, backward, lines, &format!("{indent}  "), text);
@@ -404,7 +409,11 @@ fn passes(model: &Model) -> Vec<String> {
     fn push(model: &Model, steps: &[Step], plan: &Forward, text: &mut Vec<String>) {
         let name = |id: ValueId| model.value(id).name.as_str();
         let mut pass = Vec::new();
-        for (step, planned) in steps.iter().zip(&plan.steps) {
+        for (index, (step, planned)) in steps.iter().zip(&plan.steps).enumerate() {
+            let is_in_strips = plan
+                .strips
+                .iter()
+                .any(|strips| strips.steps.contains(&index) && index + 1 < strips.steps.end);
             match step {
                 Step::Node(node) => {
                     let reuse = planned.reuse.map(|index| planned.terms[index].value);
@@ -414,7 +423,7 @@ fn passes(model: &Model) -> Vec<String> {
                         name(node.result),
                         reuse.unwrap_or_default()
                     ));
-                    if planned.with != Some(FuseWith::Next) {
+                    if planned.with != Some(FuseWith::Next) && !is_in_strips {
                         text.push(pass.join(", "));
                         pass.clear();
                     }
