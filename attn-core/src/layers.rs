@@ -12,6 +12,7 @@ pub use crate::ops::{
     l2_norm::slices::{l2_norm, l2_norm_backward},
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
+    norm::group_slices::{GroupNorm, group_norm_footprint},
     norm::slices::{Norm, norm_footprint},
     param::slices::Param,
     permute::slices::{permute, permute_backward},

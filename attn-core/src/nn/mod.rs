@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
 //! | [`FeedForward`], [`GatedFeedForward`] | two or three of them, and a nonlinearity | |
-//! | [`LayerNorm`], [`RmsNorm`] | norms | `LayerNorm1D` |
+//! | [`LayerNorm`], [`RmsNorm`], [`GroupNorm`] | norms; without gain or bias they are `Unbiased..`, `Ungained..` and `Plain..`, with the gain `1 + weight` `OnePlus..` | `LayerNorm1D` |
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
 //! | [`Gelu`], [`GeluTanh`], [`Relu`], [`ReluSquared`], [`Silu`], [`Sigmoid`], [`Tanh`] | nonlinearities | `AccurateGeLU`, `FastGeLU`, `ReLU`, .. |
 //! | [`SwiGlu`], [`GeGlu`], [`ReGlu`] | gates | |
@@ -46,6 +46,10 @@ pub use crate::ops::{
     gate::{GeGlu, ReGlu, SwiGlu},
     learned_position::{LearnedPosition, Sequence},
     linear::{Linear, UnbiasedLinear},
-    norm::{LayerNorm, RmsNorm},
+    norm::{
+        GroupNorm, LayerNorm, OnePlusGroupNorm, OnePlusLayerNorm, OnePlusRmsNorm, PlainGroupNorm,
+        PlainLayerNorm, PlainRmsNorm, RmsNorm, UnbiasedGroupNorm, UnbiasedLayerNorm,
+        UnbiasedOnePlusGroupNorm, UnbiasedOnePlusLayerNorm, UngainedGroupNorm, UngainedLayerNorm,
+    },
     param::Weight,
 };

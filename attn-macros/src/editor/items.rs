@@ -111,7 +111,7 @@ const OPTIONS: [(&str, &str); 2] = [
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
-const OPERANDS: [(&str, &str); 3] = [
+const OPERANDS: [(&str, &str); 4] = [
     (
         "context",
         "The sequence that gives keys and values: cross-attention.",
@@ -120,6 +120,10 @@ const OPERANDS: [(&str, &str); 3] = [
     (
         "document",
         "The ids of documents, for `mask = document`; a pair in cross-attention.",
+    ),
+    (
+        "position_ids",
+        "The positions of the tokens, for `position = rope`: `ids[batch, seq]` or `ids[seq]`; a pair in cross-attention.",
     ),
 ];
 const KINDS: [(&str, &str); 3] = [

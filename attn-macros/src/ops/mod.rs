@@ -14,6 +14,7 @@ mod embedding;
 mod expand;
 mod feed_forward;
 mod function;
+mod group_norm;
 mod l2_norm;
 mod layer;
 mod learned_position;
@@ -65,6 +66,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &norm::LAYER_NORM,
     &norm::RMS_NORM,
     &l2_norm::L2_NORM,
+    &group_norm::GROUP_NORM,
     &module::MODULE,
     &dropout::DROPOUT,
     &activation::OPERATIONS[0],

@@ -56,8 +56,8 @@ fn norms_and_rotations_happen_as_attention_loads() {
     assert_eq!(story(&steps).len(), 3);
     let attention = attention(&steps);
     let [query, key, _] = attention.transforms();
-    assert_eq!(query.norm, Some(Norm::Rms("q_norm")));
-    assert_eq!(key.norm, Some(Norm::Rms("k_norm")));
+    assert_eq!(query.norm, Some(Norm::Rms(GainKind::Factor, "q_norm")));
+    assert_eq!(key.norm, Some(Norm::Rms(GainKind::Factor, "k_norm")));
     assert!(query.rope.is_some() && key.rope.is_some());
 }
 

@@ -37,7 +37,7 @@ fn with<E: Kernels, T>(
         bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
             NormKind::L2 => Norm::L2,
-            NormKind::Rms => Norm::Rms(gain),
+            NormKind::Rms => Norm::Rms(Gain::Factor(gain)),
         }),
         rope: angles.as_ref().map(|angles| angles.rope()),
     })
