@@ -8,7 +8,7 @@ pub use crate::ops::{
     elementwise::{elementwise, elementwise_backward},
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
-    feed_forward::slices::{FeedForward, HiddenLayer, feed_forward_footprint},
+    feed_forward::slices::{FeedForward, Hidden, HiddenLayer, feed_forward_footprint},
     l2_norm::slices::{l2_norm, l2_norm_backward},
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},

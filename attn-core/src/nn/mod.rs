@@ -8,7 +8,7 @@
 //! | | | dfdx's |
 //! | --- | --- | --- |
 //! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
-//! | [`FeedForward`], [`GatedFeedForward`] | two or three of them, and a nonlinearity | |
+//! | [`FeedForward`], [`UnbiasedFeedForward`], [`GatedFeedForward`], [`BiasedGatedFeedForward`] | two or three of them, and a nonlinearity | |
 //! | [`LayerNorm`], [`RmsNorm`], [`GroupNorm`] | norms; without gain or bias they are `Unbiased..`, `Ungained..` and `Plain..`, with the gain `1 + weight` `OnePlus..` | `LayerNorm1D` |
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
 //! | [`Gelu`], [`GeluTanh`], [`Relu`], [`ReluSquared`], [`Silu`], [`Sigmoid`], [`Tanh`] | nonlinearities | `AccurateGeLU`, `FastGeLU`, `ReLU`, .. |
@@ -42,7 +42,7 @@ pub use crate::ops::{
     activation::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh},
     dropout::Dropout,
     embedding::Embedding,
-    feed_forward::{FeedForward, GatedFeedForward},
+    feed_forward::{BiasedGatedFeedForward, FeedForward, GatedFeedForward, UnbiasedFeedForward},
     gate::{GeGlu, ReGlu, SwiGlu},
     learned_position::{LearnedPosition, Sequence},
     linear::{Linear, UnbiasedLinear},

@@ -80,7 +80,8 @@ pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
-    feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
+    GatedMaps, UngatedMaps, feed_forward, gated_feed_forward, try_feed_forward,
+    try_gated_feed_forward,
 };
 pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,

@@ -275,6 +275,8 @@ pub(crate) enum Saved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
     Array,
+    /// The hidden layer of a feed-forward layer, and the seed of its dropout.
+    Hidden,
     /// The seed of a dropout.
     Dropout,
     /// The `Saved` of the layer.
