@@ -140,7 +140,7 @@ def norms():
 
     with_gradients("rms_norm.one_plus", one_plus, tokens, weight=gain - 1)
     # Every token by itself.
-    vectors = lambda x, **learned: F.group_norm(x.flatten(0, -2), 4, **learned).view_as(x)
+    vectors = lambda x, **learned: F.group_norm(x.flatten(0, -2), 2, **learned).view_as(x)
     with_gradients("group_norm.tokens", vectors, tokens, weight=gain, bias=bias)
     images = random(2, 8, 3, 5, seed=5) - 2
     with_gradients("group_norm.images", lambda x, **learned: F.group_norm(x, 2, **learned), images, weight=gain, bias=bias)

@@ -49,7 +49,14 @@ pub(crate) fn items() -> TokenStream {
 fn all_keys() -> impl Iterator<Item = &'static Key> {
     let of_operations = OPERATIONS.iter().flat_map(|operation| operation.keys);
     let with_words = of_operations.filter(|key| !key.words().is_empty());
-    with_words.chain(KEYS).chain([&INITIALIZER])
+    let choices = |key: &'static Key| key.choices().map(|(_, key)| key);
+    let of_words = KEYS.iter().flat_map(choices);
+    let nested = KEYS.iter().flat_map(choices).flat_map(choices);
+    with_words
+        .chain(of_words)
+        .chain(nested)
+        .chain(KEYS)
+        .chain([&INITIALIZER])
 }
 
 /// The modules of names that are possible at a single place.

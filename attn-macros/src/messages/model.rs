@@ -507,6 +507,12 @@ pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String 
     )
 }
 
+pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
+    format!(
+        "`position_ids` are a position for each token, with or without `batch`: the vectors are {vectors}, the positions {ids}"
+    )
+}
+
 pub(crate) fn channels_of_any_number(axis: &str, ty: &Type) -> String {
     format!(
         "`group_norm` has a gain and a bias for every channel, so their number is constant, found the axis `{axis}` of {ty}\n\

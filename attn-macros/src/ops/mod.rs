@@ -115,6 +115,8 @@ pub(crate) struct Operation {
 pub(crate) enum Lower {
     /// From the values of its operands.
     Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
+    /// From the value of its operand, and that of an operand by this name, which may be there.
+    OperandsAnd(&'static str, &'static dyn LowerOperands),
     /// From the values and numbers that this function is of.
     Function(&'static Function),
     /// A function, or with an axis from the values of its operands.

@@ -592,6 +592,18 @@ impl Key {
     }
 }
 
+impl Key {
+    /// The arguments of its words that are words themselves, with these words.
+    pub(crate) fn choices(&self) -> impl Iterator<Item = (&'static Word, &'static Key)> {
+        let args = self.words().iter();
+        let args = args.flat_map(|word| word.args.iter().map(move |arg| (word, arg)));
+        args.filter_map(|(word, arg)| match &arg.kind {
+            ArgKind::Word(key) => Some((word, *key)),
+            _ => None,
+        })
+    }
+}
+
 impl Word {
     /// The word with its required arguments only.
     pub(crate) fn shortest(&self) -> String {

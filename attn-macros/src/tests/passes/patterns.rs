@@ -11,7 +11,7 @@ use crate::ops::attention_layer::{
     Attend, HeadTransform, LayerOp, Linear, Norm, PerHeadLinear, Similarity, TransformHeads,
 };
 use crate::pipeline::fuse_layer;
-use crate::spec::{Normalizer, Real, Size};
+use crate::spec::{Normalizer, Real, Rotary, Size};
 use crate::tests::support::build;
 
 /// Operations of which the result of the last one is that of all.
@@ -64,7 +64,16 @@ fn norm() -> HeadTransform {
 }
 
 fn rope() -> HeadTransform {
-    HeadTransform::rope(Real::known(1e4))
+    HeadTransform::rope(
+        Rotary {
+            theta: Real::known(1e4),
+            scaling: None,
+            dims: Size::known(4),
+            interleaved: false,
+            position_ids: false,
+        },
+        false,
+    )
 }
 
 /// The transforms of queries, keys and values as they are loaded: `L2+rope`.

@@ -7,6 +7,7 @@ use crate::graph::block::LayerBlock;
 use crate::model::diff::{BackwardStep, GradTarget, diff};
 use crate::ops::attention_layer::{Norm, Similarity};
 use crate::pipeline::fuse_layer;
+use crate::spec::GainKind;
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases, expand};
 
