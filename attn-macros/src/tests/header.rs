@@ -125,7 +125,7 @@ fn values_of_another_form_are_errors() {
     check(
         "position = rope«{ theta: 500000.0 }»",
         &[
-            "the arguments of `rope` stand in parentheses, found `{ theta:500000.0 }`\nhelp: write `rope(theta = 10000)`",
+            "the arguments of `rope` stand in parentheses, found `{ theta:500000.0 }`\nhelp: write `rope(theta = 10000, [scaling], [dims], [interleaved], [position_ids])`",
         ],
     );
     check(

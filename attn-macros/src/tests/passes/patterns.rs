@@ -90,10 +90,10 @@ fn every_operation_of_vectors_is_a_step_before_the_passes() {
     flatten_heads(&mut steps);
     let expected = [
         "q = q_proj(x)",
-        "q = Rms(\"q_norm\")(q)",
+        "q = Rms(Factor, \"q_norm\")(q)",
         "q = +rope(q)",
         "k = k_proj(x)",
-        "k = Rms(\"k_norm\")(k)",
+        "k = Rms(Factor, \"k_norm\")(k)",
         "k = +rope(k)",
         "v = v_proj(x)",
         "attended = attention(q, k, v)",
