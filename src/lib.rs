@@ -268,7 +268,7 @@ pub use attn_core::{
 /// batched input and `(Q, K)` for unbatched, or [`Data`](data::Data) for the declared shape. Data are read and checked once per call,
 /// before any tensor is made.
 pub mod data {
-    pub use attn_core::data::{Data, Documents, LengthsPerQuery, Padding};
+    pub use attn_core::data::{Data, Documents, LengthsPerQuery, Padding, PositionIds};
 }
 
 pub mod generate {
@@ -380,16 +380,18 @@ pub mod __private {
         kernel::{
             Matrix, MatrixMut, Real, activation as activations,
             attention::{
-                Angles, Attention, Coverage, Dropout, Everything, Gradients as AttentionGradients,
-                HeadTransform, Mask, MaskBlocks, Norm, Normalizer, Score, ScoreSums, Similarity,
-                Sizes, SumLens, TileOrigin, angles, head_transform, head_transform_backward,
-                mask_density, per_head_linear, per_head_linear_backward,
+                Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
+                Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
+                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TileOrigin,
+                angles, angles_at, head_transform, head_transform_backward, mask_density,
+                per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
             loops::{
                 InPlace, Loop, Rows, Write, column_sums, compute_here, known as loops, read,
                 repeated, row_sums,
             },
+            norm::Gain,
             parallel::run_pass,
             rows::assign,
             strips::{Slot as StripSlot, strips},
@@ -435,7 +437,7 @@ pub mod __private {
         };
 
         pub use attn_core::{
-            data::{Data as _, Documents as _, Padding as _},
+            data::{Data as _, Documents as _, Padding as _, PositionIds as _},
             fit::{ContextFits as _, XFits as _},
             model::Weighted as _,
         };

@@ -125,6 +125,13 @@ mod operations {
     support::operations!(exact);
 }
 
+mod layer_options {
+    use super::*;
+
+    support::layer_options!(exact);
+    support::layer_dropouts!(exact);
+}
+
 mod elementwise {
     use super::*;
 

@@ -107,6 +107,8 @@ attends! {
     grouped [heads = 2, kv_heads = 1, mask = causal, position = rope] => 37;
     rotated_and_normed [heads = 2, mask = causal, position = rope, qk_norm = rms] => 37;
     unit_keys [heads = 2, mask = causal, position = rope(theta = 100.0), qk_norm = l2] => 20;
+    neighbours_of_a_part [heads = 2, mask = causal, position = rope(interleaved, dims = 4), qk_norm = rms(gain = one_plus)] => 37;
+    scaled_rotations [heads = 2, mask = sliding_window(9), position = rope(scaling = yarn(4, 16))] => 150;
     slopes [heads = 2, mask = causal, position = alibi] => 37;
     buckets [heads = 2, mask = causal, position = rel_pos_bias(num_buckets = 8, max_distance = 12)] => 37;
     capped [heads = 2, mask = causal, softcap = 0.5] => 20;
@@ -156,6 +158,16 @@ goes_on! {
             x = layer_norm(gate * x) * (1 + scale) + shift;
             x = x + attention::<heads = 2, mask = causal>(softmax(x + 1) * scale);
             linear::<vocab>(gelu(rms_norm(x)) - l2_norm(x))
+        }
+    } 20;
+
+    [f32] layers_with_options {
+        struct M<vocab = 11, d = 12>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(tokens);
+            x += attention::<heads = 2, mask = causal>(rms_norm::<gain = one_plus>(x));
+            x += feed_forward::<9, activation = geglu_tanh, dropout = 0.5>(group_norm::<3>(x));
+            linear::<vocab>(layer_norm::<gain = false, bias = false>(x))
         }
     } 20;
 

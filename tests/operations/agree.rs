@@ -81,6 +81,7 @@ macro_rules! agree {
 pub(super) use agree;
 
 support::operations!(agree);
+support::layer_options!(agree);
 
 /// dfdx cannot sum an empty tensor, so there is no gradient to compare.
 #[test]

@@ -50,10 +50,12 @@ macro_rules! fall_alike {
 }
 
 support::dropouts!(fall_alike);
+support::layer_dropouts!(fall_alike);
 
 /// Dropout does not act outside of training.
 mod still {
     use super::*;
 
     support::dropouts!(agree);
+    support::layer_dropouts!(agree);
 }

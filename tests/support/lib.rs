@@ -16,6 +16,7 @@ pub mod differences;
 pub mod elementwise_cases;
 pub mod graph_cases;
 pub mod initial;
+pub mod layer_cases;
 pub mod numbers;
 pub mod product_cases;
 pub mod reduce_cases;

@@ -10,15 +10,15 @@ use super::{
     Heads,
     tensors::{is_empty, zeros_after_both},
 };
-use crate::Element;
+use crate::{Element, kernel::norm::Gain};
 
 /// Keeps the root and its gradient finite for a vector of zeros.
 const EPSILON: f64 = 1e-6;
 
 /// `x / sqrt(mean(x^2) + 1e-6) * gain`, over the width of each head.
 ///
-/// Zhang and Sennrich, "Root mean square layer normalization" (2019), equation 4; on queries and keys as in Qwen 3.
-/// (Gemma 3 stores `gain - 1`.) PyTorch: `torch.nn.RMSNorm(width, eps=1e-6)`.
+/// Zhang and Sennrich, "Root mean square layer normalization" (2019), equation 4; on queries and keys as in Qwen 3, and with
+/// [`Gain::OnePlus`] as in Gemma 3. PyTorch: `torch.nn.RMSNorm(width, eps=1e-6)`.
 pub fn rms_norm<
     B: Dim,
     S: Dim,
@@ -29,17 +29,26 @@ pub fn rms_norm<
     T: Tape<E, D>,
 >(
     x: Heads<B, H, S, W, E, D, T>,
-    gain: &Tensor<Rank1<W>, E, D>,
+    gain: Gain<&Tensor<Rank1<W>, E, D>>,
 ) -> Result<Heads<B, H, S, W, E, D, T>, D::Err> {
     let shape = *x.shape();
-    let gain = gain.retaped::<T>();
+    let is_offset = matches!(gain, Gain::OnePlus(_));
+    let gain = gain.learned().map(|gain| gain.retaped::<T>());
     if is_empty(&shape) {
-        return zeros_after_both(x, gain, shape);
+        return match gain {
+            None => Ok(x),
+            Some(gain) => zeros_after_both(x, gain, shape),
+        };
     }
     let mean = x.retaped::<T>().try_square()?.try_mean::<_, Axis<3>>()?;
     let rms = mean.try_add(E::of(EPSILON))?.try_sqrt()?;
-    x.try_div(rms.try_broadcast_like::<_, Axis<3>>(&shape)?)?
-        .try_mul(gain.try_broadcast_like::<_, Axes3<0, 1, 2>>(&shape)?)
+    let normed = x.try_div(rms.try_broadcast_like::<_, Axis<3>>(&shape)?)?;
+    let gain = match gain {
+        None => return Ok(normed),
+        Some(gain) if is_offset => gain.try_add(E::of(1.0))?,
+        Some(gain) => gain,
+    };
+    normed.try_mul(gain.try_broadcast_like::<_, Axes3<0, 1, 2>>(&shape)?)
 }
 
 /// `x / sqrt(sum(x^2) + 1e-6)`, over the width of each head.
@@ -81,7 +90,7 @@ mod tests {
     {
         let x: X<E> = tensor((b, Const, s, Const), 1);
         let gain: Tensor<Rank1<3>, E, Cpu> = tensor((Const,), 2);
-        let rms = rms_norm(x.clone(), &gain).unwrap();
+        let rms = rms_norm(x.clone(), Gain::Factor(&gain)).unwrap();
         let l2 = l2_norm(x.clone()).unwrap();
         let x = values(&x);
         let gain = values(&gain);
@@ -117,8 +126,10 @@ mod tests {
         let view = |x: &Tensor<(usize, usize, Const<2>, Const<3>), f64, Cpu>| -> Traced<_> {
             x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>()
         };
-        check_gradient(&x, |x| rms_norm(view(x), &gain).unwrap());
-        check_gradient(&gain, |gain| rms_norm(view(&x), gain).unwrap());
+        check_gradient(&x, |x| rms_norm(view(x), Gain::Factor(&gain)).unwrap());
+        check_gradient(&gain, |gain| {
+            rms_norm(view(&x), Gain::Factor(gain)).unwrap()
+        });
         check_gradient(&x, |x| l2_norm(view(x)).unwrap());
 
         let row: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 1);
@@ -126,7 +137,7 @@ mod tests {
             let x: Traced<(usize, Const<2>, usize, Const<3>)> = x
                 .leaky_trace()
                 .broadcast_like::<_, Axes3<0, 1, 2>>(&(2, Const, 3, Const));
-            rms_norm(x, &gain).unwrap()
+            rms_norm(x, Gain::Factor(&gain)).unwrap()
         });
     }
 
@@ -134,10 +145,15 @@ mod tests {
     fn a_vector_of_zeros_stays_zero_with_a_finite_gradient() {
         let x: X<f64> = Cpu::default().zeros_like(&(1, Const, 1, Const));
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
-        assert_eq!(values(&rms_norm(x.clone(), &gain).unwrap()), [0.0; 6]);
+        assert_eq!(
+            values(&rms_norm(x.clone(), Gain::Factor(&gain)).unwrap()),
+            [0.0; 6]
+        );
         assert_eq!(values(&l2_norm(x.clone()).unwrap()), [0.0; 6]);
         let finite = |g: Vec<f64>| assert!(g.iter().all(|g| g.is_finite() && *g != 0.0));
-        finite(gradient(&x, |x| rms_norm(x.leaky_trace(), &gain).unwrap()));
+        finite(gradient(&x, |x| {
+            rms_norm(x.leaky_trace(), Gain::Factor(&gain)).unwrap()
+        }));
         finite(gradient(&x, |x| l2_norm(x.leaky_trace()).unwrap()));
     }
 
@@ -145,7 +161,8 @@ mod tests {
     fn the_gain_gets_a_gradient_from_an_empty_input() {
         let x: X<f64> = tensor((2, Const, 0, Const), 1);
         let gain: Tensor<Rank1<3>, f64, Cpu> = tensor((Const,), 2);
-        let gradients = backward_of_nothing(rms_norm(x.leaky_trace(), &gain).unwrap());
+        let gradients =
+            backward_of_nothing(rms_norm(x.leaky_trace(), Gain::Factor(&gain)).unwrap());
         assert_eq!(values(&gradients.get(&gain)), [0.0; 3]);
     }
 }

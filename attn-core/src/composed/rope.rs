@@ -1,19 +1,25 @@
 //! Rotary position embedding.
 
 use dfdx::{
-    shapes::{Axes2, Axis, Const, Dim, HasShape},
+    shapes::{Axis, Const, Dim, HasShape},
     tensor::{Tape, Tensor, TensorFromVec},
-    tensor_ops::{BroadcastTo, Device, Roll, TryAdd, TryMul},
+    tensor_ops::{BroadcastTo, Device, TryAdd, TryMatMul, TryMul},
 };
 
-use super::{Heads, tensors::is_empty};
-use crate::Element;
+use super::{
+    Heads,
+    tensors::{is_empty, reshape},
+};
+use crate::{Element, kernel::attention::Rotary};
 
-/// Rotates the pairs `(x[i], x[i + W/2])` of each vector by the angle `position * theta^(-2i / W)`.
+/// Rotates the pairs of the first [`dims`](Rotary::dims) coordinates of each vector by its position times their frequencies. The other
+/// coordinates stay.
 ///
-/// Su et al., "RoFormer" (2021), equation 34, with pairs of the two halves, as in GPT-NeoX and Llama:
+/// Su et al., "RoFormer" (2021), equation 34, with pairs of the two halves, as in GPT-NeoX and Llama, or of neighbours, as in GPT-J:
 /// `(x1, x2)` becomes `(x1 cos - x2 sin, x2 cos + x1 sin)`. The dot product of two rotated vectors depends only on the distance of
 /// their positions. PyTorch: `x * cos + rotate_half(x) * sin` of the `transformers` library.
+///
+/// A vector has the position of its place in the sequence, or one of `positions [batch, len]`.
 pub fn rope<
     B: Dim,
     S: Dim,
@@ -24,52 +30,73 @@ pub fn rope<
     T: Tape<E, D>,
 >(
     x: Heads<B, H, S, W, E, D, T>,
-    theta: f64,
+    rotary: &Rotary,
+    positions: Option<&[usize]>,
 ) -> Result<Heads<B, H, S, W, E, D, T>, D::Err> {
-    const {
-        assert!(
-            W.is_multiple_of(2),
-            "rope pairs the two halves of a head: its width must be even"
-        )
-    };
     let shape = *x.shape();
     if is_empty(&shape) {
         return Ok(x);
     }
-    let (cos, sin) = tables::<_, W, E, D>(x.device(), shape.2, theta)?;
-    let cos = cos.try_broadcast_like::<_, Axes2<0, 1>>(&shape)?;
-    let sin = sin.try_broadcast_like::<_, Axes2<0, 1>>(&shape)?;
-    // A roll by half the width swaps the halves; the sign of "rotate half" is in the table.
-    let swapped = x.retaped::<T>().try_roll::<Axis<3>>(W / 2)?;
-    x.try_mul(cos)?.try_add(swapped.try_mul(sin)?)
+    let device = x.device().clone();
+    let [cos, sin] = tables::<_, _, W, E, D>(&device, (shape.0, shape.2), rotary, positions)?;
+    let cos = cos.try_broadcast_like::<_, Axis<1>>(&shape)?;
+    let sin = sin.try_broadcast_like::<_, Axis<1>>(&shape)?;
+    // A product with a permutation matrix exchanges the coordinates of every pair.
+    let exchange: Tensor<(Const<W>, Const<W>), E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(&device, exchange(rotary, W), (Const, Const))?;
+    let rows = (shape.0.size() * H * shape.2.size(), Const::<W>);
+    let other = reshape(x.retaped::<T>(), rows)?.try_matmul(exchange)?;
+    let other = reshape(other, shape)?;
+    x.try_mul(cos)?.try_add(other.try_mul(sin)?)
 }
 
-/// A number per position and component: `[len, width]`.
-type Table<S, const W: usize, E, D> = Tensor<(S, Const<W>), E, D>;
+/// The coordinates of pair `i`.
+fn pair(rotary: &Rotary, i: usize) -> [usize; 2] {
+    match rotary.interleaved {
+        true => [2 * i, 2 * i + 1],
+        false => [i, i + rotary.pairs()],
+    }
+}
 
-/// The cosines, and the sines with a negative first half. Angles are computed in `f64`: at position 100,000, the error of an `f32` angle
-/// is 0.004.
-fn tables<S: Dim, const W: usize, E: Element, D: Device<E>>(
+/// The matrix `[width, width]` that puts the second coordinate of a pair in the place of the first, and the negative first one in the place
+/// of the second; it takes a row from the left.
+fn exchange<E: Element>(rotary: &Rotary, width: usize) -> Vec<E> {
+    let mut matrix = vec![E::zero(); width * width];
+    for [first, second] in (0..rotary.pairs()).map(|i| pair(rotary, i)) {
+        matrix[second * width + first] = E::of(-1.0);
+        matrix[first * width + second] = E::of(1.0);
+    }
+    matrix
+}
+
+/// A number per token and component: `[batch, len, width]`.
+type Table<B, S, const W: usize, E, D> = Tensor<(B, S, Const<W>), E, D>;
+
+/// The cosines and the sines: 1 and 0 for coordinates that are not rotated. Angles are computed in `f64`: at position 100,000, the error of
+/// an `f32` angle is 0.004.
+fn tables<B: Dim, S: Dim, const W: usize, E: Element, D: Device<E>>(
     device: &D,
-    len: S,
-    theta: f64,
-) -> Result<(Table<S, W, E, D>, Table<S, W, E, D>), D::Err> {
-    let frequencies: Vec<f64> = (0..W / 2)
-        .map(|i| theta.powf(-2.0 * i as f64 / W as f64))
-        .collect();
-    let mut cos = Vec::with_capacity(len.size() * W);
-    let mut sin = Vec::with_capacity(len.size() * W);
-    for position in 0..len.size() {
-        for sign in [-1.0, 1.0] {
-            for frequency in &frequencies {
-                let angle = position as f64 * frequency;
-                cos.push(E::of(angle.cos()));
-                sin.push(E::of(sign * angle.sin()));
+    (batch, len): (B, S),
+    rotary: &Rotary,
+    positions: Option<&[usize]>,
+) -> Result<[Table<B, S, W, E, D>; 2], D::Err> {
+    let count = batch.size() * len.size();
+    let position = |at: usize| positions.map_or(at % len.size(), |positions| positions[at]);
+    let (frequencies, magnitude) = rotary.frequencies();
+    let mut cos = vec![E::of(1.0); count * W];
+    let mut sin = vec![E::zero(); count * W];
+    for at in 0..count {
+        for (i, frequency) in frequencies.iter().enumerate() {
+            let angle = position(at) as f64 * frequency;
+            for place in pair(rotary, i).map(|coordinate| at * W + coordinate) {
+                cos[place] = E::of(magnitude * angle.cos());
+                sin[place] = E::of(magnitude * angle.sin());
             }
         }
     }
-    let table = |values| TensorFromVec::<E>::try_tensor_from_vec(device, values, (len, Const));
-    Ok((table(cos)?, table(sin)?))
+    let shape = (batch, len, Const);
+    let table = |values| TensorFromVec::<E>::try_tensor_from_vec(device, values, shape);
+    Ok([table(cos)?, table(sin)?])
 }
 
 #[cfg(test)]
@@ -77,7 +104,16 @@ mod tests {
     use dfdx::prelude::*;
 
     use super::*;
-    use crate::{composed::dot_scores, testing::*};
+    use crate::{composed::dot_scores, kernel::attention::RopeScaling, testing::*};
+
+    fn half_split(dims: usize, theta: f64) -> Rotary {
+        Rotary {
+            dims,
+            theta,
+            scaling: RopeScaling::None,
+            interleaved: false,
+        }
+    }
 
     type X<const W: usize, E> = Heads<usize, 2, usize, W, E, Cpu, NoneTape>;
 
@@ -86,7 +122,7 @@ mod tests {
         Cpu: Device<E>,
     {
         let x: X<W, E> = tensor((b, Const, s, Const), 1);
-        let rotated = rope(x.clone(), theta).unwrap();
+        let rotated = rope(x.clone(), &half_split(W, theta), None).unwrap();
         let x = values(&x);
         let expected = naive([b, 2, s, W], |b_, h, s_, w| {
             let pair = |i| x[at([b, 2, s, W], [b_, h, s_, i])];
@@ -118,7 +154,8 @@ mod tests {
         let vector: Tensor<Rank1<8>, f64, Cpu> = tensor((Const,), 1);
         let other: Tensor<Rank1<8>, f64, Cpu> = tensor((Const,), 2);
         let everywhere = |x: Tensor<Rank1<8>, f64, Cpu>| -> X<8, f64> {
-            rope(x.broadcast_like::<_, Axes3<0, 1, 2>>(&shape), 10_000.0).unwrap()
+            let x = x.broadcast_like::<_, Axes3<0, 1, 2>>(&shape);
+            rope(x, &half_split(8, 10_000.0), None).unwrap()
         };
         let scores = values(&dot_scores(everywhere(vector), everywhere(other)).unwrap());
         for q in 0..5 {
@@ -137,7 +174,7 @@ mod tests {
         check_gradient(&x, |x| {
             let view: Traced<(usize, Const<2>, usize, Const<4>)> =
                 x.leaky_trace().permute::<_, Axes4<0, 2, 1, 3>>();
-            rope(view, 10_000.0).unwrap()
+            rope(view, &half_split(4, 10_000.0), None).unwrap()
         });
     }
 }

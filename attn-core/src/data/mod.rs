@@ -1,18 +1,20 @@
-//! Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
+//! Data of a call: valid lengths for `padding`, ids for `document`, positions for `rope`, and the `data` of a body.
 //!
-//! A layer accepts types that implement [`Padding`] or [`Documents`] for its shape, `(B, Q, K)` for batched input and `(Q, K)`
+//! A layer accepts types that implement [`Padding`], [`Documents`] or [`PositionIds`] for its shape, `(B, Q, K)` for batched input and `(Q, K)`
 //! for unbatched, or [`Data`] for the declared shape. Data are read and checked once per call, before any tensor is made.
 
 mod declared;
 mod documents;
 mod ids;
 mod padding;
+mod position_ids;
 
 pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
 pub use ids::Ids;
 pub(crate) use ids::known;
 pub use padding::{LengthsPerQuery, Padding, PaddingData};
+pub use position_ids::{PositionData, PositionIds};
 
 use dfdx::{
     shapes::{HasShape, Shape},

@@ -53,7 +53,7 @@ impl Dropout {
     }
 
     /// Whether no element is dropped.
-    pub(super) fn is_none(self) -> bool {
+    pub fn is_none(self) -> bool {
         self.seed.is_none()
     }
 

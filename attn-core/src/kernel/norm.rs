@@ -19,6 +19,8 @@
 //!
 //! The variance is the mean square of what is left after the mean is subtracted, so a large mean does not cancel it.
 
+use std::ops::Range;
+
 use super::compiled::compiled;
 use super::fold::{add_column_sums, rows_per_sum};
 use super::lanes::for_lanes;
@@ -40,15 +42,56 @@ pub enum NormKind {
     Rms,
 }
 
-/// A normalisation of rows. The gain and the bias have their width.
+/// The factor of a normalised row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain<T> {
+    /// None.
+    One,
+    /// As learned.
+    Factor(T),
+    /// One more than what is learned.
+    OnePlus(T),
+}
+
+impl<T> Gain<T> {
+    /// With a view of what is learned.
+    pub fn as_ref(&self) -> Gain<&T> {
+        match self {
+            Self::One => Gain::One,
+            Self::Factor(learned) => Gain::Factor(learned),
+            Self::OnePlus(learned) => Gain::OnePlus(learned),
+        }
+    }
+
+    /// With something else for what is learned.
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Gain<U> {
+        match self {
+            Self::One => Gain::One,
+            Self::Factor(learned) => Gain::Factor(of(learned)),
+            Self::OnePlus(learned) => Gain::OnePlus(of(learned)),
+        }
+    }
+
+    /// What is learned.
+    pub fn learned(self) -> Option<T> {
+        match self {
+            Self::One => None,
+            Self::Factor(learned) | Self::OnePlus(learned) => Some(learned),
+        }
+    }
+}
+
+/// A normalisation of rows. Row `r` has the gain and the bias of group `r % groups`.
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'a, E> {
     /// The statistic that it removes.
     pub kind: NormKind,
-    /// The factor of a normalised row.
-    pub gain: Option<&'a [E]>,
-    /// The bias.
+    /// `[groups, width]`
+    pub gain: Gain<&'a [E]>,
+    /// `[groups, width]`
     pub bias: Option<&'a [E]>,
+    /// The number of gains and biases: 1 for rows that share them.
+    pub groups: usize,
     /// Keeps the divisor away from 0.
     pub epsilon: E,
 }
@@ -101,10 +144,15 @@ impl<E: Norms<E>> Norm<'_, E> {
 
     #[track_caller]
     fn assert_lens(&self, (rows, width): (usize, usize), statistics: usize) {
-        let given = [self.gain, self.bias].into_iter().flatten();
+        let given = [self.gain.learned(), self.bias].into_iter().flatten();
         assert!(
-            given.map(<[E]>::len).all(|len| len == width),
+            given.map(<[E]>::len).all(|len| len == self.groups * width),
             "the gain and the bias have the width of a row"
+        );
+        assert!(
+            rows.is_multiple_of(self.groups),
+            "{rows} rows of {} groups",
+            self.groups
         );
         assert_eq!(statistics, STATISTICS * rows, "the statistics of every row");
     }
@@ -123,15 +171,19 @@ compiled! {
     ) {
         let width = y.cols();
         norm.assert_lens((y.rows(), width), statistics.len());
-        let gain = Row::new(norm.gain, E::ONE, width);
-        let bias = Row::new(norm.bias, E::ZERO, width);
-        let statistics = statistics.chunks_mut(STATISTICS * rows_per_task(width));
-        for_chunks(x, y, statistics, |x, y, statistics| {
+        let gain = Factor::of(norm.gain);
+        let rows = rows_per_task(width);
+        let statistics = statistics.chunks_mut(STATISTICS * rows).enumerate();
+        for_chunks(x, y, statistics, |x, y, (chunk, statistics)| {
             run(Forward {
                 kind: norm.kind,
                 epsilon: norm.epsilon,
+                groups: Groups {
+                    number: norm.groups,
+                    first: chunk * rows,
+                },
                 gain: gain.as_slice(),
-                bias: bias.as_slice(),
+                bias: norm.bias,
                 x,
                 y,
                 statistics,
@@ -156,68 +208,115 @@ compiled! {
         if rows == 0 || width == 0 {
             return;
         }
-        let chunk = rows_per_sum(width);
-        let gain = Row::new(norm.gain, E::ONE, width);
+        let groups = norm.groups;
+        // Every chunk has the rows of all groups.
+        let chunk = rows_per_sum(groups * width) * groups;
+        let gain = Factor::of(norm.gain);
         // Per chunk of rows, its sums for the gain and for the bias.
-        let mut sums = Buffer::zeros(rows.div_ceil(chunk) * 2 * width);
+        let [has_gain, has_bias] = [to.gain.is_some(), to.bias.is_some()];
+        let learned = [has_gain, has_bias].map(|has| if has { groups * width } else { 0 });
+        let len = learned[0] + learned[1];
+        let chunks = rows.div_ceil(chunk);
+        let mut sums = Buffer::zeros(chunks * len);
         let parts = to.x.row_chunks(chunk);
-        let tasks = parts.zip(sums.chunks_mut(2 * width)).enumerate();
+        let tasks = parts.zip(equal_chunks(&mut sums, chunks)).enumerate();
         for_each(tasks, |(index, (d_x, sums))| {
             let rows = index * chunk..index * chunk + d_x.rows();
-            let (d_gain, d_bias) = sums.split_at_mut(width);
+            let (d_gain, d_bias) = sums.split_at_mut(learned[0]);
             run(Backward {
                 kind: norm.kind,
+                groups: Groups {
+                    number: groups,
+                    first: 0,
+                },
                 gain: gain.as_slice(),
                 x: x.some_rows(rows.clone()),
                 statistics: &statistics[STATISTICS * rows.start..STATISTICS * rows.end],
                 d_y: d_y.some_rows(rows),
                 d_x,
                 into: to.into,
-                d_gain,
-                d_bias,
+                d_gain: has_gain.then_some(d_gain),
+                d_bias: has_bias.then_some(d_bias),
             });
         });
-        let sums = Matrix::new(&sums, sums.len() / (2 * width), 2 * width);
+        let sums = Matrix::new(&sums, chunks, len);
         if let Some(d_gain) = to.gain {
-            add_column_sums(sums.some_cols(0..width), d_gain);
+            add_column_sums(sums.some_cols(0..learned[0]), d_gain);
         }
         if let Some(d_bias) = to.bias {
-            add_column_sums(sums.some_cols(width..2 * width), d_bias);
+            add_column_sums(sums.some_cols(learned[0]..len), d_bias);
         }
     }
 }
 
-/// A gain or a bias, or what stands for an absent one.
-enum Row<'a, E: Pooled> {
+/// A slice as `count` parts of one length, which may be 0.
+fn equal_chunks<E>(x: &mut [E], count: usize) -> impl Iterator<Item = &mut [E]> {
+    let len = x.len() / count;
+    let mut rest = x;
+    (0..count).map(move |_| {
+        let (part, others) = std::mem::take(&mut rest).split_at_mut(len);
+        rest = others;
+        part
+    })
+}
+
+/// The factor of every column, if there is a gain.
+enum Factor<'a, E: Pooled> {
+    None,
     Given(&'a [E]),
-    Constant(Buffer<E>),
+    Computed(Buffer<E>),
 }
 
-impl<'a, E: Pooled> Row<'a, E> {
-    fn new(row: Option<&'a [E]>, otherwise: E, width: usize) -> Self {
-        row.map_or_else(
-            || {
-                let mut row = Buffer::uninit(width);
-                row.fill(otherwise);
-                Self::Constant(row)
-            },
-            Self::Given,
-        )
+impl<'a, E: Pooled> Factor<'a, E> {
+    fn of(gain: Gain<&'a [E]>) -> Self {
+        match gain {
+            Gain::One => Self::None,
+            Gain::Factor(gain) => Self::Given(gain),
+            Gain::OnePlus(gain) => {
+                let mut factor = Buffer::uninit(gain.len());
+                for (factor, &gain) in factor.iter_mut().zip(gain) {
+                    *factor = E::ONE + gain;
+                }
+                Self::Computed(factor)
+            }
+        }
     }
 
-    fn as_slice(&self) -> &[E] {
+    fn as_slice(&self) -> Option<&[E]> {
         match self {
-            Self::Given(row) => row,
-            Self::Constant(row) => row,
+            Self::None => None,
+            Self::Given(gain) => Some(gain),
+            Self::Computed(gain) => Some(gain),
         }
+    }
+}
+
+/// The groups of the rows of a chunk.
+#[derive(Clone, Copy)]
+struct Groups {
+    number: usize,
+    /// The index of the first row of the chunk among all rows.
+    first: usize,
+}
+
+impl Groups {
+    /// The columns of gains and biases of row `i` of the chunk, of rows of this width.
+    #[inline(always)]
+    fn columns(self, i: usize, width: usize) -> Range<usize> {
+        let group = match self.number {
+            1 => 0,
+            number => (self.first + i) % number,
+        };
+        group * width..(group + 1) * width
     }
 }
 
 struct Forward<'a, E> {
     kind: NormKind,
     epsilon: E,
-    gain: &'a [E],
-    bias: &'a [E],
+    groups: Groups,
+    gain: Option<&'a [E]>,
+    bias: Option<&'a [E]>,
     x: Matrix<'a, E>,
     y: MatrixMut<'a, E>,
     statistics: &'a mut [E],
@@ -238,13 +337,25 @@ impl<E: Real> Kernel for Forward<'_, E> {
             };
             let variance = squares::<V>(x, mean) / width;
             let inverse = inverse_sqrt::<V>(variance + self.epsilon);
-            let gain = self.gain;
-            let bias = self.bias;
             let y = self.y.row_mut(i);
-            for_lanes!(V, x.len(), [x, gain, bias], [y], {
-                let h = normalised::<V>(x, mean, inverse);
-                store_any(h.mul_add(load_any(gain), load_any(bias)), y);
-            });
+            let columns = self.groups.columns(i, x.len());
+            let gain = self.gain.map(|gain| &gain[columns.clone()]);
+            let bias = self.bias.map(|bias| &bias[columns]);
+            match (gain, bias) {
+                (Some(gain), Some(bias)) => for_lanes!(V, x.len(), [x, gain, bias], [y], {
+                    let h = normalised::<V>(x, mean, inverse);
+                    store_any(h.mul_add(load_any(gain), load_any(bias)), y);
+                }),
+                (Some(gain), None) => for_lanes!(V, x.len(), [x, gain], [y], {
+                    store_any(normalised::<V>(x, mean, inverse) * load_any(gain), y);
+                }),
+                (None, Some(bias)) => for_lanes!(V, x.len(), [x, bias], [y], {
+                    store_any(normalised::<V>(x, mean, inverse) + load_any(bias), y);
+                }),
+                (None, None) => for_lanes!(V, x.len(), [x], [y], {
+                    store_any(normalised::<V>(x, mean, inverse), y);
+                }),
+            }
             statistics.copy_from_slice(&[mean, inverse]);
         }
     }
@@ -252,14 +363,15 @@ impl<E: Real> Kernel for Forward<'_, E> {
 
 struct Backward<'a, E> {
     kind: NormKind,
-    gain: &'a [E],
+    groups: Groups,
+    gain: Option<&'a [E]>,
     x: Matrix<'a, E>,
     statistics: &'a [E],
     d_y: Matrix<'a, E>,
     d_x: MatrixMut<'a, E>,
     into: WriteMode,
-    d_gain: &'a mut [E],
-    d_bias: &'a mut [E],
+    d_gain: Option<&'a mut [E]>,
+    d_bias: Option<&'a mut [E]>,
 }
 
 impl<E: Real> Kernel for Backward<'_, E> {
@@ -283,27 +395,40 @@ impl<E: Real> Backward<'_, E> {
         let inverse = self.statistics[STATISTICS * i + 1];
         let x = self.x.row(i);
         let d_y = self.d_y.row(i);
-        let gain = self.gain;
-        let d_gain = &mut *self.d_gain;
-        let d_bias = &mut *self.d_bias;
-        let mut sum_d_h = V::zero();
-        let mut sum_d_h_h = V::zero();
-        for_lanes!(V, x.len(), [x, d_y, gain], [d_gain, d_bias], {
-            let h = normalised::<V>(x, mean, inverse);
-            let d_y = load_any::<V>(d_y);
-            store_any(d_y.mul_add(h, load_any(d_gain)), d_gain);
-            store_any(d_y + load_any(d_bias), d_bias);
-            // Beyond the end of a row `h` may be anything, but `dy` and the gain are 0.
-            let d_h = d_y * load_any(gain);
-            sum_d_h += d_h;
-            sum_d_h_h = d_h.mul_add(h, sum_d_h_h);
-        });
+        let mut sums = Sums {
+            d_h: V::zero(),
+            d_h_h: V::zero(),
+        };
+        let columns = self.groups.columns(i, x.len());
+        let gain = self.gain.map(|gain| &gain[columns.clone()]);
+        let d_gain = self.d_gain.as_deref_mut();
+        match (gain, d_gain.map(|d_gain| &mut d_gain[columns.clone()])) {
+            (Some(gain), Some(d_gain)) => for_lanes!(V, x.len(), [x, d_y, gain], [d_gain], {
+                let h = normalised::<V>(x, mean, inverse);
+                let d_y = load_any::<V>(d_y);
+                store_any(d_y.mul_add(h, load_any(d_gain)), d_gain);
+                sums.add(h, d_y * load_any(gain));
+            }),
+            (Some(gain), None) => for_lanes!(V, x.len(), [x, d_y, gain], [], {
+                let h = normalised::<V>(x, mean, inverse);
+                sums.add(h, load_any::<V>(d_y) * load_any(gain));
+            }),
+            (None, _) => for_lanes!(V, x.len(), [x, d_y], [], {
+                sums.add(normalised::<V>(x, mean, inverse), load_any(d_y));
+            }),
+        }
+        if let Some(d_bias) = self.d_bias.as_deref_mut() {
+            let d_bias = &mut d_bias[columns];
+            for_lanes!(V, d_y.len(), [d_y], [d_bias], {
+                store_any(load_any::<V>(d_y) + load_any(d_bias), d_bias);
+            });
+        }
         let width = E::of_f64(self.x.cols() as f64);
         let mean_d_h = match self.kind {
-            NormKind::Layer => sum_d_h.reduce_sum() / width,
+            NormKind::Layer => sums.d_h.reduce_sum() / width,
             NormKind::Rms => E::ZERO,
         };
-        (mean_d_h, sum_d_h_h.reduce_sum() / width)
+        (mean_d_h, sums.d_h_h.reduce_sum() / width)
     }
 
     /// Writes row `i` of the gradient of the input, from the means of `dh` and `dh * h`.
@@ -313,19 +438,54 @@ impl<E: Real> Backward<'_, E> {
         let inverse = self.statistics[STATISTICS * i + 1];
         let x = self.x.row(i);
         let d_y = self.d_y.row(i);
-        let gain = self.gain;
         let d_x = self.d_x.row_mut(i);
-        for_lanes!(V, x.len(), [x, d_y, gain], [d_x], {
-            let h = normalised::<V>(x, mean, inverse);
-            let centred = load_any::<V>(d_y).mul_add(load_any(gain), -V::splat(d_h));
-            let rest = h.mul_add(-V::splat(d_h_h), centred);
-            let old = match self.into {
-                WriteMode::Overwrite => V::zero(),
-                WriteMode::Add => load_any(d_x),
-            };
-            store_any(rest.mul_add(V::splat(inverse), old), d_x);
-        });
+        let into = self.into;
+        let columns = self.groups.columns(i, x.len());
+        match self.gain.map(|gain| &gain[columns]) {
+            Some(gain) => for_lanes!(V, x.len(), [x, d_y, gain], [d_x], {
+                let centred = load_any::<V>(d_y).mul_add(load_any(gain), -V::splat(d_h));
+                let h = normalised::<V>(x, mean, inverse);
+                write(h, centred, (d_h_h, inverse), into, d_x);
+            }),
+            None => for_lanes!(V, x.len(), [x, d_y], [d_x], {
+                let centred = load_any::<V>(d_y) - V::splat(d_h);
+                let h = normalised::<V>(x, mean, inverse);
+                write(h, centred, (d_h_h, inverse), into, d_x);
+            }),
+        }
     }
+}
+
+/// The sums of `dh` and of `dh * h` over a row.
+struct Sums<V> {
+    d_h: V,
+    d_h_h: V,
+}
+
+impl<V: Vector> Sums<V> {
+    /// Beyond the end of a row `h` may be anything, but `dh` is 0.
+    #[inline(always)]
+    fn add(&mut self, h: V, d_h: V) {
+        self.d_h += d_h;
+        self.d_h_h = d_h.mul_add(h, self.d_h_h);
+    }
+}
+
+/// Writes a chunk of the gradient of the input, from `dh - mean(dh)` and the mean of `dh * h`.
+#[inline(always)]
+fn write<V: Vector>(
+    h: V,
+    centred: V,
+    (d_h_h, inverse): (V::Element, V::Element),
+    into: WriteMode,
+    d_x: &mut [V::Element],
+) {
+    let rest = h.mul_add(-V::splat(d_h_h), centred);
+    let old = match into {
+        WriteMode::Overwrite => V::zero(),
+        WriteMode::Add => load_any(d_x),
+    };
+    store_any(rest.mul_add(V::splat(inverse), old), d_x);
 }
 
 /// `(x - mean) * inverse` for one chunk of a row.

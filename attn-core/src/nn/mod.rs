@@ -8,8 +8,8 @@
 //! | | | dfdx's |
 //! | --- | --- | --- |
 //! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
-//! | [`FeedForward`], [`GatedFeedForward`] | two or three of them, and a nonlinearity | |
-//! | [`LayerNorm`], [`RmsNorm`] | norms | `LayerNorm1D` |
+//! | [`FeedForward`], [`UnbiasedFeedForward`], [`GatedFeedForward`], [`BiasedGatedFeedForward`] | two or three of them, and a nonlinearity | |
+//! | [`LayerNorm`], [`RmsNorm`], [`GroupNorm`] | norms; without gain or bias they are `Unbiased..`, `Ungained..` and `Plain..`, with the gain `1 + weight` `OnePlus..` | `LayerNorm1D` |
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
 //! | [`Gelu`], [`GeluTanh`], [`Relu`], [`ReluSquared`], [`Silu`], [`Sigmoid`], [`Tanh`] | nonlinearities | `AccurateGeLU`, `FastGeLU`, `ReLU`, .. |
 //! | [`SwiGlu`], [`GeGlu`], [`ReGlu`] | gates | |
@@ -42,10 +42,14 @@ pub use crate::ops::{
     activation::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh},
     dropout::Dropout,
     embedding::Embedding,
-    feed_forward::{FeedForward, GatedFeedForward},
+    feed_forward::{BiasedGatedFeedForward, FeedForward, GatedFeedForward, UnbiasedFeedForward},
     gate::{GeGlu, ReGlu, SwiGlu},
     learned_position::{LearnedPosition, Sequence},
     linear::{Linear, UnbiasedLinear},
-    norm::{LayerNorm, RmsNorm},
+    norm::{
+        GroupNorm, LayerNorm, OnePlusGroupNorm, OnePlusLayerNorm, OnePlusRmsNorm, PlainGroupNorm,
+        PlainLayerNorm, PlainRmsNorm, RmsNorm, UnbiasedGroupNorm, UnbiasedLayerNorm,
+        UnbiasedOnePlusGroupNorm, UnbiasedOnePlusLayerNorm, UngainedGroupNorm, UngainedLayerNorm,
+    },
     param::Weight,
 };

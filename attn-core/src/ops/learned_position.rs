@@ -10,6 +10,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
+    data::Ids,
     entry::check_sizes,
     fused::Operation,
     init,
@@ -360,6 +361,31 @@ impl<T> Pass<'_, T> {
         let positions =
             TensorFromVec::<usize>::try_tensor_from_vec(device, positions.collect(), axes)?;
         self.run(&positions, |fused, positions| {
+            embedding::embedding_with_form(fused, positions, &layer.weight)
+        })
+    }
+
+    /// The learned vectors of given positions, `[..]` to `[.., W]`. This is the [`embedding`](crate::ops::embedding) of these.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if a position is not less than `MAX`; [`Error::TooLarge`] if the sizes do not fit the memory;
+    /// [`Error::Device`] if dfdx fails.
+    pub fn learned_position_at<
+        S: Append,
+        const MAX: usize,
+        const W: usize,
+        E: Element,
+        D: Backend<E>,
+    >(
+        &mut self,
+        positions: &Tensor<S, usize, D>,
+        layer: &LearnedPosition<MAX, W, E, D>,
+    ) -> Result<Tensor<S::With<Const<W>>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        Ids::read(positions).check("learned_position", "position", MAX, None)?;
+        self.run(positions, |fused, positions| {
             embedding::embedding_with_form(fused, positions, &layer.weight)
         })
     }

@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | [`linear`] | `x Wᵀ + b` |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
-//! | [`layer_norm`], [`rms_norm`], [`l2_norm`] | normalisation of the last axis |
+//! | [`layer_norm`], [`rms_norm`], [`normalize`], [`l2_norm`] | normalisation of the last axis |
+//! | [`group_norm`] | normalisation of groups of channels |
 //! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | elementwise functions |
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
@@ -88,7 +89,8 @@ pub use einsum::{einsum, try_einsum};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{broadcast, expand, try_broadcast, try_expand};
 pub use feed_forward::{
-    feed_forward, gated_feed_forward, try_feed_forward, try_gated_feed_forward,
+    GatedMaps, UngatedMaps, feed_forward, gated_feed_forward, try_feed_forward,
+    try_gated_feed_forward,
 };
 pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
@@ -99,7 +101,10 @@ pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
-pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
+pub use norm::{
+    Gain, GroupNormalization, GroupNormalizes, NormKind, Normalization, Normalizes, group_norm,
+    layer_norm, normalize, rms_norm, try_group_norm, try_layer_norm, try_normalize, try_rms_norm,
+};
 pub use pad::{pad, shift_along, try_pad, try_shift_along};
 pub use permute::{permute, try_permute};
 pub use rearrange::{rearrange, try_rearrange};
@@ -134,7 +139,8 @@ pub mod composed {
         linear::composed::linear,
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,
-        norm::composed::{layer_norm, rms_norm},
+        norm::composed::{layer_norm, normalize, rms_norm},
+        norm::group_composed::group_norm,
         pad::composed::{pad, shift_along},
         permute::composed::permute,
         rearrange::composed::rearrange,

@@ -154,7 +154,11 @@ fn walk_arguments(
         if let Some(name) = name.flatten() {
             names.language(&module, Some(&name));
             argument.next();
-            size(names, &argument, sizes);
+            let arg = word.args.iter().find(|arg| name == arg.name);
+            match arg.map(|arg| &arg.kind) {
+                Some(ArgKind::Word(key)) => walk_words(names, key, argument, sizes),
+                _ => size(names, &argument, sizes),
+            }
         } else if argument.rest().len() <= 1 && is_argument(word, &argument) {
             names.language(&module, argument.ident(0));
         } else {

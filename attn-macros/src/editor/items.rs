@@ -49,7 +49,14 @@ pub(crate) fn items() -> TokenStream {
 fn all_keys() -> impl Iterator<Item = &'static Key> {
     let of_operations = OPERATIONS.iter().flat_map(|operation| operation.keys);
     let with_words = of_operations.filter(|key| !key.words().is_empty());
-    with_words.chain(KEYS).chain([&INITIALIZER])
+    let choices = |key: &'static Key| key.choices().map(|(_, key)| key);
+    let of_words = KEYS.iter().flat_map(choices);
+    let nested = KEYS.iter().flat_map(choices).flat_map(choices);
+    with_words
+        .chain(of_words)
+        .chain(nested)
+        .chain(KEYS)
+        .chain([&INITIALIZER])
 }
 
 /// The modules of names that are possible at a single place.
@@ -115,7 +122,7 @@ const OPTIONS: [(&str, &str); 2] = [
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
-const OPERANDS: [(&str, &str); 3] = [
+const OPERANDS: [(&str, &str); 4] = [
     (
         "context",
         "The sequence that gives keys and values: cross-attention.",
@@ -124,6 +131,10 @@ const OPERANDS: [(&str, &str); 3] = [
     (
         "document",
         "The ids of documents, for `mask = document`; a pair in cross-attention.",
+    ),
+    (
+        "position_ids",
+        "The positions of the tokens, for `position = rope`: `ids[batch, seq]` or `ids[seq]`; a pair in cross-attention.",
     ),
 ];
 const KINDS: [(&str, &str); 3] = [

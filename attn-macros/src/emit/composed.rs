@@ -9,6 +9,7 @@ use crate::model::graph::{Node, ValueId};
 use crate::ops::Emit;
 use crate::ops::attention_layer::LayerOp;
 use crate::score::Expr;
+use crate::spec::Rotary;
 
 /// `run`: computes the block. (A function of the block: a method could clash with the user's.)
 pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
@@ -119,6 +120,26 @@ impl<'a> ComposedNode<'a> {
     pub(crate) fn weight(&self, field: &str) -> TokenStream {
         let field = format_ident!("{field}");
         quote!(&layer.#field.weight)
+    }
+
+    /// The rotation of queries or keys, and the positions of the call, if it passes them.
+    pub(crate) fn rotary(&self, rotary: &Rotary, of_keys: bool) -> (TokenStream, TokenStream) {
+        let tokens = rotary.tokens();
+        let method = format_ident!("{}", if of_keys { "of_keys" } else { "of_queries" });
+        let (longest, positions) = match rotary.position_ids {
+            true => (
+                quote!(position_ids.longest()),
+                quote!(Some(position_ids.#method())),
+            ),
+            false => (
+                quote!(p::max(p::Dim::size(&axes.1), p::Dim::size(&axes.2))),
+                quote!(None),
+            ),
+        };
+        match rotary.depends_on_len() {
+            true => (quote!(#tokens.for_len(#longest)), positions),
+            false => (tokens, positions),
+        }
     }
 
     /// The type of scores and weights.

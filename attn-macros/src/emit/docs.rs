@@ -8,7 +8,7 @@ use crate::markdown::Table;
 use crate::messages;
 use crate::score::builtin;
 use crate::score::{Expr, Name, Type};
-use crate::spec::{ABOUT_QUERIES, Normalizer, Position, QkNorm, Score, Spec};
+use crate::spec::{ABOUT_QUERIES, GainKind, Normalizer, Position, QkNorm, Rotary, Score, Spec};
 
 /// The page of the struct, which follows the documentation of the user.
 pub(super) fn layer(cx: &Layer<'_>) -> String {
@@ -81,15 +81,22 @@ fn equation(cx: &Layer<'_>) -> String {
     lines.push(projection("v", source, spec.bias.v));
     match spec.qk_norm {
         QkNorm::None => {}
-        QkNorm::Rms => lines.push(
-            "q = q / sqrt(mean(q²) + 1e-6) * g_q,  k = k / sqrt(mean(k²) + 1e-6) * g_k".to_owned(),
-        ),
+        QkNorm::Rms(gain) => {
+            let [q, k] = match gain {
+                GainKind::One => ["", ""],
+                GainKind::Factor => [" * g_q", " * g_k"],
+                GainKind::OnePlus => [" * (1 + g_q)", " * (1 + g_k)"],
+            };
+            lines.push(format!(
+                "q = q / sqrt(mean(q²) + 1e-6){q},  k = k / sqrt(mean(k²) + 1e-6){k}"
+            ));
+        }
         QkNorm::L2 => {
             lines.push("q = q / sqrt(Σ q² + 1e-6),  k = k / sqrt(Σ k² + 1e-6)".to_owned())
         }
     }
-    if let Position::Rope { theta } = &spec.position {
-        lines.push(format!("q = rotate(q, q_idx),  k = rotate(k, kv_idx)   with angles position * {theta}^(-2i / head_dim)"));
+    if let Position::Rope(rotary) = &spec.position {
+        lines.push(rotation(rotary));
     }
     let score = match spec.score {
         Score::ScaledDot | Score::Dot => Some("score = q · k"),
@@ -158,7 +165,7 @@ fn modified_score(spec: &Spec) -> Option<String> {
     let expr = match &spec.position {
         Position::Alibi => builtin::alibi_in_short(expr),
         Position::RelPosBias { .. } => builtin::rel_pos_bias_in_short(expr),
-        Position::None | Position::Rope { .. } => expr,
+        Position::None | Position::Rope(_) => expr,
     };
     (!matches!(expr, Expr::Operand(_))).then(|| expr.to_string())
 }
@@ -220,6 +227,16 @@ fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
                 "document".into(),
                 format!("ids `[batch, {query}]` of `usize`"),
                 format!("ids `[{query}]` of `usize`"),
+            ),
+            CallData::PositionIds if cx.graph.cross => (
+                "position_ids".into(),
+                format!("positions of `usize`: `([batch, {query}], [batch, {key}])`, or without `batch` for all sequences"),
+                format!("positions of `usize`: `([{query}], [{key}])`"),
+            ),
+            CallData::PositionIds => (
+                "position_ids".into(),
+                format!("positions `[batch, {query}]` of `usize`, or `[{query}]` for all sequences"),
+                format!("positions `[{query}]` of `usize`"),
             ),
             CallData::Declared(declared) => declared_input(cx, declared),
         });
@@ -481,4 +498,23 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
         format!("[`forward_with_weights`](Self::forward_with_weights) with a typed error.{errors}"),
         "The equivalent chain of dfdx's operations, as a reference and for debugging.".to_owned(),
     ]
+}
+
+/// The line about the rotation of queries and keys.
+fn rotation(rotary: &Rotary) -> String {
+    let Rotary { theta, dims, .. } = rotary;
+    let positions = match rotary.position_ids {
+        true => ["position_ids[q_idx]", "position_ids[kv_idx]"],
+        false => ["q_idx", "kv_idx"],
+    };
+    let [q, k] = positions;
+    let pairs = match rotary.interleaved {
+        true => " of neighbours",
+        false => "",
+    };
+    let scaling = rotary.scaling.as_ref();
+    let scaling = scaling.map_or_else(String::new, |scaling| format!(", scaled by {scaling}"));
+    format!(
+        "q = rotate(q, {q}),  k = rotate(k, {k})   with angles position * {theta}^(-2i / {dims}) of pairs{pairs}{scaling}"
+    )
 }

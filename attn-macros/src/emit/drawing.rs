@@ -37,7 +37,7 @@ pub(super) fn of(predicate: &Expr, data: &[CallData]) -> Option<String> {
         .filter_map(|data| match data {
             CallData::Padding => Some(format!("a valid length of {}", example.valid())),
             CallData::Document => Some("three documents".to_owned()),
-            CallData::Declared(_) => None,
+            CallData::PositionIds | CallData::Declared(_) => None,
         })
         .collect();
     let data = if data.is_empty() {

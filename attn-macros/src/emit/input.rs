@@ -80,8 +80,8 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
     let tensor = quote!(p::Tensor<S, F, D, T>);
     let alone =
         quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
-    // `context`, `padding`, `document`, and what the body declares: after too many of them, no more than tuples can have.
-    let most = (3 + cx.spec.body.data.len()).min(11);
+    // `context`, `padding`, `document`, `position_ids`, and what the body declares: after too many of them, no more than tuples can have.
+    let most = (4 + cx.spec.body.data.len()).min(11);
     let tuples = (1..=most).map(|others| {
         let names = (1..=others).map(|number| format_ident!("A{number}"));
         let names: Vec<_> = names.collect();
@@ -250,6 +250,7 @@ fn emit_read(cx: &Layer<'_>, data: &CallData, batched: bool) -> TokenStream {
     let of = match data {
         CallData::Padding => quote!(Padding),
         CallData::Document => quote!(Documents),
+        CallData::PositionIds => quote!(PositionIds),
         CallData::Declared(_) => quote!(Data),
     };
     quote!(let #name = p::#of::read(#name, #arguments)?;)
@@ -280,6 +281,7 @@ pub(crate) fn read_given(
     let of = match data {
         CallData::Padding => quote!(Padding::<#shape, D>),
         CallData::Document => quote!(Documents::<#shape, D>),
+        CallData::PositionIds => quote!(PositionIds::<#shape, D>),
         CallData::Declared(declared) => {
             let element = element(declared);
             quote!(Data::<#own_shape, #element, D>)
@@ -359,6 +361,10 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
                 var("Document"),
                 quote!(p::Documents<(#lead #query, #key), D>),
             ),
+            CallData::PositionIds => (
+                var("Positions"),
+                quote!(p::PositionIds<(#lead #query, #key), D>),
+            ),
             CallData::Declared(declared) => {
                 let ty = format_ident!("A{}", index + 1);
                 (ty, declared_bound(cx, declared, batched))
@@ -427,6 +433,7 @@ pub(super) fn data_name(data: &CallData) -> Ident {
     match data {
         CallData::Padding => var("padding"),
         CallData::Document => var("document"),
+        CallData::PositionIds => var("position_ids"),
         CallData::Declared(declared) => declared_name(&declared.name),
     }
 }
@@ -441,6 +448,7 @@ pub(super) fn read_type(data: &CallData) -> TokenStream {
     match data {
         CallData::Padding => quote!(p::PaddingData),
         CallData::Document => quote!(p::DocumentData),
+        CallData::PositionIds => quote!(p::PositionData),
         CallData::Declared(declared) => {
             let rank = Literal::usize_unsuffixed(declared.dims.len());
             let element = element(declared);

@@ -90,7 +90,7 @@ pub(crate) fn layer(
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
 #[rustfmt::skip]
 pub(crate) const TAKEN: &[&str] = &[
-    "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document",
+    "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document", "Positions",
     "Inputs", "K", "Modified", "Padding", "Q", "S", "Saved", "Sizes", "T", "T2", "V", "WIDTH", "Weights", "X", "p", "Err", "None", "Ok", "Option",
     "Result", "Some",
 ];

@@ -31,6 +31,18 @@ pub(crate) fn key_table() -> TokenStream {
             words.row([&format!("`{}`", word.usage()), &doc]);
         }
         let _ = write!(text, "\n`{}`:\n\n{words}", key.name);
+        for (word, argument) in key.choices() {
+            let mut words = Table::new(["value", ""]);
+            for word in argument.words() {
+                words.row([&format!("`{}`", word.usage()), word.doc]);
+            }
+            let (of, default) = (word.name, argument.default);
+            let _ = write!(
+                text,
+                "\n`{}` of `{of}` (default {default}):\n\n{words}",
+                argument.name
+            );
+        }
     }
     Literal::string(&text).to_token_stream()
 }

@@ -9,7 +9,9 @@ use crate::ops::attention_layer::{
     TransformHeads,
 };
 use crate::score::{Expr, builtin};
-use crate::spec::{Dim, Distribution, ParamDecl, Position, QkNorm, Score, Size, Spec, fans, text};
+use crate::spec::{
+    Dim, Distribution, GainKind, ParamDecl, Position, QkNorm, Score, Size, Spec, fans, text,
+};
 
 /// The graph of the layer that `spec` declares.
 pub(crate) fn build(spec: &Spec) -> Graph {
@@ -151,26 +153,38 @@ impl Builder<'_> {
         match self.spec.qk_norm {
             QkNorm::None => x,
             QkNorm::L2 => self.transform(name, HeadTransform::norm(Norm::L2), x),
-            QkNorm::Rms => {
+            QkNorm::Rms(GainKind::One) => self.transform(
+                name,
+                HeadTransform::norm(Norm::Rms(GainKind::One, field)),
+                x,
+            ),
+            QkNorm::Rms(gain) => {
                 let dims = vec![self.spec.head_dim.clone()];
                 let of = if name == "q" { "queries" } else { "keys" };
-                let doc = format!("Gain of the normalised {of}, shared by the heads.");
+                let (what, init) = match gain {
+                    GainKind::OnePlus => ("Gain minus 1", Distribution::Zeros),
+                    _ => ("Gain", Distribution::Ones),
+                };
+                let doc = format!("{what} of the normalised {of}, shared by the heads.");
                 self.params.push(Param {
                     field: field.into(),
                     doc,
                     kind: ParamKind::Weight {
                         dims,
-                        init: Some(InitKind::Given(Distribution::Ones)),
+                        init: Some(InitKind::Given(init)),
                     },
                 });
-                self.transform(name, HeadTransform::norm(Norm::Rms(field)), x)
+                self.transform(name, HeadTransform::norm(Norm::Rms(gain, field)), x)
             }
         }
     }
 
     fn rotate(&mut self, name: &str, x: ValueId) -> ValueId {
         match &self.spec.position {
-            Position::Rope { theta } => self.transform(name, HeadTransform::rope(theta.clone()), x),
+            Position::Rope(rotary) => {
+                let how = HeadTransform::rope(rotary.clone(), name == "k");
+                self.transform(name, how, x)
+            }
             _ => x,
         }
     }
@@ -233,7 +247,7 @@ impl Builder<'_> {
                 self.rel_pos_table(num_buckets);
                 expr = builtin::rel_pos_bias(expr, num_buckets, max_distance, *one_sided);
             }
-            Position::None | Position::Rope { .. } => {}
+            Position::None | Position::Rope(_) => {}
         }
         self.params.extend(spec.body.params.iter().map(declared));
         let of_keys = (!matches!(expr, Expr::Operand(_))).then_some(expr);

@@ -6,7 +6,7 @@ pub(crate) mod passes;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
-use crate::spec::{Distribution, Size, Spec, text};
+use crate::spec::{Distribution, Position, Size, Spec, text};
 
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::{Attend, LayerOp};
@@ -46,6 +46,8 @@ pub(crate) struct Graph {
 pub(crate) enum CallData {
     Padding,
     Document,
+    /// The positions of the tokens.
+    PositionIds,
     Declared(Declared),
 }
 
@@ -53,7 +55,7 @@ impl CallData {
     /// The number of its tensors: the ids of two sequences are a pair.
     pub(crate) fn tensors(&self, cross: bool) -> usize {
         match self {
-            CallData::Document if cross => 2,
+            CallData::Document | CallData::PositionIds if cross => 2,
             _ => 1,
         }
     }
@@ -66,6 +68,8 @@ impl CallData {
         match self {
             CallData::Padding => reads(&[Data::Padding]),
             CallData::Document => reads(&[Data::QueryDocument, Data::KeyDocument]),
+            // A rotation reads them, and no expression.
+            CallData::PositionIds => false,
             CallData::Declared(declared) => expr.reads_data(&declared.name),
         }
     }
@@ -177,7 +181,10 @@ fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
             doc: text::documentation(&data.attrs),
         })
     });
-    of_words.filter(is_read).chain(declared).collect()
+    let has_positions = matches!(&spec.position, Position::Rope(rotary) if rotary.position_ids);
+    let positions = has_positions.then_some(CallData::PositionIds);
+    let of_words = of_words.filter(is_read).chain(positions);
+    of_words.chain(declared).collect()
 }
 
 /// The initial distribution by `init`, for a matrix with these fans. `torch` is PyTorch's default.

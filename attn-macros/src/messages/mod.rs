@@ -488,6 +488,35 @@ pub(crate) fn odd_rope(head_dim: &Size) -> String {
     }
 }
 
+pub(crate) fn odd_rope_dims(dims: &Size) -> String {
+    match dims.value {
+        Some(value) => format!(
+            "`rope` rotates pairs, so its `dims` must be even, found {value}\nhelp: the next even number is {}",
+            value + 1
+        ),
+        None => format!("`rope` rotates pairs, so its `dims` must be even: `{dims}`"),
+    }
+}
+
+pub(crate) fn too_many_rope_dims(dims: &Size, head_dim: &Size) -> String {
+    format!(
+        "`dims` of `rope` are coordinates of one head, which has {head_dim}{}\nhelp: leave out `dims` to rotate all of them",
+        found(dims.value.is_some(), dims)
+    )
+}
+
+/// Two numbers of a word, of which the first must be less.
+pub(crate) fn not_less<'a>(
+    call: &crate::spec::Call,
+    mut numbers: impl Iterator<Item = (&'a str, &'a Real)>,
+) -> String {
+    let word = call.word.name;
+    let (Some((low, a)), Some((high, b))) = (numbers.next(), numbers.next()) else {
+        return String::new();
+    };
+    format!("`{low}` of `{word}` must be less than its `{high}`, found {a} and {b}")
+}
+
 pub(crate) fn bidirectional_or_not(has_function: bool) -> String {
     let mask = if has_function { "`fn mask`" } else { "`!`" };
     format!(

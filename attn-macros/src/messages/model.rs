@@ -501,6 +501,25 @@ pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String 
     )
 }
 
+pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
+    format!(
+        "`position_ids` are a position for each token, with or without `batch`: the vectors are {vectors}, the positions {ids}"
+    )
+}
+
+pub(crate) fn channels_of_any_number(axis: &str, ty: &Type) -> String {
+    format!(
+        "`group_norm` has a gain and a bias for every channel, so their number is constant, found the axis `{axis}` of {ty}\n\
+        help: name the axis of the channels: `group_norm::<groups, axis = channels>(x)`"
+    )
+}
+
+pub(crate) fn groups_do_not_divide(groups: &Size, channels: &Size) -> String {
+    format!(
+        "`groups` must divide the number of channels, found {groups} groups of {channels} channels"
+    )
+}
+
 pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> String {
     if found == "padding" || found == "document" {
         let written = spec.written.iter().find(|(key, _)| *key == "mask");
@@ -512,6 +531,9 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> Stri
         return format!(
             "the mask of this `attention` does not read `{found}`\nhelp: add it: `mask = {mask}`"
         );
+    }
+    if found == "position_ids" {
+        return "this `attention` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`".to_owned();
     }
     let names = known.iter().map(String::as_str).chain(["context"]);
     format!(

@@ -16,6 +16,7 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ParamPath};
 use crate::score::prove::Verdict;
 use crate::score::{Expr, Var};
+use crate::spec::Position;
 use crate::spec::keys::KEYS;
 
 pub(super) static ATTENTION: Operation = Operation {
@@ -164,6 +165,11 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
     }
     if !graph.data.is_empty() {
         return Err(messages::session_data(name));
+    }
+    if let Position::Rope(rotary) = &spec.position
+        && rotary.depends_on_len()
+    {
+        return Err(messages::session_length(name, "rotation"));
     }
     let reads_length = |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen);
     if spec.predicate().is_some_and(|mask| reads_length(&mask)) {

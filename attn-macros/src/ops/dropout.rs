@@ -38,18 +38,23 @@ fn lower(
     call: &CallSite<'_>,
     builder: &mut RegionBuilder,
 ) -> Option<ValueId> {
-    let p = probability(lowering, call)?;
+    if !call.arguments.is_given("p") && call.arguments.complete {
+        let message = messages::missing_key_of(call.at, "p");
+        lowering.error(call.at.span(), message);
+    }
+    let p = probability(lowering, call, "p")?;
     let ty = lowering.floats_of(call)?;
     let operands = call.operands.clone();
     Some(lowering.node(builder, Dropout(p), operands, (call.result, ty)))
 }
 
-fn probability(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
-    let Some(Value::Number(p)) = call.arguments.value("p") else {
-        if call.arguments.value("p").is_none() && call.arguments.complete {
-            let message = messages::missing_key_of(call.at, "p");
-            lowering.error(call.at.span(), message);
-        }
+/// The probability that a key gives, if it is one.
+pub(super) fn probability(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    key: &str,
+) -> Option<Real> {
+    let Some(Value::Number(p)) = call.arguments.value(key) else {
         return None;
     };
     let message = || crate::messages::dropout_out_of_range(p);

@@ -4,11 +4,13 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::activation::{self, Activation};
+use super::dropout::probability;
 use super::layer::{self, Layer};
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Kept, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
 };
+use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
@@ -24,7 +26,17 @@ pub(super) static FEED_FORWARD: Operation = Operation {
             name: "activation",
             kind: KeyKind::Word(&ACTIVATIONS),
             default: "`gelu`",
-            doc: "The nonlinearity. With a gate there are three projections, without biases.",
+            doc: "The nonlinearity. With a gate there are three projections.",
+        },
+        layer::bias(
+            "`true`, and `false` with a gate",
+            "Whether the maps add learned biases.",
+        ),
+        Key {
+            name: "dropout",
+            kind: KeyKind::Number,
+            default: "0",
+            doc: "Probability, at least 0 and less than 1, with which a number behind the nonlinearity, or behind the gate, is dropped. It acts in `forward_mut` on a traced tensor.",
         },
         layer::init(
             "uniform within `1 / sqrt(in)`",
@@ -34,7 +46,7 @@ pub(super) static FEED_FORWARD: Operation = Operation {
     positional: 1,
     may_be_tied: false,
     signature: "`[.., d_model]` to the same",
-    doc: "Two linear maps, and a nonlinearity between them (Vaswani et al. 2017, section 3.3).",
+    doc: "Two linear maps, and a nonlinearity between them (Vaswani et al. 2017, section 3.3). PyTorch: `linear2(dropout(activation(linear1(x))))` of `torch.nn.TransformerEncoderLayer`.",
     lower: Lower::Operands(1..=1, &lower),
 };
 
@@ -66,7 +78,7 @@ const fn gate(name: &'static str, activation: Activation, doc: &'static str) -> 
     }
 }
 
-const NONLINEARITIES: [Nonlinearity; 10] = [
+const NONLINEARITIES: [Nonlinearity; 11] = [
     plain(activation::GELU),
     plain(activation::GELU_TANH),
     plain(activation::RELU),
@@ -80,6 +92,11 @@ const NONLINEARITIES: [Nonlinearity; 10] = [
         "Gated by `silu`, as in LLaMA (Shazeer 2020).",
     ),
     gate("geglu", activation::GELU, "Gated by `gelu` (Shazeer 2020)."),
+    gate(
+        "geglu_tanh",
+        activation::GELU_TANH,
+        "Gated by `gelu_tanh`, as in Gemma.",
+    ),
     gate("reglu", activation::RELU, "Gated by `relu` (Shazeer 2020)."),
 ];
 
@@ -113,17 +130,25 @@ fn lower(
     let Nonlinearity {
         activation, gated, ..
     } = nonlinearity(call.arguments.word("activation"))?;
+    let bias = match call.arguments.word("bias") {
+        Some(word) => word == "true",
+        None => !gated,
+    };
+    let dropout = probability(lowering, call, "dropout");
     let layer = TwoLayers {
         width: width.clone(),
         hidden: hidden.clone(),
         activation,
         gated,
+        bias,
+        dropout: dropout.clone(),
     };
     let feed_forward = FeedForward {
         place: lowering.layer(call, layer, &ty, builder),
         width,
         hidden,
         gated,
+        dropout,
     };
     let operands = call.operands.clone();
     Some(lowering.node(builder, feed_forward, operands, (call.result, ty)))
@@ -134,12 +159,21 @@ struct TwoLayers {
     hidden: Size,
     activation: Activation,
     gated: bool,
+    bias: bool,
+    dropout: Option<Real>,
 }
 
 impl Layer for TwoLayers {
     fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
-        let gated = if self.gated { "Gated" } else { "" };
-        let layer = format_ident!("{gated}FeedForward");
+        let layer = format_ident!(
+            "{}",
+            match (self.gated, self.bias) {
+                (false, true) => "FeedForward",
+                (false, false) => "UnbiasedFeedForward",
+                (true, false) => "GatedFeedForward",
+                (true, true) => "BiasedGatedFeedForward",
+            }
+        );
         let activation = format_ident!("{}", self.activation.ty);
         let [width, hidden] = [&self.width, &self.hidden].map(Size::arg);
         quote!(#krate::nn::#layer<#width, #hidden, #krate::nn::#activation #rest>)
@@ -149,7 +183,14 @@ impl Layer for TwoLayers {
         let gate = if self.gated { "gate of " } else { "" };
         let sizes = [&self.width, &self.hidden, &self.width];
         let name = layer::label("feed_forward", &sizes);
-        format!("{name}, {gate}{}", self.activation.ty)
+        let bias = match (self.gated, self.bias) {
+            (false, false) => ", without biases",
+            (true, true) => ", with biases",
+            _ => "",
+        };
+        let dropout = self.dropout.as_ref();
+        let dropout = dropout.map_or_else(String::new, |p| format!(", dropout {p}"));
+        format!("{name}, {gate}{}{bias}{dropout}", self.activation.ty)
     }
 
     fn epsilon(&self) -> Option<&Real> {
@@ -166,13 +207,14 @@ struct FeedForward {
     width: Size,
     hidden: Size,
     gated: bool,
+    dropout: Option<Real>,
 }
 
 impl Op for FeedForward {
     fn properties(&self) -> Properties<'_> {
         Properties {
             saved: Saved::Operands,
-            kept: Some(Kept::Array),
+            kept: Some(Kept::Hidden),
             fusion: Fusion::None,
         }
     }
@@ -220,7 +262,13 @@ impl Emit<ModelFrame<'_>> for FeedForward {
         } else {
             "feed_forward"
         };
-        of.layer(method, &self.place)
+        let Some(p) = &self.dropout else {
+            return of.layer(method, &self.place);
+        };
+        let method = format_ident!("{method}_with_dropout");
+        let x = of.operand(0);
+        let place = of.place(&self.place);
+        of.define(&quote!(#method(&#x, &#place, #p)))
     }
 
     fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
@@ -236,7 +284,11 @@ impl Emit<ModelFrame<'_>> for FeedForward {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
         let y = to.matrix();
-        quote!(#weights.forward(#x, #y))
+        let dropout = match (&self.dropout, of.mode()) {
+            (Some(p), ExecMode::Forward) => quote!(random.dropout(#p)),
+            _ => quote!(p::layers::Dropout::NONE),
+        };
+        quote!(#weights.forward(#x, #dropout, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {

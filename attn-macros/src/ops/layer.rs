@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use crate::spec::keys::{DISTRIBUTIONS, Key, KeyKind};
+use crate::spec::keys::{DISTRIBUTIONS, Key, KeyKind, TRUTHS};
 use crate::spec::{Real, Size};
 
 /// A module of `attn::nn` among the layers of a model.
@@ -30,6 +30,15 @@ pub(super) const fn size(name: &'static str, default: &'static str, doc: &'stati
     Key {
         name,
         kind: KeyKind::Size,
+        default,
+        doc,
+    }
+}
+
+pub(super) const fn bias(default: &'static str, doc: &'static str) -> Key {
+    Key {
+        name: "bias",
+        kind: KeyKind::Word(TRUTHS),
         default,
         doc,
     }

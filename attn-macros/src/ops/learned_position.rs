@@ -10,9 +10,11 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
+use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Type;
 use crate::spec::{Real, Size};
 
 pub(super) static LEARNED_POSITION: Operation = Operation {
@@ -32,8 +34,8 @@ pub(super) static LEARNED_POSITION: Operation = Operation {
     positional: 2,
     may_be_tied: false,
     signature: "`ids[.., seq]` or `[.., seq, d_model]` to `[.., seq, d_model]`",
-    doc: "A learned vector per position (Gehring et al. 2017), to be added.",
-    lower: Lower::Operands(1..=1, &lower),
+    doc: "A learned vector per position (Gehring et al. 2017), to be added. With `position_ids = ids`, `ids[batch, seq]` or `ids[seq]`, it is that of these positions, with the axes of `ids`.",
+    lower: Lower::OperandsAnd("position_ids", &lower),
 };
 
 fn lower(
@@ -46,14 +48,43 @@ fn lower(
     let max_len = max_len?;
     let width = width?;
     let ty = lowering.vector_per_position(call, &width)?;
+    let positions = call.operands.get(1).copied();
+    let ty = match positions {
+        Some(ids) => of_given(lowering, call, ids, (&ty, &width))?,
+        None => ty,
+    };
     let layer = Table {
         max_len: max_len.clone(),
         width,
     };
     let place = lowering.layer(call, layer, &ty, builder);
-    let position = LearnedPosition { place, max_len };
-    let operands = call.operands.clone();
+    let given = positions.is_some();
+    let position = LearnedPosition {
+        place,
+        max_len,
+        given,
+    };
+    let operands = vec![positions.unwrap_or(call.operands[0])];
     Some(lowering.node(builder, position, operands, (call.result, ty)))
+}
+
+/// The vectors of given positions: those of the tokens, or the same for all sequences.
+fn of_given(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    ids: ValueId,
+    (expected, width): (&Type, &Size),
+) -> Option<Type> {
+    let ids = lowering.ty(ids).clone();
+    let found = lowering.vector_per_id(call.at, &ids, width)?;
+    let skip = expected.axes.len().saturating_sub(found.axes.len());
+    let wanted = Type::floats(expected.axes[skip..].to_vec());
+    let message = || messages::positions_differ(&ids, expected);
+    let agrees = found.axes.len() >= 2 && lowering.agree(&wanted, &found, call.at.span(), message);
+    if found.axes.len() < 2 {
+        lowering.error(call.at.span(), messages::positions_differ(&ids, expected));
+    }
+    agrees.then_some(found)
 }
 
 struct Table {
@@ -84,6 +115,8 @@ impl Layer for Table {
 struct LearnedPosition {
     place: ParamPath,
     max_len: Size,
+    /// Whether its operand are the positions.
+    given: bool,
 }
 
 impl Op for LearnedPosition {
@@ -105,9 +138,15 @@ impl ModelOp for LearnedPosition {
         Description {
             label: Label::Layer(&self.place),
             vertex: VertexKind::Embedding,
-            lookup: Some(Lookup::ByPosition {
-                table: &self.place,
-                max_len: &self.max_len,
+            lookup: Some(match self.given {
+                true => Lookup::ById {
+                    table: &self.place,
+                    vocab: &self.max_len,
+                },
+                false => Lookup::ByPosition {
+                    table: &self.place,
+                    max_len: &self.max_len,
+                },
             }),
             attention: None,
         }
@@ -122,8 +161,14 @@ impl ModelOp for LearnedPosition {
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let len = of.length_of_result();
         let max_len = &self.max_len;
+        if self.given {
+            let ids = of.input(0);
+            return Some(quote!(
+                call.inputs.#ids.check("learned_position", "position", #max_len, None)?;
+            ));
+        }
+        let len = of.length_of_result();
         Some(quote!(p::check_length(#len, #max_len)?;))
     }
 }
@@ -131,6 +176,9 @@ impl ModelOp for LearnedPosition {
 impl Emit<ModelFrame<'_>> for LearnedPosition {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let place = of.place(&self.place);
+        if self.given {
+            return of.layer("learned_position_at", &self.place);
+        }
         let shape = of.shape(1);
         of.define(&quote!(learned_position(#shape, &#place)))
     }
@@ -141,8 +189,12 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
-        let len = of.length_of_result();
         let y = to.matrix();
+        if self.given {
+            let ids = of.ids(0);
+            return quote!(#weights.forward(#ids, #y));
+        }
+        let len = of.length_of_result();
         match of.mode() {
             ExecMode::Forward => quote!(#weights.forward_positions(#len, #y)),
             ExecMode::Session => quote!(#weights.forward(new.positions(), #y)),
@@ -151,8 +203,12 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let weights = of.weights(&self.place);
-        let len = of.length_of_result();
         let d_y = gradients.matrix();
+        if self.given {
+            let ids = of.ids(0);
+            return quote!(#weights.backward(#ids, #d_y, gradients););
+        }
+        let len = of.length_of_result();
         quote!(#weights.backward_positions(#len, #d_y, gradients);)
     }
 }

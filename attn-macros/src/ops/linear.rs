@@ -15,19 +15,13 @@ use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
 use crate::model::syntax::first;
 use crate::model::types::{Axis, Type};
-use crate::spec::keys::{Key, KeyKind, Word};
 use crate::spec::{Real, Size};
 
 pub(super) static LINEAR: Operation = Operation {
     name: "linear",
     keys: &[
         layer::size("out", "required", "Width of the result."),
-        Key {
-            name: "bias",
-            kind: KeyKind::Word(TRUTHS),
-            default: "`true`",
-            doc: "Whether a learned bias is added.",
-        },
+        layer::bias("`true`", "Whether a learned bias is added."),
         layer::init(
             "uniform within `1 / sqrt(in)`",
             "Distribution of the weight before training, as of `embedding`. That of the bias stays.",
@@ -39,19 +33,6 @@ pub(super) static LINEAR: Operation = Operation {
     doc: "`x Wᵀ + b`. With `tied = name` the weight is the table of that embedding. PyTorch: `torch.nn.Linear`.",
     lower: Lower::Operands(1..=1, &lower),
 };
-
-static TRUTHS: &[Word] = &[
-    Word {
-        name: "true",
-        args: &[],
-        doc: "Yes.",
-    },
-    Word {
-        name: "false",
-        args: &[],
-        doc: "No.",
-    },
-];
 
 fn lower(
     lowering: &mut Lowering<'_>,

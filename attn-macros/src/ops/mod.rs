@@ -15,6 +15,7 @@ mod embedding;
 mod expand;
 mod feed_forward;
 mod function;
+mod group_norm;
 mod l2_norm;
 mod layer;
 mod learned_position;
@@ -70,6 +71,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &norm::LAYER_NORM,
     &norm::RMS_NORM,
     &l2_norm::L2_NORM,
+    &group_norm::GROUP_NORM,
     &module::MODULE,
     &dropout::DROPOUT,
     &activation::OPERATIONS[0],
@@ -124,6 +126,8 @@ pub(crate) struct Operation {
 pub(crate) enum Lower {
     /// From the values of its operands.
     Operands(RangeInclusive<usize>, &'static dyn LowerOperands),
+    /// From the value of its operand, and that of an operand by this name, which may be there.
+    OperandsAnd(&'static str, &'static dyn LowerOperands),
     /// From the values and numbers that this function is of.
     Function(&'static Function),
     /// A function, or with an axis from the values of its operands.
@@ -284,6 +288,8 @@ pub(crate) enum Saved {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
     Array,
+    /// The hidden layer of a feed-forward layer, and the seed of its dropout.
+    Hidden,
     /// The seed of a dropout.
     Dropout,
     /// The `Saved` of the layer.

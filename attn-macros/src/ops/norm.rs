@@ -1,6 +1,6 @@
 //! `layer_norm(x)` and `rms_norm(x)`, over the last axis.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
 use super::layer::{self, Layer};
@@ -11,30 +11,34 @@ use super::{
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
-use crate::model::lower::{Lowering, RegionBuilder};
-use crate::spec::keys::{Key, KeyKind};
+use crate::model::lower::{Lowering, RegionBuilder, is_without_bias};
+use crate::spec::keys::{Key, KeyKind, gain};
 use crate::spec::parse::Value;
-use crate::spec::{Real, Size};
+use crate::spec::{GainKind, Real, Size};
 
 pub(super) static LAYER_NORM: Operation = Operation {
     name: Norm::Layer.name(),
-    keys: &[epsilon("1e-5")],
+    keys: &[epsilon("1e-5"), gain(), bias()],
     positional: 0,
     may_be_tied: false,
     signature: "`[.., d_model]` to the same",
-    doc: "`(x - mean) / sqrt(var + epsilon)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`.",
+    doc: "`(x - mean) / sqrt(var + epsilon)` over the last axis, with a learned gain and bias. PyTorch: `torch.nn.LayerNorm`; `gain = false, bias = false` is its `elementwise_affine=False`.",
     lower: Lower::Operands(1..=1, &Norm::Layer),
 };
 
 pub(super) static RMS_NORM: Operation = Operation {
     name: Norm::Rms.name(),
-    keys: &[epsilon("1e-6")],
+    keys: &[epsilon("1e-6"), gain()],
     positional: 0,
     may_be_tied: false,
     signature: "`[.., d_model]` to the same",
-    doc: "`x / sqrt(mean(x²) + epsilon)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`.",
+    doc: "`x / sqrt(mean(x²) + epsilon)` over the last axis, with a learned gain. PyTorch: `torch.nn.RMSNorm`. Gemma's is `rms_norm::<gain = one_plus>(x)`.",
     lower: Lower::Operands(1..=1, &Norm::Rms),
 };
+
+pub(super) const fn bias() -> Key {
+    layer::bias("`true`", "Whether a learned bias is added.")
+}
 
 pub(super) const fn epsilon(default: &'static str) -> Key {
     Key {
@@ -69,13 +73,23 @@ impl LowerOperands for Norm {
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let ty = lowering.ty(call.operands[0]).clone();
+        let learned = match self {
+            Self::Layer => Learned::of(call),
+            // Without the key for a bias.
+            Self::Rms => Learned {
+                bias: false,
+                ..Learned::of(call)
+            },
+        };
         let layer = Gain {
             norm: *self,
+            learned,
             epsilon: asked_epsilon(lowering, call),
             width: lowering.width(call.at, &ty)?,
         };
         let node = Normalize {
             norm: *self,
+            learned,
             place: lowering.layer(call, layer, &ty, builder),
         };
         let operands = call.operands.clone();
@@ -92,17 +106,81 @@ pub(super) fn asked_epsilon(lowering: &mut Lowering<'_>, call: &CallSite<'_>) ->
     is_positive.then(|| epsilon.clone())
 }
 
+/// What a norm learns.
+#[derive(Clone, Copy)]
+pub(super) struct Learned {
+    gain: GainKind,
+    bias: bool,
+}
+
+impl Learned {
+    /// By the keys of a call.
+    pub(super) fn of(call: &CallSite<'_>) -> Self {
+        Learned {
+            gain: GainKind::of(call.arguments.word("gain")),
+            bias: !call.arguments.entries.iter().any(is_without_bias),
+        }
+    }
+
+    /// The number of its vectors.
+    pub(super) fn count(self) -> usize {
+        usize::from(self.gain != GainKind::One) + usize::from(self.bias)
+    }
+
+    /// The module of a norm that may have a bias: `UnbiasedLayerNorm`.
+    pub(super) fn module(self, norm: &str) -> Ident {
+        let variant = match (self.gain, self.bias) {
+            (GainKind::Factor, true) => "",
+            (GainKind::Factor, false) => "Unbiased",
+            (GainKind::One, true) => "Ungained",
+            (GainKind::One, false) => "Plain",
+            (GainKind::OnePlus, true) => "OnePlus",
+            (GainKind::OnePlus, false) => "UnbiasedOnePlus",
+        };
+        format_ident!("{variant}{norm}")
+    }
+
+    /// What differs from a gain and a bias, for people.
+    pub(super) fn label(self, may_have_bias: bool) -> String {
+        let gain = match self.gain {
+            GainKind::Factor => "",
+            GainKind::One => ", without gain",
+            GainKind::OnePlus => ", gain 1 + weight",
+        };
+        let bias = match self.bias || !may_have_bias {
+            true => "",
+            false => ", without bias",
+        };
+        format!("{gain}{bias}")
+    }
+}
+
+/// The epsilon, for people.
+pub(super) fn epsilon_label(epsilon: Option<&Real>) -> String {
+    match epsilon {
+        None => String::new(),
+        Some(Real {
+            value: Some(epsilon),
+            ..
+        }) => format!(", epsilon {epsilon:e}"),
+        Some(epsilon) => format!(", epsilon {epsilon}"),
+    }
+}
+
 struct Gain {
     norm: Norm,
+    learned: Learned,
     width: Size,
     epsilon: Option<Real>,
 }
 
 impl Layer for Gain {
     fn ty(&self, krate: &TokenStream, rest: &TokenStream) -> TokenStream {
-        let norm = match self.norm {
-            Norm::Layer => format_ident!("LayerNorm"),
-            Norm::Rms => format_ident!("RmsNorm"),
+        let norm = match (self.norm, self.learned.gain) {
+            (Norm::Layer, _) => self.learned.module("LayerNorm"),
+            (Norm::Rms, GainKind::Factor) => format_ident!("RmsNorm"),
+            (Norm::Rms, GainKind::One) => format_ident!("PlainRmsNorm"),
+            (Norm::Rms, GainKind::OnePlus) => format_ident!("OnePlusRmsNorm"),
         };
         let width = self.width.arg();
         quote!(#krate::nn::#norm<#width #rest>)
@@ -110,14 +188,8 @@ impl Layer for Gain {
 
     fn label(&self) -> String {
         let norm = layer::label(self.norm.name(), &[&self.width]);
-        match &self.epsilon {
-            None => norm,
-            Some(Real {
-                value: Some(epsilon),
-                ..
-            }) => format!("{norm}, epsilon {epsilon:e}"),
-            Some(epsilon) => format!("{norm}, epsilon {epsilon}"),
-        }
+        let learned = self.learned.label(matches!(self.norm, Norm::Layer));
+        format!("{norm}{learned}{}", epsilon_label(self.epsilon.as_ref()))
     }
 
     fn epsilon(&self) -> Option<&Real> {
@@ -131,6 +203,7 @@ impl Layer for Gain {
 
 struct Normalize {
     norm: Norm,
+    learned: Learned,
     place: ParamPath,
 }
 
@@ -180,7 +253,8 @@ impl Emit<ModelFrame<'_>> for Normalize {
         let extents = of.extents();
         let rows = extents.rows();
         let width = extents.width();
-        Footprints::of_both(quote!(p::layers::norm_footprint(&[#(#rows),*], #width)))
+        let learned = self.learned.count();
+        Footprints::of_both(quote!(p::layers::norm_footprint(&[#(#rows),*], #width, #learned)))
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {

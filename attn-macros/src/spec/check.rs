@@ -13,8 +13,8 @@ use super::parse::{Draft, Entry, Value};
 use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
-    Assertion, Atom, Distribution, MaskExpr, Normalizer, Position, Projections, QkNorm, Score,
-    Spec, text,
+    Assertion, Atom, Distribution, GainKind, MaskExpr, Normalizer, Position, Projections, QkNorm,
+    Score, Spec, text,
 };
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -381,9 +381,12 @@ impl Checker<'_> {
     }
 
     fn qk_norm(&mut self, score: Score) -> QkNorm {
+        let call = self.word("qk_norm");
+        let gain = call.as_ref().and_then(|call| call.choice("gain"));
+        let gain = GainKind::of(gain.map(|gain| gain.word.name));
         let norm = match self.word_name("qk_norm", "none") {
             _ if score == Score::OfPlaces => QkNorm::None,
-            "rms" => QkNorm::Rms,
+            "rms" => QkNorm::Rms(gain),
             "l2" => QkNorm::L2,
             _ => QkNorm::None,
         };

@@ -107,6 +107,19 @@ static FORMS: &[Form] = &[
         "rotary positions are `position = rope`",
     ),
     key(
+        &["rope_scaling", "rope_parameters", "rope_type"],
+        "it is an argument of the rotary positions: `position = rope(scaling = linear(2.0))`, or `ntk`, `dynamic_ntk`, `llama3`, `yarn`",
+    ),
+    key(
+        &[
+            "rotary_dim",
+            "rotary_ndims",
+            "rotary_pct",
+            "partial_rotary_factor",
+        ],
+        "it is an argument of the rotary positions, the number of coordinates of a head that are rotated: `position = rope(dims = 16)`",
+    ),
+    key(
         &[
             "pos_emb",
             "pos_encoding",

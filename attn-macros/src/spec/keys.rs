@@ -59,6 +59,12 @@ pub(crate) enum ArgKind {
     Number {
         default: Option<f64>,
     },
+    /// A size that may be left out.
+    OptionalSize,
+    /// A number that may be left out.
+    OptionalNumber,
+    /// One of the words of this key, `name = word`, which may be left out. Where `true` is one of them, the bare name is that.
+    Word(&'static Key),
     /// One of these bare words; absent if none of them is there.
     Flag(&'static [&'static str]),
 }
@@ -310,8 +316,17 @@ static POSITIONS: &[Word] = &[
     plain("none", "The score does not know positions."),
     Word {
         name: "rope",
-        args: &[number("theta", Some(10000.0))],
-        doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does.",
+        args: &[
+            number("theta", Some(10000.0)),
+            choice("scaling", &SCALING),
+            Arg {
+                name: "dims",
+                kind: ArgKind::OptionalSize,
+            },
+            choice("interleaved", &INTERLEAVED),
+            choice("position_ids", &POSITION_IDS),
+        ],
+        doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does; with `interleaved` neighbours, as GPT-J does. `dims` is how many coordinates of a head are rotated, the first ones: `rotary_dim` of GPT-J, `partial_rotary_factor * head_dim` of Phi and GPT-NeoX. With `position_ids` the call takes the positions, `[batch, seq]` or `[seq]`; in cross-attention a pair, for queries and keys.",
     },
     plain(
         "alibi",
@@ -333,6 +348,117 @@ static POSITIONS: &[Word] = &[
     },
 ];
 
+static SCALING: Key = Key {
+    name: "scaling",
+    kind: KeyKind::Word(SCALINGS),
+    default: "`none`",
+    doc: "How the frequencies of `rope` are changed for sequences that are longer than those of the training. The formulas are those of `transformers`.",
+};
+
+static SCALINGS: &[Word] = &[
+    plain("none", "`theta^(-2i / dims)`, as it is."),
+    Word {
+        name: "linear",
+        args: &[number("factor", None)],
+        doc: "Divided by `factor` (Chen et al. 2023). `rope_type: linear` of `transformers`.",
+    },
+    Word {
+        name: "ntk",
+        args: &[number("factor", None)],
+        doc: "With the base `theta * factor^(dims / (dims - 2))`: NTK-aware scaling.",
+    },
+    Word {
+        name: "dynamic_ntk",
+        args: &[number("factor", None), size("original_max_len")],
+        doc: "As `ntk` with `factor * len / original_max_len - (factor - 1)` for sequences longer than `original_max_len`. `rope_type: dynamic` of `transformers`.",
+    },
+    Word {
+        name: "llama3",
+        args: &[
+            number("factor", None),
+            number("low_freq_factor", None),
+            number("high_freq_factor", None),
+            size("original_max_len"),
+        ],
+        doc: "Low frequencies are divided by `factor`, high ones are not, and between them it goes over (Llama 3.1). `rope_type: llama3`.",
+    },
+    Word {
+        name: "yarn",
+        args: &[
+            number("factor", None),
+            size("original_max_len"),
+            number("beta_fast", Some(32.0)),
+            number("beta_slow", Some(1.0)),
+            optional_number("attention_factor"),
+            optional_number("mscale"),
+            optional_number("mscale_all_dim"),
+            choice("truncate", &TRUNCATE),
+        ],
+        doc: "Pairs that rotate less than `beta_slow` times in `original_max_len` positions are divided by `factor`, those that rotate more than `beta_fast` times are not, and between them it goes over; rotated vectors get the length `attention_factor`, or `0.1 ln(factor) + 1` (Peng et al. 2023). `rope_type: yarn`.",
+    },
+];
+
+static INTERLEAVED: Key = Key {
+    name: "interleaved",
+    kind: KeyKind::Word(&[
+        plain(
+            "false",
+            "Pairs of the first half and the second, as GPT-NeoX and Llama.",
+        ),
+        plain("true", "Pairs of neighbours, as GPT-J and RoFormer."),
+    ]),
+    default: "`false`",
+    doc: "Which coordinates are a pair.",
+};
+
+static POSITION_IDS: Key = Key {
+    name: "position_ids",
+    kind: KeyKind::Word(&[
+        plain(
+            "false",
+            "A token has the position of its place in the sequence, from 0 on.",
+        ),
+        plain("true", "The call takes the positions of the tokens."),
+    ]),
+    default: "`false`",
+    doc: "Whether the call takes positions.",
+};
+
+static TRUNCATE: Key = Key {
+    name: "truncate",
+    kind: KeyKind::Word(&[
+        plain("true", "The bounds of the change are whole pairs."),
+        plain("false", "The bounds of the change are as computed."),
+    ]),
+    default: "`true`",
+    doc: "Whether the bounds between pairs are rounded.",
+};
+
+/// The words of a key that is true or false.
+pub(crate) static TRUTHS: &[Word] = &[plain("true", "Yes."), plain("false", "No.")];
+
+static GAINS: &[Word] = &[
+    plain("true", "A learned factor, 1 before training."),
+    plain("false", "None. PyTorch: `elementwise_affine=False`."),
+    plain(
+        "one_plus",
+        "`1 + weight`, with a weight that is 0 before training, as in Gemma.",
+    ),
+];
+
+/// The gain of a norm.
+pub(crate) static GAIN: Key = gain();
+
+/// The same among the keys of an operation.
+pub(crate) const fn gain() -> Key {
+    Key {
+        name: "gain",
+        kind: KeyKind::Word(GAINS),
+        default: "`true`",
+        doc: "The learned factor of a norm: `true`, `false`, or `one_plus` for `1 + weight` (Gemma).",
+    }
+}
+
 static BIDIRECTIONAL: &[Word] = &[
     plain(
         "true",
@@ -346,12 +472,27 @@ static BIDIRECTIONAL: &[Word] = &[
 
 static QK_NORMS: &[Word] = &[
     plain("none", "Queries and keys as they are projected."),
-    plain(
-        "rms",
-        "Root mean square with a learned gain (Zhang & Sennrich 2019).",
-    ),
+    Word {
+        name: "rms",
+        args: &[choice("gain", &GAIN)],
+        doc: "Root mean square with a learned gain (Zhang & Sennrich 2019); with `gain = one_plus` the factor is `1 + weight`, as in Gemma 3, and with `gain = false` there is none.",
+    },
     plain("l2", "Unit length (Henry et al. 2020)."),
 ];
+
+const fn choice(name: &'static str, key: &'static Key) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::Word(key),
+    }
+}
+
+const fn optional_number(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::OptionalNumber,
+    }
+}
 
 const ZEROS: Word = plain("zeros", "Every element is 0.");
 const ONES: Word = plain("ones", "Every element is 1.");
@@ -457,6 +598,18 @@ impl Key {
     }
 }
 
+impl Key {
+    /// The arguments of its words that are words themselves, with these words.
+    pub(crate) fn choices(&self) -> impl Iterator<Item = (&'static Word, &'static Key)> {
+        let args = self.words().iter();
+        let args = args.flat_map(|word| word.args.iter().map(move |arg| (word, arg)));
+        args.filter_map(|(word, arg)| match &arg.kind {
+            ArgKind::Word(key) => Some((word, *key)),
+            _ => None,
+        })
+    }
+}
+
 impl Word {
     /// The word with its required arguments only.
     pub(crate) fn shortest(&self) -> String {
@@ -484,6 +637,14 @@ impl Word {
 }
 
 impl Arg {
+    /// Whether its bare name is `name = true`.
+    pub(crate) fn is_switch(&self) -> bool {
+        let ArgKind::Word(key) = &self.kind else {
+            return false;
+        };
+        key.words().iter().any(|word| word.name == "true")
+    }
+
     fn usage(&self) -> String {
         match &self.kind {
             ArgKind::Size { default: None } | ArgKind::Number { default: None } => {
@@ -495,6 +656,9 @@ impl Arg {
             ArgKind::Number {
                 default: Some(value),
             } => format!("{} = {value}", self.name),
+            ArgKind::OptionalSize | ArgKind::OptionalNumber | ArgKind::Word(_) => {
+                format!("[{}]", self.name)
+            }
             ArgKind::Flag(words) => format!("[{}]", words.join(" | ")),
         }
     }

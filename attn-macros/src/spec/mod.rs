@@ -13,6 +13,7 @@ mod mask;
 pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
+mod rotary;
 pub(crate) mod text;
 pub(crate) mod value;
 mod word;
@@ -20,6 +21,7 @@ mod word;
 use std::fmt;
 
 use proc_macro2::{Ident, TokenStream};
+use quote::quote;
 use syn::{Attribute, Visibility};
 
 pub(crate) use body::{Body, ParamDecl};
@@ -196,9 +198,7 @@ impl Normalizer {
 #[derive(Clone, Debug)]
 pub(crate) enum Position {
     None,
-    Rope {
-        theta: Real,
-    },
+    Rope(Rotary),
     Alibi,
     RelPosBias {
         num_buckets: Size,
@@ -208,11 +208,95 @@ pub(crate) enum Position {
     },
 }
 
+/// The rotation of queries and keys by their positions.
+#[derive(Clone, Debug)]
+pub(crate) struct Rotary {
+    pub(crate) theta: Real,
+    /// How the frequencies are scaled. `None` is not at all.
+    pub(crate) scaling: Option<Call>,
+    /// How many coordinates of a head are rotated.
+    pub(crate) dims: Size,
+    /// Whether pairs are neighbours.
+    pub(crate) interleaved: bool,
+    /// Whether the call passes the positions.
+    pub(crate) position_ids: bool,
+}
+
+impl Rotary {
+    /// The value of `attn_core`'s type.
+    pub(crate) fn tokens(&self) -> TokenStream {
+        let Rotary {
+            theta,
+            dims,
+            interleaved,
+            ..
+        } = self;
+        let scaling = match &self.scaling {
+            None => quote!(p::RopeScaling::None),
+            Some(call) => {
+                let variant = match call.word.name {
+                    "linear" => "Linear",
+                    "ntk" => "Ntk",
+                    "dynamic_ntk" => "DynamicNtk",
+                    "llama3" => "Llama3",
+                    _ => "Yarn",
+                };
+                let variant = quote::format_ident!("{variant}");
+                let fields = call.fields();
+                let fields = fields.map(|(name, value)| quote!(#name: #value));
+                quote!(p::RopeScaling::#variant { #(#fields),* })
+            }
+        };
+        quote!(p::Rotary { dims: #dims, theta: #theta, scaling: #scaling, interleaved: #interleaved })
+    }
+
+    /// Whether the angles depend on the length of the sequence.
+    pub(crate) fn depends_on_len(&self) -> bool {
+        let scaling = self.scaling.as_ref();
+        scaling.is_some_and(|scaling| scaling.word.name == "dynamic_ntk")
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum QkNorm {
     None,
-    Rms,
+    Rms(GainKind),
     L2,
+}
+
+/// The learned factor of a norm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum GainKind {
+    One,
+    Factor,
+    /// One more than what is learned.
+    OnePlus,
+}
+
+impl GainKind {
+    /// By a word of the key `gain`.
+    pub(crate) fn of(word: Option<&str>) -> Self {
+        match word {
+            Some("false") => Self::One,
+            Some("one_plus") => Self::OnePlus,
+            _ => Self::Factor,
+        }
+    }
+
+    /// The variant of `Gain`, of what is learned.
+    pub(crate) fn tokens(self, learned: impl FnOnce() -> TokenStream) -> TokenStream {
+        match self {
+            Self::One => quote!(p::Gain::One),
+            Self::Factor => {
+                let learned = learned();
+                quote!(p::Gain::Factor(#learned))
+            }
+            Self::OnePlus => {
+                let learned = learned();
+                quote!(p::Gain::OnePlus(#learned))
+            }
+        }
+    }
 }
 
 /// A yes or no for each of the four projections.

@@ -2,7 +2,7 @@
 
 use quote::quote;
 
-use super::check::{Checker, LARGEST_SIZE, divides, unless_out_of_bounds};
+use super::check::{Checker, LARGEST_SIZE, unless_out_of_bounds};
 use super::value::Size;
 use super::word::Call;
 use super::{Position, Score, Spec};
@@ -31,50 +31,13 @@ impl Checker<'_> {
                 self.cx.error(at, messages::ROPE_WITH_BILINEAR);
                 Position::None
             }
-            "rope" => self.rope(&call, &spec.head_dim, (&spec.d_model, &spec.heads)),
+            "rope" => self.rope(&call, spec),
             "alibi" => Position::Alibi,
             "rel_pos_bias" => match self.is_one_sided(spec, mask_is_sound) {
                 Some(one_sided) => self.rel_pos_bias(&call, one_sided),
                 None => Position::None,
             },
             _ => Position::None,
-        }
-    }
-
-    /// A rotation acts on pairs of coordinates. A width `d_model / heads` with a remainder is reported elsewhere.
-    fn rope(&mut self, call: &Call, head_dim: &Size, (d_model, heads): (&Size, &Size)) -> Position {
-        let theta = call.number("theta");
-        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
-        let given = self.entry("head_dim").is_some();
-        let sound = if given {
-            self.are_sound(&["head_dim"])
-        } else {
-            self.are_sound(&["heads", "d_model"])
-        };
-        let comes_out = if given {
-            Some(true)
-        } else {
-            divides(d_model, heads)
-        };
-        let even = match (sound, comes_out) {
-            (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
-            (true, None) => None,
-            _ => return Position::None,
-        };
-        let condition = match comes_out {
-            Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
-            None => unless_out_of_bounds(
-                &[d_model, heads],
-                quote!(#d_model % #heads != 0 || #head_dim % 2 == 0),
-            ),
-        };
-        let even = self.require(&call.origin, even, condition, || {
-            messages::odd_rope(head_dim)
-        });
-        if positive && even {
-            Position::Rope { theta }
-        } else {
-            Position::None
         }
     }
 

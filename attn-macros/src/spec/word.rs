@@ -1,11 +1,14 @@
 //! Sizes, numbers, and words with arguments, read by the table of [`keys`](super::keys).
 
+use std::fmt;
+
 use proc_macro2::{Delimiter, Ident, Punct, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, format_ident, quote};
 use syn::{BinOp, Expr, UnOp};
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::not_constant::{self, NotConstant};
+use super::text;
 use super::value::{Constant, Real, Size};
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -24,6 +27,9 @@ enum ArgValue {
     Size(Size),
     Number(Real),
     Flag(Option<&'static str>),
+    Word(Call),
+    /// Left out, and without a default.
+    Absent,
     /// Not understood, and reported.
     Invalid,
 }
@@ -59,6 +65,85 @@ impl Call {
         }
     }
 
+    /// The size of the argument `name`, if it is there.
+    pub(crate) fn optional_size(&self, name: &str) -> Option<Size> {
+        match self.arg(name) {
+            Some(ArgValue::Size(size)) => Some(size.clone()),
+            _ => None,
+        }
+    }
+
+    /// The number of the argument `name`, if it is there.
+    pub(crate) fn optional_number(&self, name: &str) -> Option<Real> {
+        match self.arg(name) {
+            Some(ArgValue::Number(number)) => Some(number.clone()),
+            _ => None,
+        }
+    }
+
+    /// The word of the argument `name`, if it is there.
+    pub(crate) fn choice(&self, name: &str) -> Option<&Call> {
+        match self.arg(name) {
+            Some(ArgValue::Word(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// Whether the argument `name` is there, and `true`.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        let choice = self.choice(name);
+        choice.is_some_and(|call| call.word.name == "true")
+    }
+
+    /// Makes the argument `name` `true`, if it is one that may be.
+    pub(crate) fn set_true(&mut self, name: &str) {
+        let args = self.word.args.iter().zip(&mut self.args);
+        for (arg, value) in args.filter(|(arg, _)| arg.name == name) {
+            if let ArgKind::Word(key) = &arg.kind {
+                let word = key.words().iter().find(|word| word.name == "true");
+                if let Some(word) = word {
+                    *value = ArgValue::Word(Call {
+                        word,
+                        origin: TokenStream::new(),
+                        args: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The names of the arguments that take values, and the expressions of these: `Some(..)` or `None` where they may be left out.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (Ident, TokenStream)> {
+        let args = self.word.args.iter().zip(&self.args);
+        args.map(|(arg, value)| {
+            let name = format_ident!("{}", arg.name);
+            let optional = matches!(arg.kind, ArgKind::OptionalSize | ArgKind::OptionalNumber);
+            let value = match value {
+                ArgValue::Size(size) => quote!(#size),
+                ArgValue::Number(number) => quote!(#number),
+                ArgValue::Word(call) => {
+                    let word = format_ident!("{}", call.word.name);
+                    quote!(#word)
+                }
+                ArgValue::Absent if !optional => match &arg.kind {
+                    // The first word of a choice is its default.
+                    ArgKind::Word(key) => {
+                        let word = format_ident!("{}", key.words()[0].name);
+                        quote!(#word)
+                    }
+                    _ => quote!(None),
+                },
+                ArgValue::Flag(_) | ArgValue::Absent | ArgValue::Invalid => {
+                    return (name, quote!(None));
+                }
+            };
+            match optional {
+                true => (name, quote!(Some(#value))),
+                false => (name, value),
+            }
+        })
+    }
+
     /// The word of a flag that was given.
     pub(crate) fn flag(&self, name: &str) -> Option<&'static str> {
         match self.arg(name) {
@@ -72,7 +157,8 @@ impl Call {
         let values = self.args.iter().filter_map(|arg| match arg {
             ArgValue::Size(size) => Some(size.to_string()),
             ArgValue::Number(number) => Some(number.to_string()),
-            ArgValue::Flag(_) | ArgValue::Invalid => None,
+            ArgValue::Word(call) => Some(call.to_string()),
+            ArgValue::Flag(_) | ArgValue::Absent | ArgValue::Invalid => None,
         });
         let flags = self.args.iter().filter_map(|arg| match arg {
             ArgValue::Flag(Some(flag)) => Some((*flag).to_owned()),
@@ -82,17 +168,34 @@ impl Call {
     }
 
     /// The values that may have to be evaluated by rustc.
-    pub(crate) fn constants(&mut self) -> impl Iterator<Item = &mut dyn Constant> {
-        self.args.iter_mut().filter_map(|arg| match arg {
-            ArgValue::Size(size) => Some(size as &mut dyn Constant),
-            ArgValue::Number(number) => Some(number),
-            ArgValue::Flag(_) | ArgValue::Invalid => None,
-        })
+    pub(crate) fn constants(&mut self) -> Box<dyn Iterator<Item = &mut dyn Constant> + '_> {
+        let one = |constant| Box::new(std::iter::once(constant));
+        Box::new(self.args.iter_mut().flat_map(move |arg| match arg {
+            ArgValue::Size(size) => one(size as &mut dyn Constant),
+            ArgValue::Number(number) => one(number as &mut dyn Constant),
+            ArgValue::Word(call) => call.constants(),
+            ArgValue::Flag(_) | ArgValue::Absent | ArgValue::Invalid => {
+                Box::new(std::iter::empty()) as Box<dyn Iterator<Item = _>>
+            }
+        }))
     }
 
     fn arg(&self, name: &str) -> Option<&ArgValue> {
         let position = self.word.args.iter().position(|arg| arg.name == name)?;
         self.args.get(position)
+    }
+}
+
+/// As it was written.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text::of(&self.origin))
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -292,6 +395,9 @@ fn default_of(arg: &Arg) -> Option<ArgValue> {
     match arg.kind {
         ArgKind::Size { default } => default.map(|value| ArgValue::Size(Size::known(value))),
         ArgKind::Number { default } => default.map(|value| ArgValue::Number(Real::known(value))),
+        ArgKind::OptionalSize | ArgKind::OptionalNumber | ArgKind::Word(_) => {
+            Some(ArgValue::Absent)
+        }
         ArgKind::Flag(_) => Some(ArgValue::Flag(None)),
     }
 }
@@ -315,6 +421,15 @@ fn parse_arg(
             tokens,
             cx,
         );
+    }
+    if let [TokenTree::Ident(name)] = list.as_slice()
+        && let Some(position) = find_switch(word, &name.to_string())
+        && let ArgKind::Word(key) = &word.args[position].kind
+    {
+        let yes = Ident::new("true", name.span());
+        let value = parse_call(yes, None, key, key.words(), cx);
+        let value = value.map_or(ArgValue::Invalid, ArgValue::Word);
+        return fill(slots, position, value, word, tokens, cx);
     }
     let (position, value): (_, TokenStream) = match list.as_slice() {
         [TokenTree::Ident(name), TokenTree::Punct(equals), value @ ..]
@@ -352,8 +467,13 @@ fn parse_arg(
     }
     let what = format!("{}` of `{}", arg.name, word.name);
     let value = match arg.kind {
-        ArgKind::Size { .. } => parse_size(&value, &what, cx).map(ArgValue::Size),
-        ArgKind::Number { .. } => parse_number(&value, &what, cx).map(ArgValue::Number),
+        ArgKind::Size { .. } | ArgKind::OptionalSize => {
+            parse_size(&value, &what, cx).map(ArgValue::Size)
+        }
+        ArgKind::Number { .. } | ArgKind::OptionalNumber => {
+            parse_number(&value, &what, cx).map(ArgValue::Number)
+        }
+        ArgKind::Word(key) => parse_single(&value, key, key.words(), cx).map(ArgValue::Word),
         ArgKind::Flag(_) => None,
     };
     let value = value.unwrap_or(ArgValue::Invalid);
@@ -399,6 +519,12 @@ fn find_flag(word: &'static Word, found: &str) -> Option<(usize, &'static str)> 
                 .map(|flag| (position, *flag)),
             _ => None,
         })
+}
+
+/// The argument that is `true` if its bare name is given.
+fn find_switch(word: &'static Word, found: &str) -> Option<usize> {
+    let is_meant = |arg: &Arg| arg.name == found && arg.is_switch();
+    word.args.iter().position(is_meant)
 }
 
 /// The tokens between commas; nothing is left out.

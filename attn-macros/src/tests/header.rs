@@ -15,6 +15,8 @@ fn keys_from_elsewhere_say_what_to_write() {
     for (keys, help) in [
         ("«rope_theta» = 500000.0", "position = rope(theta ="),
         ("«rotary_pos_emb» = true", "`position = rope`"),
+        ("«rope_scaling» = 2.0", "rope(scaling = linear(2.0))"),
+        ("«partial_rotary_factor» = 0.5", "rope(dims = 16)"),
         ("«window_size» = 256", "`mask = sliding_window(n)`"),
         ("«multi_query» = true", "`kv_heads = 1`"),
         ("«add_zero_attn» = true", "`normalizer = softmax1`"),
@@ -125,7 +127,7 @@ fn values_of_another_form_are_errors() {
     check(
         "position = rope«{ theta: 500000.0 }»",
         &[
-            "the arguments of `rope` stand in parentheses, found `{ theta:500000.0 }`\nhelp: write `rope(theta = 10000)`",
+            "the arguments of `rope` stand in parentheses, found `{ theta:500000.0 }`\nhelp: write `rope(theta = 10000, [scaling], [dims], [interleaved], [position_ids])`",
         ],
     );
     check(

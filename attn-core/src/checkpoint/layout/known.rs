@@ -205,7 +205,8 @@ pub fn hugging_face_gpt2_model() -> WeightMap {
 /// halves of a head, as ours does; for files with interleaved pairs use [`meta_llama`].
 ///
 /// `rms_norm_eps` is in the config, not in the file. Our default is 1e-6, as in Llama 1; for another value write
-/// `rms_norm::<epsilon = 1e-5>(..)`. Not covered: `rope_scaling` of Llama 3.1.
+/// `rms_norm::<epsilon = 1e-5>(..)`. So is `rope_scaling`: that of Llama 3.1 is
+/// `position = rope(500000.0, scaling = llama3(factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_max_len = 8192))`.
 pub fn hugging_face_llama() -> WeightMap {
     let model = renamed(&[
         ("embedding.weight", "embed_tokens.weight"),

@@ -89,7 +89,7 @@ impl<E: Pooled> Attention<'_, E> {
                 lse: &lse[b * rows..][..rows],
                 d_out: of(d_out),
             };
-            self.backward_sequence(saved, gradient);
+            self.of_sequence(b).backward_sequence(saved, gradient);
         });
         d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));

@@ -105,10 +105,11 @@ impl<E: Pooled> Attention<'_, E> {
             let kv = i % kv_heads;
             let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
             let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
-            let keys = Keys::load(self, kv, k);
-            let values = Values::load(self, kv, v);
+            let of_sequence = self.of_sequence(b);
+            let keys = Keys::load(&of_sequence, kv, k);
+            let values = Values::load(&of_sequence, kv, v);
             self.for_each(1, self.blocks(b, kv, out, lse), |block| {
-                let queries = self.load_queries(q, &block);
+                let queries = of_sequence.load_queries(q, &block);
                 body(queries.read(), (keys.columns(), values.rows()), block);
             });
         });

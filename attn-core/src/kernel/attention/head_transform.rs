@@ -11,7 +11,7 @@
 //!
 //! The Euclidean norm has sums in place of means, and no gain. Zhang and Sennrich, "Root mean square layer normalization" (2019);
 //! Henry et al., "Query-key normalization for transformers" (2020); Su et al., "RoFormer" (2021), equation 34, with the halves
-//! paired as in GPT-NeoX and Llama.
+//! paired as in GPT-NeoX and Llama, or neighbours as in GPT-J.
 //!
 //! Attention transforms vectors as it loads them. [`head_transform`] is for callers outside of it.
 
@@ -19,6 +19,7 @@ use super::{HeadTransform, Norm, Rope};
 use crate::kernel::compiled::compiled;
 use crate::kernel::fold::{add_column_sums, rows_per_sum};
 use crate::kernel::lanes::for_lanes;
+use crate::kernel::norm::Gain;
 use crate::kernel::transpose::transpose_here;
 use crate::kernel::{Buffer, Pooled, parallel};
 use crate::simd::slice::{dot, load_any, store_any};
@@ -33,7 +34,7 @@ const STRIP: usize = 64;
 compiled! {
     HeadTransforms:
 
-    /// Transforms the vectors of every head. Row `r` has the position `r % len`.
+    /// Transforms the vectors of every head. Row `r` has the place `r % len` in its sequence.
     ///
     /// `x`, `to`: `[batch * len, heads * width]`.
     ///
@@ -166,7 +167,7 @@ impl<E: Pooled> Kernel for Forward<'_, E> {
             width,
         } = self.vectors;
         for row in 0..self.to.rows() {
-            let position = (self.first + row) % len;
+            let position = transform.place(self.first + row, len);
             let x = x.row(self.first + row).chunks(width);
             let heads = x.zip(self.to.row_mut(row).chunks_mut(width));
             for (head, (x, to)) in heads.enumerate() {
@@ -199,7 +200,7 @@ impl<E: Pooled> Kernel for Backward<'_, E> {
         } = self.vectors;
         let mut biased = Buffer::uninit(width);
         for row in 0..self.to.rows() {
-            let position = (self.first + row) % len;
+            let position = transform.place(self.first + row, len);
             let x = x.row(self.first + row).chunks(width);
             let d = self.d.row(self.first + row).chunks(width);
             let heads = x.zip(d).zip(self.to.row_mut(row).chunks_mut(width));
@@ -345,9 +346,15 @@ fn normalize<V: Vector>(norm: &Norm<'_, V::Element>, x: &mut [V::Element]) {
     let (inverse, _) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(inverse);
     match norm {
-        Norm::L2 => for_lanes!(V, x.len(), [], [x], store_any(inverse * load_any(x), x)),
-        Norm::Rms(gain) => for_lanes!(V, x.len(), [gain], [x], {
+        Norm::L2 | Norm::Rms(Gain::One) => {
+            for_lanes!(V, x.len(), [], [x], store_any(inverse * load_any(x), x))
+        }
+        Norm::Rms(Gain::Factor(gain)) => for_lanes!(V, x.len(), [gain], [x], {
             store_any(inverse * load_any(x) * load_any(gain), x)
+        }),
+        Norm::Rms(Gain::OnePlus(gain)) => for_lanes!(V, x.len(), [gain], [x], {
+            let x_hat = inverse * load_any(x);
+            store_any(x_hat.mul_add(load_any(gain), x_hat), x)
         }),
     }
 }
@@ -362,15 +369,19 @@ fn normalize_backward<V: Vector>(
 ) {
     let (scale, share) = inverse_and_share::<V>(norm, x);
     let inverse = V::splat(scale);
-    if let Norm::Rms(gain) = norm {
+    if let Norm::Rms(gain @ (Gain::Factor(of) | Gain::OnePlus(of))) = norm {
         if let Some(d_gain) = d_gain {
             for_lanes!(V, x.len(), [x, e], [d_gain], {
                 let u = inverse * load_any(x);
                 store_any(u.mul_add(load_any(e), load_any(d_gain)), d_gain);
             });
         }
-        for_lanes!(V, x.len(), [gain], [e], {
-            store_any(load_any::<V>(gain) * load_any(e), e);
+        let offset = V::splat(match gain {
+            Gain::OnePlus(_) => V::Element::ONE,
+            _ => V::Element::ZERO,
+        });
+        for_lanes!(V, x.len(), [of], [e], {
+            store_any((offset + load_any(of)) * load_any(e), e);
         });
     }
     let t = e;
@@ -389,7 +400,8 @@ fn inverse_and_share<V: Vector>(
     let share = match norm {
         Norm::L2 => V::Element::ONE,
         Norm::Rms(gain) => {
-            assert_eq!(gain.len(), x.len(), "a gain of another width");
+            let fits = gain.learned().is_none_or(|gain| gain.len() == x.len());
+            assert!(fits, "a gain of another width");
             V::Element::ONE / V::Element::of_f64(x.len() as f64)
         }
     };
@@ -398,7 +410,7 @@ fn inverse_and_share<V: Vector>(
     (inverse.reduce_max(), share)
 }
 
-/// Rotates the pairs `(x[i], x[i + width / 2])` by the angles of a position, or back for the direction -1.
+/// Rotates the pairs by the angles of a position, or back for the direction -1.
 #[inline(always)]
 fn rotate<V: Vector>(
     rope: &Rope<'_, V::Element>,
@@ -406,9 +418,12 @@ fn rotate<V: Vector>(
     direction: V::Element,
     x: &mut [V::Element],
 ) {
-    let cos = rope.cos.row(position);
-    let sin = rope.sin.row(position);
-    assert_eq!(2 * cos.len(), x.len(), "angles of another width");
+    let [cos, sin] = rope.at(position);
+    assert!(2 * cos.len() <= x.len(), "angles of another width");
+    let x = &mut x[..2 * cos.len()];
+    if rope.interleaved {
+        return rotate_neighbours(cos, sin, direction, x);
+    }
     let direction = V::splat(direction);
     let (left, right) = x.split_at_mut(cos.len());
     for_lanes!(V, cos.len(), [cos, sin], [left, right], {
@@ -419,6 +434,18 @@ fn rotate<V: Vector>(
         store_any(x1.mul_add(cos, -(x2 * sin)), left);
         store_any(x2.mul_add(cos, x1 * sin), right);
     });
+}
+
+/// [`rotate`] of the pairs `(x[2 i], x[2 i + 1])`.
+#[inline(always)]
+fn rotate_neighbours<E: Real>(cos: &[E], sin: &[E], direction: E, x: &mut [E]) {
+    // The compiler makes vectors of it: they have no operation here that separates neighbours.
+    let (pairs, _) = x.as_chunks_mut::<2>();
+    for (pair, (&cos, &sin)) in pairs.iter_mut().zip(cos.iter().zip(sin)) {
+        let [x1, x2] = *pair;
+        let sin = direction * sin;
+        *pair = [x1 * cos - x2 * sin, x2 * cos + x1 * sin];
+    }
 }
 
 #[cfg(test)]

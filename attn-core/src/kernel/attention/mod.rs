@@ -20,6 +20,7 @@ mod per_head;
 mod plan;
 mod queries;
 mod rope;
+mod rotary;
 mod scores;
 mod softmax_state;
 mod sparse;
@@ -39,7 +40,8 @@ pub use pair_traits::{
     Coverage, Everything, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
 };
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use rope::{Angles, angles};
+pub use rope::{Angles, AnglesAt, angles, angles_at};
+pub use rotary::{RopeScaling, Rotary};
 pub use spec::{
     Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, Rope, ScoreGradients,
     Similarity, Sizes,

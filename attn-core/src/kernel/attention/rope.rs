@@ -4,11 +4,11 @@ use std::any::{Any, TypeId};
 use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Rope;
+use super::{Rope, Rotary};
 use crate::kernel::Pooled;
 use crate::simd::Matrix;
 
-/// Cosines and sines of `position * theta^(-2 i / width)`, for the pair `i` of a vector's coordinates.
+/// Cosines and sines of `position * frequency`, for every pair of coordinates, times the factor of rotated coordinates.
 pub struct Angles<E> {
     /// `[positions, pairs]`
     cos: Vec<E>,
@@ -16,24 +16,28 @@ pub struct Angles<E> {
     sin: Vec<E>,
     positions: usize,
     pairs: usize,
+    interleaved: bool,
 }
 
 impl<E: Pooled> Angles<E> {
     /// Angles are computed in `f64`: at position 100,000 an `f32` angle has an error of 0.004.
-    fn new(width: usize, theta: f64, positions: usize) -> Self {
-        let pairs = width / 2;
-        let frequencies: Vec<f64> = (0..pairs)
-            .map(|i| theta.powf(-2.0 * i as f64 / width as f64))
-            .collect();
-        let (cos, sin) = (0..positions * pairs)
-            .map(|at| (at / pairs) as f64 * frequencies[at % pairs])
-            .map(|angle| (E::of_f64(angle.cos()), E::of_f64(angle.sin())))
+    fn new(rotary: &Rotary, positions: impl ExactSizeIterator<Item = usize>) -> Self {
+        let len = positions.len();
+        let (frequencies, magnitude) = rotary.frequencies();
+        let of_pairs = |position| frequencies.iter().map(move |f| position as f64 * f);
+        let (cos, sin) = positions
+            .flat_map(of_pairs)
+            .map(|angle| {
+                let [cos, sin] = [angle.cos(), angle.sin()].map(|x| E::of_f64(magnitude * x));
+                (cos, sin)
+            })
             .unzip();
         Self {
             cos,
             sin,
-            positions,
-            pairs,
+            positions: len,
+            pairs: rotary.pairs(),
+            interleaved: rotary.interleaved,
         }
     }
 
@@ -42,6 +46,8 @@ impl<E: Pooled> Angles<E> {
         Rope {
             cos: Matrix::new(&self.cos, self.positions, self.pairs),
             sin: Matrix::new(&self.sin, self.positions, self.pairs),
+            interleaved: self.interleaved,
+            rows: None,
         }
     }
 }
@@ -52,40 +58,85 @@ impl<E> Debug for Angles<E> {
     }
 }
 
-/// The angles of at least this many positions, for vectors of this width. They do not depend on the number of positions.
+/// The angles of at least this many positions, of a sequence of this length.
 ///
 /// The tables used last are cached. A table that is too short is replaced by one with a power of two of positions. So a sequence
 /// that grows by one rarely computes a table.
 ///
 /// # Panics
-/// If `width` is odd.
-pub fn angles<E: Pooled>(width: usize, theta: f64, positions: usize) -> Arc<Angles<E>> {
+/// If the number of rotated coordinates is odd.
+pub fn angles<E: Pooled>(rotary: &Rotary, positions: usize) -> Arc<Angles<E>> {
     static CACHE: Mutex<Cache> = Mutex::new(Cache(Vec::new()));
+    let dims = rotary.dims;
     assert!(
-        width.is_multiple_of(2),
-        "rope pairs the two halves of a head: its width must be even, not {width}"
+        dims.is_multiple_of(2),
+        "rope rotates pairs of coordinates: their number must be even, not {dims}"
     );
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    cache.angles(width, theta, positions)
+    // Frequencies that depend on the length have a table for each of their bases.
+    cache.angles(rotary.for_len(positions), positions)
+}
+
+/// The angles of tokens at given positions.
+#[derive(Clone, Debug)]
+pub struct AnglesAt<E> {
+    angles: Arc<Angles<E>>,
+    /// The row of every token.
+    rows: Vec<usize>,
+}
+
+impl<E: Pooled> AnglesAt<E> {
+    /// The angles as a part of [`HeadTransform`](super::HeadTransform).
+    pub fn rope(&self) -> Rope<'_, E> {
+        Rope {
+            rows: Some(&self.rows),
+            ..self.angles.rope()
+        }
+    }
+}
+
+/// The angles of tokens at these positions, of a sequence that would have `longest` positions.
+///
+/// # Panics
+/// If the number of rotated coordinates is odd.
+pub fn angles_at<E: Pooled>(rotary: &Rotary, longest: usize, positions: &[usize]) -> AnglesAt<E> {
+    /// Tables of so many positions are shared, however few of them are used.
+    const SHORT: usize = 4096;
+    if longest <= SHORT.max(4 * positions.len()) {
+        return AnglesAt {
+            angles: angles(rotary, longest),
+            rows: positions.to_vec(),
+        };
+    }
+    // Memory must not grow with a position, which may be any number.
+    let mut distinct = positions.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let rows = positions.iter();
+    let rows = rows.map(|position| distinct.partition_point(|other| other < position));
+    AnglesAt {
+        rows: rows.collect(),
+        angles: Arc::new(Angles::new(&rotary.for_len(longest), distinct.into_iter())),
+    }
 }
 
 /// The most recently used [`Angles`], last at the end.
 struct Cache(Vec<(TableKey, Arc<dyn Any + Send + Sync>)>);
 
-/// Element type, width, and the bits of theta.
-type TableKey = (TypeId, usize, u64);
+/// The element type, and what is rotated by which frequencies.
+type TableKey = (TypeId, Rotary);
 
 impl Cache {
     /// The maximum number of tables: more than a model has, and few enough for a linear search.
     const MAX_TABLES: usize = 8;
 
-    fn angles<E: Pooled>(&mut self, width: usize, theta: f64, positions: usize) -> Arc<Angles<E>> {
-        let key = (TypeId::of::<E>(), width, theta.to_bits());
+    fn angles<E: Pooled>(&mut self, rotary: Rotary, positions: usize) -> Arc<Angles<E>> {
+        let key = (TypeId::of::<E>(), rotary);
         let found = self.0.iter().position(|(known, _)| *known == key);
         let found = found.and_then(|at| self.0.remove(at).1.downcast::<Angles<E>>().ok());
         let angles = found
             .filter(|angles| angles.positions >= positions)
-            .unwrap_or_else(|| Arc::new(Angles::new(width, theta, positions.next_power_of_two())));
+            .unwrap_or_else(|| Arc::new(Angles::new(&rotary, 0..positions.next_power_of_two())));
         if self.0.len() == Self::MAX_TABLES {
             self.0.remove(0);
         }
@@ -96,7 +147,17 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RopeScaling;
     use super::*;
+
+    fn half_split(dims: usize, theta: f64) -> Rotary {
+        Rotary {
+            dims,
+            theta,
+            scaling: RopeScaling::None,
+            interleaved: false,
+        }
+    }
 
     /// The angle by the definition, with the power as a root of a quotient.
     fn angle(width: usize, theta: f64, position: usize, pair: usize) -> f64 {
@@ -107,8 +168,8 @@ mod tests {
     fn angles_grow_with_the_position_and_shrink_with_the_pair() {
         for width in [0, 2, 6, 64] {
             for (theta, positions) in [(1e4, 1), (1e4, 33), (5e5, 100)] {
-                let angles = angles::<f64>(width, theta, positions);
-                let single = super::angles::<f32>(width, theta, positions);
+                let angles = angles::<f64>(&half_split(width, theta), positions);
+                let single = super::angles::<f32>(&half_split(width, theta), positions);
                 let rope = angles.rope();
                 let single = single.rope();
                 assert!(rope.cos.rows() >= positions && rope.sin.rows() >= positions);
@@ -128,7 +189,7 @@ mod tests {
     #[test]
     fn angles_of_far_positions_are_accurate() {
         // An angle of 4642, which an `f32` knows up to 2e-4.
-        let angles = angles::<f32>(6, 1e4, 100_001);
+        let angles = angles::<f32>(&half_split(6, 1e4), 100_001);
         let exact = angle(6, 1e4, 100_000, 1).cos();
         assert!((f64::from(angles.rope().cos.get(100_000, 1)) - exact).abs() < 1e-7);
     }
@@ -136,14 +197,14 @@ mod tests {
     #[test]
     fn a_longer_table_continues_a_shorter_one() {
         let mut cache = Cache(Vec::new());
-        let short = cache.angles::<f32>(6, 1e4, 5);
-        let same = cache.angles::<f32>(6, 1e4, 8);
+        let short = cache.angles::<f32>(half_split(6, 1e4), 5);
+        let same = cache.angles::<f32>(half_split(6, 1e4), 8);
         assert!(Arc::ptr_eq(&short, &same), "5 positions are 8 already");
-        let long = cache.angles::<f32>(6, 1e4, 9);
+        let long = cache.angles::<f32>(half_split(6, 1e4), 9);
         assert_eq!((short.positions, long.positions), (8, 16));
         assert_eq!(short.cos, long.cos[..short.cos.len()]);
         assert_eq!(short.sin, long.sin[..short.sin.len()]);
-        let shorter = cache.angles::<f32>(6, 1e4, 1);
+        let shorter = cache.angles::<f32>(half_split(6, 1e4), 1);
         assert!(Arc::ptr_eq(&long, &shorter), "the longer one is kept");
         assert_eq!(cache.0.len(), 1);
     }
@@ -151,16 +212,20 @@ mod tests {
     #[test]
     fn tables_of_different_keys_are_separate_and_the_last_ones_are_cached() {
         let mut cache = Cache(Vec::new());
-        let first = cache.angles::<f32>(4, 1e4, 4);
-        assert_eq!(cache.angles::<f32>(6, 1e4, 4).pairs, 3);
-        assert_ne!(cache.angles::<f32>(4, 1e5, 4).cos, first.cos);
+        let first = cache.angles::<f32>(half_split(4, 1e4), 4);
+        assert_eq!(cache.angles::<f32>(half_split(6, 1e4), 4).pairs, 3);
+        assert_ne!(cache.angles::<f32>(half_split(4, 1e5), 4).cos, first.cos);
         assert_eq!(
-            cache.angles::<f64>(4, 1e4, 4).rope().cos.get(1, 0),
+            cache
+                .angles::<f64>(half_split(4, 1e4), 4)
+                .rope()
+                .cos
+                .get(1, 0),
             1_f64.cos()
         );
         for theta in 1..100 {
-            cache.angles::<f64>(4, f64::from(theta), 4);
-            let again = cache.angles::<f32>(4, 1e4, 4);
+            cache.angles::<f64>(half_split(4, f64::from(theta)), 4);
+            let again = cache.angles::<f32>(half_split(4, 1e4), 4);
             assert!(Arc::ptr_eq(&first, &again), "used all the time");
         }
         assert_eq!(cache.0.len(), Cache::MAX_TABLES);
@@ -169,6 +234,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "must be even, not 3")]
     fn an_odd_width_has_no_pairs() {
-        angles::<f32>(3, 1e4, 1);
+        angles::<f32>(&half_split(3, 1e4), 1);
     }
 }

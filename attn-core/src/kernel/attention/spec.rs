@@ -1,6 +1,7 @@
 //! The parameters of an attention: sizes, transforms of heads, similarity, normalizer, dropout.
 
 use super::tile_traits::{TileMask, TileScore};
+use crate::kernel::norm::Gain;
 use crate::simd::{Matrix, MatrixMut};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
@@ -74,12 +75,29 @@ pub struct HeadTransform<'a, E> {
     pub rope: Option<Rope<'a, E>>,
 }
 
+impl<E: Copy> Attention<'_, E> {
+    /// The same for sequence `b`: its vectors begin at the first place.
+    pub(super) fn of_sequence(&self, b: usize) -> Self {
+        Self {
+            query: self.query.of_sequence(b, self.sizes.query),
+            key: self.key.of_sequence(b, self.sizes.key),
+            ..*self
+        }
+    }
+}
+
 impl<'a, E: Copy> HeadTransform<'a, E> {
     /// The same for vectors of which the first has this position.
     pub fn from(&self, first: usize) -> Self {
-        let rope = self.rope.map(|Rope { cos, sin }| Rope {
-            cos: cos.some_rows(first..cos.rows()),
-            sin: sin.some_rows(first..sin.rows()),
+        let rope = self.rope.map(|rope| rope.from(first));
+        Self { rope, ..*self }
+    }
+
+    /// The same for the vectors of sequence `b`, of sequences of `len` vectors.
+    pub(super) fn of_sequence(&self, b: usize, len: usize) -> Self {
+        let rope = self.rope.map(|rope| Rope {
+            rows: rope.rows.map(|rows| &rows[b * len..][..len]),
+            ..rope
         });
         Self { rope, ..*self }
     }
@@ -93,6 +111,12 @@ impl<'a, E: Copy> HeadTransform<'a, E> {
 }
 
 impl<E> HeadTransform<'_, E> {
+    /// The place of row `row`, of sequences of `len` rows, by which its position is found.
+    pub(super) fn place(&self, row: usize, len: usize) -> usize {
+        let has_rows = self.rope.as_ref().is_some_and(|rope| rope.rows.is_some());
+        if has_rows { row } else { row % len }
+    }
+
     /// Whether vectors are unchanged.
     pub(super) fn is_nothing(&self) -> bool {
         self.bias.is_none() && self.norm.is_none() && self.rope.is_none()
@@ -113,19 +137,48 @@ impl<E> Default for HeadTransform<'_, E> {
 #[derive(Clone, Copy, Debug)]
 pub enum Norm<'a, E> {
     /// `x / sqrt(mean(x²) + 1e-6) * gain`, with a gain of the width.
-    Rms(&'a [E]),
+    Rms(Gain<&'a [E]>),
     /// `x / sqrt(Σ x² + 1e-6)`
     L2,
 }
 
-/// The angles of a rotary embedding. `(x[i], x[i + width / 2])` at position `p` is rotated by the angle with the cosine and sine
-/// of row `p`, column `i`.
+/// The angles of a rotary embedding: pair `i` of a vector is rotated by the angle with the cosine and sine of its row, column `i`. With
+/// fewer pairs than a vector has, its last coordinates stay.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, E> {
-    /// `[positions, width / 2]`
+    /// `[positions, pairs]`
     pub cos: Matrix<'a, E>,
-    /// `[positions, width / 2]`
+    /// `[positions, pairs]`
     pub sin: Matrix<'a, E>,
+    /// Whether pair `i` is `(x[2 i], x[2 i + 1])`, and not `(x[i], x[i + pairs])`.
+    pub interleaved: bool,
+    /// The row of every vector, `[batch * len]`; without them it is the place of the vector in its sequence.
+    pub rows: Option<&'a [usize]>,
+}
+
+impl<'a, E: Copy> Rope<'a, E> {
+    /// The same for vectors of which the first has this place.
+    fn from(self, first: usize) -> Self {
+        let Self { cos, sin, rows, .. } = self;
+        match rows {
+            Some(rows) => Self {
+                rows: Some(&rows[first..]),
+                ..self
+            },
+            None => Self {
+                cos: cos.some_rows(first..cos.rows()),
+                sin: sin.some_rows(first..sin.rows()),
+                ..self
+            },
+        }
+    }
+
+    /// The cosines and sines of the vector at a place of its sequence.
+    #[inline(always)]
+    pub(super) fn at(&self, place: usize) -> [&'a [E]; 2] {
+        let row = self.rows.map_or(place, |rows| rows[place]);
+        [self.cos.row(row), self.sin.row(row)]
+    }
 }
 
 /// The similarity of a query and a key.

@@ -10,12 +10,20 @@ use crate::kernel::testing::*;
 
 const KINDS: [NormKind; 2] = [NormKind::Layer, NormKind::Rms];
 
+/// The kind of a gain, without its numbers.
+type GainOf = Gain<()>;
+
+fn gain_of<E>(kind: GainOf, gain: &[E]) -> Gain<&[E]> {
+    kind.map(|()| gain)
+}
+
 /// A norm without gain and bias.
 fn bare<E>(kind: NormKind, epsilon: E) -> Norm<'static, E> {
     Norm {
         kind,
-        gain: None,
+        gain: Gain::One,
         bias: None,
+        groups: 1,
         epsilon,
     }
 }
@@ -29,10 +37,15 @@ fn naive(norm: &Norm<'_, f64>, x: &[f64]) -> Vec<f64> {
     let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width;
     let deviation = (variance + norm.epsilon).sqrt();
     let of = |row: Option<&[f64]>, j: usize, otherwise| row.map_or(otherwise, |row| row[j]);
+    let factor = |j: usize| match norm.gain {
+        Gain::One => 1.0,
+        Gain::Factor(gain) => gain[j],
+        Gain::OnePlus(gain) => 1.0 + gain[j],
+    };
     let normalised = x.iter().map(|x| (x - mean) / deviation);
     normalised
         .enumerate()
-        .map(|(j, h)| h * of(norm.gain, j, 1.0) + of(norm.bias, j, 0.0))
+        .map(|(j, h)| h * factor(j) + of(norm.bias, j, 0.0))
         .collect()
 }
 
@@ -73,17 +86,21 @@ fn forward_takes_out_mean_and_deviation() {
             let [x, gain, bias] =
                 [3 * width, width, width].map(|len| noise::<f32>(len, len as u64));
             let [x64, gain64, bias64] = [&x, &gain, &bias].map(|x| wide(x));
-            for [scaled, moved] in [[false, false], [true, false], [true, true]] {
+            let gains: [GainOf; 3] = [Gain::One, Gain::Factor(()), Gain::OnePlus(())];
+            let ways = gains.map(|scaled| [false, true].map(|moved| (scaled, moved)));
+            for (scaled, moved) in ways.into_iter().flatten() {
                 let norm = Norm {
                     kind,
-                    gain: scaled.then_some(&gain[..]),
+                    gain: gain_of(scaled, &gain),
                     bias: moved.then_some(&bias[..]),
+                    groups: 1,
                     epsilon: 1e-2,
                 };
                 let norm64 = Norm {
                     kind,
-                    gain: scaled.then_some(&gain64[..]),
+                    gain: gain_of(scaled, &gain64),
                     bias: moved.then_some(&bias64[..]),
+                    groups: 1,
                     epsilon: f64::from(1e-2_f32),
                 };
                 let want: Vec<f64> = x64.chunks(width).flat_map(|x| naive(&norm64, x)).collect();
@@ -113,8 +130,9 @@ fn gradients_are_the_derivatives() {
             let bias = noise::<f64>(width, 4);
             let norm = Norm {
                 kind,
-                gain: Some(&gain),
+                gain: Gain::Factor(&gain),
                 bias: Some(&bias),
+                groups: 1,
                 epsilon: 0.1,
             };
             let loss = |norm: &Norm<'_, f64>, x: &[f64]| -> f64 {
@@ -129,7 +147,7 @@ fn gradients_are_the_derivatives() {
             let want = slopes(&gain, |gain| {
                 loss(
                     &Norm {
-                        gain: Some(gain),
+                        gain: Gain::Factor(gain),
                         ..norm
                     },
                     &x,
@@ -148,7 +166,7 @@ fn gradients_are_the_derivatives() {
             assert_close(&what, &d_bias, &plus_one(want), Absolute(1e-8));
 
             let bare = Norm {
-                gain: None,
+                gain: Gain::One,
                 bias: None,
                 ..norm
             };
@@ -283,8 +301,9 @@ fn threads_change_no_bit() {
     for kind in KINDS {
         let norm = Norm {
             kind,
-            gain: Some(&gain),
+            gain: Gain::Factor(&gain),
             bias: None,
+            groups: 1,
             epsilon: 1e-5,
         };
         same_for_all_threads(|| (forward(&norm, &x, width), backward(&norm, &x, &d_y, width)));
@@ -314,8 +333,9 @@ fn a_sum_and_its_norm_are_what_they_are_one_after_the_other() {
             {
                 let norm = Norm {
                     kind,
-                    gain: Some(&gain),
+                    gain: Gain::Factor(&gain),
                     bias: Some(&bias),
+                    groups: 1,
                     epsilon: 1e-5,
                 };
                 let dropped = |dropout: Dropout, x: &[f32]| {

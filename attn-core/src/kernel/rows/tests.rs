@@ -4,7 +4,7 @@ use super::*;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::loops::known::{Add, Modulate};
 use crate::kernel::loops::{InPlace, Rows, compute, read, repeated};
-use crate::kernel::norm::{Norm, NormKind, STATISTICS};
+use crate::kernel::norm::{Gain, Norm, NormKind, STATISTICS};
 use crate::kernel::testing::*;
 use crate::kernel::{l2_norm, softmax};
 
@@ -29,8 +29,9 @@ fn norm(kind: NormKind, x: Source<'_, f32>, y: Sink<'_, f32>) -> Vec<f32> {
     let gain = noise::<f32>(y.cols(), 9);
     let norm = Norm {
         kind,
-        gain: Some(&gain),
+        gain: Gain::Factor(&gain),
         bias: None,
+        groups: 1,
         epsilon: 1e-5,
     };
     norm.forward(x, y, &mut statistics);

@@ -2,7 +2,10 @@
 
 mod module;
 
-pub use module::{FeedForward, GatedFeedForward};
+pub use module::{
+    BiasedGatedFeedForward, FeedForward, GatedFeedForward, GatedMaps, UnbiasedFeedForward,
+    UngatedMaps,
+};
 
 use dfdx::{
     shapes::{Const, HasShape, Shape},
@@ -12,7 +15,7 @@ use dfdx::{
 use crate::{
     Backend, Element, Error,
     fused::{Operation, Output, ProjectionBuilder},
-    kernel::activation as kernel,
+    kernel::{activation as kernel, dropout::Dropout},
     model::Pass,
     ops::{Activation, Affine, EndsIn, check_shape},
     unwrap,
@@ -73,10 +76,10 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down)
+    feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, up, down, 0.0)
 }
 
-/// [`try_feed_forward`] in the fused or the composed form.
+/// [`try_feed_forward`] in the fused or the composed form, with dropout of the hidden layer if `x` has a tape.
 pub(crate) fn feed_forward_with_form<
     A,
     S,
@@ -91,6 +94,7 @@ pub(crate) fn feed_forward_with_form<
     x: Tensor<S, E, D, T>,
     up: Affine<'_, I, H, E, D>,
     down: Affine<'_, H, O, E, D>,
+    p: f64,
 ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, Error<D::Err>>
 where
     A: Activation,
@@ -99,11 +103,12 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    let dropout = (p, seed::<E, D, T>(x.device(), p));
     check::<S, I, H, O, _>("feed_forward", x.shape())?;
     if !fused {
-        return Ok(composed::feed_forward::<A, S, I, H, O, E, D, T>(
-            x, up, down,
-        )?);
+        return Ok(
+            composed::feed_forward_with_dropout::<A, S, I, H, O, E, D, T>(x, up, down, dropout)?,
+        );
     }
     let mut operation = Operation::default();
     let up = ProjectionBuilder::new(I).push(&mut operation, up.weight, up.bias)?;
@@ -112,7 +117,7 @@ where
         gated: false,
         width: H,
     };
-    Ok(run(operation, x, up, middle, down)?)
+    Ok(run(operation, x, up, (middle, dropout), down)?)
 }
 
 /// `y = (act(x W₁ᵀ) * (x W₂ᵀ)) W₃ᵀ`, each map with an optional bias: for `x [.., I]`, maps `gate` and `up` to `H` numbers and a map
@@ -173,10 +178,10 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
-    gated_feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down)
+    gated_feed_forward_with_form::<A, S, I, H, O, E, D, T>(D::FUSED, x, gate, up, down, 0.0)
 }
 
-/// [`try_gated_feed_forward`] in the fused or the composed form.
+/// [`try_gated_feed_forward`] in the fused or the composed form, with dropout of the hidden layer if `x` has a tape.
 pub(crate) fn gated_feed_forward_with_form<
     A,
     S,
@@ -192,6 +197,7 @@ pub(crate) fn gated_feed_forward_with_form<
     gate: Affine<'_, I, H, E, D>,
     up: Affine<'_, I, H, E, D>,
     down: Affine<'_, H, O, E, D>,
+    p: f64,
 ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, Error<D::Err>>
 where
     A: Activation,
@@ -200,11 +206,19 @@ where
     D: Backend<E>,
     T: Tape<E, D>,
 {
+    let dropout = (p, seed::<E, D, T>(x.device(), p));
     check::<S, I, H, O, _>("gated_feed_forward", x.shape())?;
     if !fused {
-        return Ok(composed::gated_feed_forward::<A, S, I, H, O, E, D, T>(
-            x, gate, up, down,
-        )?);
+        return Ok(composed::gated_feed_forward_with_dropout::<
+            A,
+            S,
+            I,
+            H,
+            O,
+            E,
+            D,
+            T,
+        >(x, gate, up, down, dropout)?);
     }
     let mut operation = Operation::default();
     let both = ProjectionBuilder::new(I)
@@ -215,7 +229,12 @@ where
         gated: true,
         width: H,
     };
-    Ok(run(operation, x, both, middle, down)?)
+    Ok(run(operation, x, both, (middle, dropout), down)?)
+}
+
+/// The seed of a dropout with probability `p`, in training.
+fn seed<E: Element, D: Backend<E>, T: Tape<E, D>>(device: &D, p: f64) -> Option<u64> {
+    (T::OWNS_TAPE && p != 0.0).then(|| device.random_u64())
 }
 
 /// Checks that the largest tensor can exist: the hidden layer has at most `2 H` numbers per vector.
@@ -232,7 +251,7 @@ fn run<K, S, const I: usize, const H: usize, const O: usize, E, D, T>(
     mut operation: Operation<E, D, T>,
     x: Tensor<S, E, D, T>,
     up: ProjectionBuilder<E, D>,
-    middle: HiddenLayer<K>,
+    (middle, (p, seed)): (HiddenLayer<K>, (f64, Option<u64>)),
     down: Affine<'_, H, O, E, D>,
 ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
 where
@@ -254,7 +273,8 @@ where
     let rows = x.shape().leading().num_elements();
     let x = operation.read(x)?;
     let mut y = Output::zeros(rows, O);
-    let hidden = layer.forward(x.matrix(), y.view_mut());
+    let dropout = Dropout::new(p, seed);
+    let hidden = layer.forward(x.matrix(), dropout, y.view_mut());
     operation.finish_matrix(&device, y, shape, move |d_y, gradients| {
         layer.backward(x.matrix(), hidden, d_y, &mut x.target(), gradients)
     })
@@ -268,17 +288,43 @@ impl<T> Pass<'_, T> {
     pub fn feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
-        layer: &FeedForward<M, H, A, E, D>,
+        layer: &impl UngatedMaps<M, H, E, D, Activation = A>,
     ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
     where
         A: Activation,
         S: EndsIn<M>,
         T: Tape<E, D>,
     {
-        let up = layer.up_proj.affine();
-        let down = layer.down_proj.affine();
+        self.feed_forward_with_dropout(x, layer, 0.0)
+    }
+
+    /// [`feed_forward`](Self::feed_forward). In training, numbers between them fall with
+    /// probability `p`, as in PyTorch's `torch.nn.TransformerEncoderLayer`.
+    ///
+    /// # Errors
+    /// The errors of [`try_feed_forward`].
+    pub fn feed_forward_with_dropout<
+        S,
+        const M: usize,
+        const H: usize,
+        A,
+        E: Element,
+        D: Backend<E>,
+    >(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &impl UngatedMaps<M, H, E, D, Activation = A>,
+        p: f64,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
+    where
+        A: Activation,
+        S: EndsIn<M>,
+        T: Tape<E, D>,
+    {
+        let (up, down) = layer.maps();
+        let p = if self.train() { p } else { 0.0 };
         self.run(x, |fused, x| {
-            feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, up, down)
+            feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, up, down, p)
         })
     }
 
@@ -289,18 +335,42 @@ impl<T> Pass<'_, T> {
     pub fn gated_feed_forward<S, const M: usize, const H: usize, A, E: Element, D: Backend<E>>(
         &mut self,
         x: &Tensor<S, E, D>,
-        layer: &GatedFeedForward<M, H, A, E, D>,
+        layer: &impl GatedMaps<M, H, E, D, Activation = A>,
     ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
     where
         A: Activation,
         S: EndsIn<M>,
         T: Tape<E, D>,
     {
-        let gate = layer.gate_proj.affine();
-        let up = layer.up_proj.affine();
-        let down = layer.down_proj.affine();
+        self.gated_feed_forward_with_dropout(x, layer, 0.0)
+    }
+
+    /// [`gated_feed_forward`](Self::gated_feed_forward). In training, gated numbers fall with probability `p`.
+    ///
+    /// # Errors
+    /// The errors of [`try_gated_feed_forward`].
+    pub fn gated_feed_forward_with_dropout<
+        S,
+        const M: usize,
+        const H: usize,
+        A,
+        E: Element,
+        D: Backend<E>,
+    >(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        layer: &impl GatedMaps<M, H, E, D, Activation = A>,
+        p: f64,
+    ) -> Result<Tensor<S::With<Const<M>>, E, D>, Error<D::Err>>
+    where
+        A: Activation,
+        S: EndsIn<M>,
+        T: Tape<E, D>,
+    {
+        let (gate, up, down) = layer.maps();
+        let p = if self.train() { p } else { 0.0 };
         self.run(x, |fused, x| {
-            gated_feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down)
+            gated_feed_forward_with_form::<A, S, M, H, M, E, D, T>(fused, x, gate, up, down, p)
         })
     }
 }
@@ -310,9 +380,28 @@ pub(crate) mod slices {
     use crate::{
         Element,
         fused::{Array, Entry, Footprint, GradTarget, Gradients, Projection},
-        kernel::{Matrix, MatrixMut, activation as kernel},
+        kernel::{
+            Matrix, MatrixMut, activation as kernel,
+            dropout::Dropout,
+            loops::{self, InPlace, known::Copy},
+        },
         simd::WriteMode,
     };
+
+    /// What is kept of a [`FeedForward`] for its derivative.
+    pub struct Hidden<E: Element> {
+        /// The input of the hidden layer without its bias.
+        input: Array<E>,
+        dropout: Dropout,
+    }
+
+    /// Numbers of the hidden layer fall.
+    fn drop_out<E: Element>(dropout: Dropout, numbers: &mut Array<E>) {
+        if !dropout.is_none() {
+            let to = numbers.as_mut_slice().into();
+            loops::compute(&Copy, [dropout.of(InPlace)], [to]);
+        }
+    }
 
     /// A feed-forward layer, gated or not.
     pub struct FeedForward<K, E: Element> {
@@ -393,33 +482,42 @@ pub(crate) mod slices {
     }
 
     impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
-        /// Computes the result. Returns the input of the hidden layer without its bias, for the backward pass, which recomputes the output
-        /// of the hidden layer.
-        pub fn forward(&self, x: Matrix<'_, E>, y: MatrixMut<'_, E>) -> Array<E> {
-            let mut hidden = Array::uninit(x.rows(), [self.middle.input()]);
-            self.up.forward_without_bias(x, hidden.view_mut());
-            let active = self.middle.forward(&hidden, &self.up.bias_or_zeros());
+        /// Computes the result. What it returns is for the backward pass, which recomputes the output of the hidden layer.
+        pub fn forward(
+            &self,
+            x: Matrix<'_, E>,
+            dropout: Dropout,
+            y: MatrixMut<'_, E>,
+        ) -> Hidden<E> {
+            let mut input = Array::uninit(x.rows(), [self.middle.input()]);
+            self.up.forward_without_bias(x, input.view_mut());
+            let mut active = self.middle.forward(&input, &self.up.bias_or_zeros());
+            drop_out(dropout, &mut active);
             self.down.forward(active.view(), y);
-            hidden
+            Hidden { input, dropout }
         }
 
         /// The derivative. It overwrites the input of the hidden layer with its gradient.
         pub fn backward(
             &self,
             x: Matrix<'_, E>,
-            mut hidden: Array<E>,
+            hidden: Hidden<E>,
             d_y: Matrix<'_, E>,
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
+            let Hidden { mut input, dropout } = hidden;
             let mut active = Array::uninit(d_y.rows(), [self.middle.width]);
             self.down
                 .input_gradient(d_y, WriteMode::Overwrite, active.view_mut());
+            // The gradients of the numbers that fell, and then these again.
+            drop_out(dropout, &mut active);
             self.middle
-                .backward(&mut hidden, &self.up.bias_or_zeros(), &mut active);
+                .backward(&mut input, &self.up.bias_or_zeros(), &mut active);
+            drop_out(dropout, &mut active);
             self.down.add_gradients(active.view(), d_y, gradients);
             drop(active);
-            self.up.backward(x, hidden.view(), d_x, gradients)
+            self.up.backward(x, input.view(), d_x, gradients)
         }
     }
 }
@@ -427,7 +525,7 @@ pub(crate) mod slices {
 /// The composed form, with dfdx's operations.
 pub(crate) mod composed {
     use dfdx::{
-        shapes::{Const, HasShape},
+        shapes::{Const, HasShape, Shape},
         tensor::{Tape, Tensor, WithEmptyTape},
         tensor_ops::TryMul,
     };
@@ -435,7 +533,10 @@ pub(crate) mod composed {
     use crate::{
         Backend, Element,
         composed::reshape,
-        ops::{Activation, Affine, EndsIn, linear::composed::linear, shape::rows},
+        ops::{
+            Activation, Affine, EndsIn, dropout::composed::dropout, linear::composed::linear,
+            shape::rows,
+        },
     };
 
     /// [`feed_forward`](super::feed_forward)
@@ -454,9 +555,46 @@ pub(crate) mod composed {
         D: Backend<E>,
         T: Tape<E, D>,
     {
+        feed_forward_with_dropout::<A, S, I, H, O, E, D, T>(x, up, down, (0.0, None))
+    }
+
+    /// The same, with dropout of the hidden layer: its probability, and its seed in training.
+    pub(crate) fn feed_forward_with_dropout<
+        A,
+        S,
+        const I: usize,
+        const H: usize,
+        const O: usize,
+        E,
+        D,
+        T,
+    >(
+        x: Tensor<S, E, D, T>,
+        up: Affine<'_, I, H, E, D>,
+        down: Affine<'_, H, O, E, D>,
+        dropout: (f64, Option<u64>),
+    ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+    where
+        A: Activation,
+        S: EndsIn<I>,
+        E: Element,
+        D: Backend<E>,
+        T: Tape<E, D>,
+    {
         let shape = x.shape().with_last(Const::<O>);
-        let hidden = linear(rows(x)?, up.weight, up.bias)?;
-        reshape(linear(A::compose(hidden)?, down.weight, down.bias)?, shape)
+        let hidden = A::compose(linear(rows(x)?, up.weight, up.bias)?)?;
+        let hidden = drop_out(hidden, dropout)?;
+        reshape(linear(hidden, down.weight, down.bias)?, shape)
+    }
+
+    fn drop_out<S: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+        hidden: Tensor<S, E, D, T>,
+        (p, seed): (f64, Option<u64>),
+    ) -> Result<Tensor<S, E, D, T>, D::Err> {
+        match seed {
+            None => Ok(hidden),
+            Some(seed) => dropout(hidden, p, seed),
+        }
     }
 
     /// [`gated_feed_forward`](super::gated_feed_forward)
@@ -476,10 +614,38 @@ pub(crate) mod composed {
         D: Backend<E>,
         T: Tape<E, D>,
     {
+        gated_feed_forward_with_dropout::<A, S, I, H, O, E, D, T>(x, gate, up, down, (0.0, None))
+    }
+
+    /// The same, with dropout as in [`feed_forward_with_dropout`].
+    pub(crate) fn gated_feed_forward_with_dropout<
+        A,
+        S,
+        const I: usize,
+        const H: usize,
+        const O: usize,
+        E,
+        D,
+        T,
+    >(
+        x: Tensor<S, E, D, T>,
+        gate: Affine<'_, I, H, E, D>,
+        up: Affine<'_, I, H, E, D>,
+        down: Affine<'_, H, O, E, D>,
+        dropout: (f64, Option<u64>),
+    ) -> Result<Tensor<S::With<Const<O>>, E, D, T>, D::Err>
+    where
+        A: Activation,
+        S: EndsIn<I>,
+        E: Element,
+        D: Backend<E>,
+        T: Tape<E, D>,
+    {
         let shape = x.shape().with_last(Const::<O>);
         let x = rows(x)?;
         let gate = linear(x.with_empty_tape(), gate.weight, gate.bias)?;
         let hidden = A::compose(gate)?.try_mul(linear(x, up.weight, up.bias)?)?;
+        let hidden = drop_out(hidden, dropout)?;
         reshape(linear(hidden, down.weight, down.bias)?, shape)
     }
 }

@@ -100,13 +100,19 @@ impl LayerFrame<'_> {
         let norm = match how.norm {
             None => quote!(None),
             Some(Norm::L2) => quote!(Some(p::Norm::L2)),
-            Some(Norm::Rms(field)) => {
-                let field = var(field);
-                quote!(Some(p::Norm::Rms(weights.#field.values())))
+            Some(Norm::Rms(gain, field)) => {
+                let gain = gain.tokens(|| {
+                    let field = var(field);
+                    quote!(weights.#field.values())
+                });
+                quote!(Some(p::Norm::Rms(#gain)))
             }
         };
-        let rope = match how.rope {
+        let rope = match &how.rope {
             None => quote!(None),
+            Some(rotary) if rotary.position_ids && how.of_keys && self.cx.graph.cross => {
+                quote!(Some(call.key_angles.rope()))
+            }
             Some(_) => quote!(Some(call.angles.rope())),
         };
         quote!(p::HeadTransform { bias: #bias, norm: #norm, rope: #rope })

@@ -160,14 +160,7 @@ impl LayerFrame<'_> {
                 ),
             });
         }
-        if let Some(theta) = self.theta() {
-            let width = &self.cx.spec.head_dim;
-            fields.push(CallField {
-                name: "angles".into(),
-                ty: quote!(p::Arc<p::Angles<E>>),
-                value: quote!(p::angles(#width, #theta, p::max(sizes.query, sizes.key))),
-            });
-        }
+        fields.extend(self.angles());
         let score = Score::new(self.cx, attention);
         for (name, value) in score.iter().flat_map(Score::tables_of_call) {
             fields.push(CallField {
@@ -194,12 +187,37 @@ impl LayerFrame<'_> {
         fields
     }
 
-    /// The base of the rotations' angles.
-    fn theta(&self) -> Option<&Real> {
-        self.layer.nodes().find_map(|node| {
+    /// The angles of the rotation: those of all positions, or those of the positions that the call passes, of queries and of keys.
+    fn angles(&self) -> Vec<CallField> {
+        let mut nodes = self.layer.nodes();
+        let rotary = nodes.find_map(|node| {
             let mut transforms = node.op.description().transforms();
             transforms.find_map(|how| how.rope.as_ref())
-        })
+        });
+        let Some(rotary) = rotary else {
+            return Vec::new();
+        };
+        let tokens = rotary.tokens();
+        if !rotary.position_ids {
+            return vec![CallField {
+                name: "angles".into(),
+                ty: quote!(p::Arc<p::Angles<E>>),
+                value: quote!(p::angles(&#tokens, p::max(sizes.query, sizes.key))),
+            }];
+        }
+        let of = |name: &str, method: &str| {
+            let method = format_ident!("{method}");
+            CallField {
+                name: name.to_owned().into(),
+                ty: quote!(p::AnglesAt<E>),
+                value: quote!(p::angles_at(&#tokens, position_ids.longest(), position_ids.#method())),
+            }
+        };
+        let keys = self.cx.graph.cross.then(|| of("key_angles", "of_keys"));
+        [of("angles", "of_queries")]
+            .into_iter()
+            .chain(keys)
+            .collect()
     }
 
     pub(super) fn emit_saved(&self) -> TokenStream {

@@ -138,6 +138,17 @@ impl Lowering<'_> {
         name: Ident,
     ) -> Option<Draft> {
         let mut entries = arguments.entries;
+        let has_positions = call.named.iter().any(|(key, _)| key == "position_ids");
+        let rotation = entries
+            .iter_mut()
+            .find(|entry| entry.key.name == "position");
+        if let Some(Entry {
+            value: Value::Word(rotation),
+            ..
+        }) = rotation.filter(|_| has_positions)
+        {
+            rotation.set_true("position_ids");
+        }
         if entries.iter().all(|entry| entry.key.name != "heads") {
             if arguments.complete {
                 self.cx
@@ -271,6 +282,7 @@ fn data_name(data: &CallData) -> String {
     match data {
         CallData::Padding => "padding".to_owned(),
         CallData::Document => "document".to_owned(),
+        CallData::PositionIds => "position_ids".to_owned(),
         CallData::Declared(declared) => declared.name.to_string(),
     }
 }
@@ -299,6 +311,15 @@ impl Expected {
                 vec![of(ValueKind::Ids, &per_key)],
             ],
             CallData::Document => vec![vec![of(ValueKind::Ids, &per_query)]],
+            CallData::PositionIds => {
+                let either = |len: &[Axis]| {
+                    let of_all = Type::new(ValueKind::Ids, len);
+                    let of_each = (!batch.is_empty()).then(|| of(ValueKind::Ids, len));
+                    of_each.into_iter().chain([of_all]).collect()
+                };
+                let keys = cross.then(|| either(&per_key));
+                [either(&per_query)].into_iter().chain(keys).collect()
+            }
             CallData::Declared(declared) => {
                 let axes = declared.dims.iter().flat_map(|dim| match dim {
                     Dim::Batch => batch.to_vec(),

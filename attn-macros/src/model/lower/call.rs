@@ -50,8 +50,19 @@ impl Lowering<'_> {
                 return None;
             }
             Lower::Call(lower) => lower(self, call, arguments, name, builder),
-            Lower::Operands(number, lower) | Lower::FunctionOrOperands(_, number, lower) => {
-                let operands = self.operands(call, operation, number, builder);
+            Lower::OperandsAnd(..) | Lower::Operands(..) | Lower::FunctionOrOperands(..) => {
+                let (lower, operands) = match &operation.lower {
+                    Lower::OperandsAnd(other, lower) => {
+                        let operands = self.operands_and(call, operation, other, builder);
+                        (*lower, operands)
+                    }
+                    Lower::Operands(number, lower)
+                    | Lower::FunctionOrOperands(_, number, lower) => {
+                        let operands = self.operands(call, operation, number, builder);
+                        (*lower, operands)
+                    }
+                    _ => return None,
+                };
                 operands.and_then(|operands| {
                     let call = CallSite {
                         operation,
@@ -95,12 +106,40 @@ impl Lowering<'_> {
         self.only_positions(call, operation, builder);
     }
 
+    /// One operand by its position, and perhaps one by the name `other`.
+    fn operands_and(
+        &mut self,
+        call: &Call,
+        operation: &Operation,
+        other: &str,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        let operands = self.operands(call, operation, &(1..=1), builder);
+        let mut named = call.named.iter();
+        let Some((key, values)) = named.find(|(key, _)| key == other) else {
+            return operands;
+        };
+        let [value] = values.as_slice() else {
+            self.read_all(values, builder);
+            self.cx.error(key, messages::one_value(key, values.len()));
+            return None;
+        };
+        let value = self.tensor(value, None, builder)?;
+        let mut operands = operands?;
+        operands.push(value);
+        Some(operands)
+    }
+
     /// Reports a body, and operands by name.
     fn only_positions(&mut self, call: &Call, operation: &Operation, builder: &mut RegionBuilder) {
         if call.body.is_some() {
             self.cx.error(&call.name, messages::body_of(operation.name));
         }
-        for (key, values) in &call.named {
+        let is_other = |key: &Ident| match operation.lower {
+            Lower::OperandsAnd(other, _) => key == other,
+            _ => false,
+        };
+        for (key, values) in call.named.iter().filter(|(key, _)| !is_other(key)) {
             self.cx.error(key, messages::named_operand(operation, key));
             if operation.key(&key.to_string()).is_none() {
                 self.read_all(values, builder);

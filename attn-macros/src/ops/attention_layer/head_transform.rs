@@ -10,7 +10,7 @@ use crate::emit::{ComposedNode, ExecMode, LayerFrame, LayerNode, ParameterGradie
 use crate::model::graph::ValueId;
 use crate::model::types::{Axis, Type};
 use crate::ops::{Emit, Fusion, Gradient, Op, Properties, Saved};
-use crate::spec::{Real, Size};
+use crate::spec::{GainKind, Rotary, Size};
 
 /// The transform of vectors before they are used: bias, then norm, then rotation.
 #[derive(Clone, Default, Debug)]
@@ -18,14 +18,16 @@ pub(crate) struct HeadTransform {
     /// The result of a projection that left its bias.
     pub(crate) bias: Option<ValueId>,
     pub(crate) norm: Option<Norm>,
-    /// The base of the angles.
-    pub(crate) rope: Option<Real>,
+    /// The rotation by the position.
+    pub(crate) rope: Option<Rotary>,
+    /// Whether the vectors are keys: a rotation by positions of the call reads those of the keys.
+    pub(crate) of_keys: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Norm {
-    /// With the gain in this field.
-    Rms(&'static str),
+    /// With what is learned of the gain in this field.
+    Rms(GainKind, &'static str),
     L2,
 }
 
@@ -37,9 +39,10 @@ impl HeadTransform {
         }
     }
 
-    pub(crate) fn rope(theta: Real) -> Self {
+    pub(crate) fn rope(rotary: Rotary, of_keys: bool) -> Self {
         HeadTransform {
-            rope: Some(theta),
+            rope: Some(rotary),
+            of_keys,
             ..Self::default()
         }
     }
@@ -56,6 +59,7 @@ impl HeadTransform {
             bias: self.bias.or(next.bias),
             norm: self.norm.or(next.norm),
             rope: self.rope.clone().or_else(|| next.rope.clone()),
+            of_keys: self.of_keys || next.of_keys,
         })
     }
 
@@ -75,7 +79,7 @@ impl HeadTransform {
     /// The field of the gain, if there is one.
     pub(crate) fn gain(&self) -> Option<&'static str> {
         match self.norm {
-            Some(Norm::Rms(field)) => Some(field),
+            Some(Norm::Rms(GainKind::Factor | GainKind::OnePlus, field)) => Some(field),
             _ => None,
         }
     }
@@ -119,13 +123,18 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
         let x = of.operand(0);
         of.define(&match &self.how {
             HeadTransform {
-                rope: Some(theta), ..
-            } => quote!(p::rope(#x, #theta)?),
-            HeadTransform {
-                norm: Some(Norm::Rms(field)),
+                rope: Some(rotary),
+                of_keys,
                 ..
             } => {
-                let gain = of.weight(field);
+                let (rotary, positions) = of.rotary(rotary, *of_keys);
+                quote!(p::rope(#x, &#rotary, #positions)?)
+            }
+            HeadTransform {
+                norm: Some(Norm::Rms(gain, field)),
+                ..
+            } => {
+                let gain = gain.tokens(|| of.weight(field));
                 quote!(p::rms_norm(#x, #gain)?)
             }
             _ => quote!(p::l2_norm(#x)?),

@@ -11,7 +11,7 @@ use crate::ops::attention_layer::{
     Attend, HeadTransform, LayerOp, Linear, Norm, PerHeadLinear, Similarity, TransformHeads,
 };
 use crate::pipeline::fuse_layer;
-use crate::spec::{Normalizer, Real, Size};
+use crate::spec::{Normalizer, Real, Rotary, Size};
 use crate::tests::support::build;
 
 /// Operations of which the result of the last one is that of all.
@@ -64,7 +64,16 @@ fn norm() -> HeadTransform {
 }
 
 fn rope() -> HeadTransform {
-    HeadTransform::rope(Real::known(1e4))
+    HeadTransform::rope(
+        Rotary {
+            theta: Real::known(1e4),
+            scaling: None,
+            dims: Size::known(4),
+            interleaved: false,
+            position_ids: false,
+        },
+        false,
+    )
 }
 
 /// The transforms of queries, keys and values as they are loaded: `L2+rope`.
@@ -81,10 +90,10 @@ fn every_operation_of_vectors_is_a_step_before_the_passes() {
     flatten_heads(&mut steps);
     let expected = [
         "q = q_proj(x)",
-        "q = Rms(\"q_norm\")(q)",
+        "q = Rms(Factor, \"q_norm\")(q)",
         "q = +rope(q)",
         "k = k_proj(x)",
-        "k = Rms(\"k_norm\")(k)",
+        "k = Rms(Factor, \"k_norm\")(k)",
         "k = +rope(k)",
         "v = v_proj(x)",
         "attended = attention(q, k, v)",

@@ -7,6 +7,7 @@ use crate::graph::block::LayerBlock;
 use crate::model::diff::{BackwardStep, GradTarget, diff};
 use crate::ops::attention_layer::{Norm, Similarity};
 use crate::pipeline::fuse_layer;
+use crate::spec::GainKind;
 use crate::tests::random::spec::valid_specs;
 use crate::tests::support::{build, cases, expand};
 
@@ -56,8 +57,8 @@ fn norms_and_rotations_happen_as_attention_loads() {
     assert_eq!(story(&steps).len(), 3);
     let attention = attention(&steps);
     let [query, key, _] = attention.transforms();
-    assert_eq!(query.norm, Some(Norm::Rms("q_norm")));
-    assert_eq!(key.norm, Some(Norm::Rms("k_norm")));
+    assert_eq!(query.norm, Some(Norm::Rms(GainKind::Factor, "q_norm")));
+    assert_eq!(key.norm, Some(Norm::Rms(GainKind::Factor, "k_norm")));
     assert!(query.rope.is_some() && key.rope.is_some());
 }
 

@@ -214,6 +214,11 @@ fn choices() -> impl Strategy<Value = Choices> {
             "rope",
             "rope(500_000)",
             "rope(theta = 1e4)",
+            "rope(interleaved, dims = 2)",
+            "rope(position_ids = true)",
+            "rope(scaling = llama3(8, 1, 4, 64))",
+            "rope(1e5, scaling = yarn(4, 32, truncate = false))",
+            "rope(scaling = dynamic_ntk(2.0, 8))",
             "alibi",
             "rel_pos_bias",
             "rel_pos_bias()",
@@ -221,7 +226,15 @@ fn choices() -> impl Strategy<Value = Choices> {
             "rel_pos_bias(4, BUCKETS)",
         ][..],
     );
-    let qk_norms = select(&["none", "rms", "l2"][..]);
+    let qk_norms = select(
+        &[
+            "none",
+            "rms",
+            "rms(gain = one_plus)",
+            "rms(gain = false)",
+            "l2",
+        ][..],
+    );
     let spelling = prop::collection::vec(select(&Spelling::ALL[..]), 5);
     let fields = (
         sizes(),

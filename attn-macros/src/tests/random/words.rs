@@ -144,18 +144,22 @@ pub(in crate::tests) fn model() -> Vec<String> {
 }
 
 /// A key, its words, and their arguments.
-fn of_key(key: &'static Key) -> impl Iterator<Item = &'static str> {
+fn of_key(key: &'static Key) -> Box<dyn Iterator<Item = &'static str>> {
     let words = key.words().iter().flat_map(|word| {
         let args = word.args.iter().flat_map(|arg| {
-            let flags = match arg.kind {
-                ArgKind::Flag(flags) => flags,
-                ArgKind::Size { .. } | ArgKind::Number { .. } => &[],
+            let names: Vec<_> = match &arg.kind {
+                ArgKind::Flag(flags) => flags.to_vec(),
+                ArgKind::Word(key) => of_key(key).collect(),
+                ArgKind::Size { .. }
+                | ArgKind::Number { .. }
+                | ArgKind::OptionalSize
+                | ArgKind::OptionalNumber => Vec::new(),
             };
-            flags.iter().copied().chain([arg.name])
+            names.into_iter().chain([arg.name])
         });
         args.chain([word.name])
     });
-    words.chain([key.name])
+    Box::new(words.chain([key.name]))
 }
 
 /// A list without duplicates.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::kernel::Kernels;
-use crate::kernel::attention::angles;
+use crate::kernel::attention::{Angles, RopeScaling, Rotary, angles};
 use crate::kernel::testing::{
     Absolute, LENGTHS, assert_close, noise, on_every_isa, same_for_all_threads, slopes, wide,
 };
@@ -19,6 +19,19 @@ enum NormKind {
     Rms,
 }
 
+fn rotary(dims: usize, interleaved: bool) -> Rotary {
+    Rotary {
+        dims,
+        theta: THETA,
+        scaling: RopeScaling::None,
+        interleaved,
+    }
+}
+
+fn half_split<E: Kernels>(dims: usize, positions: usize) -> std::sync::Arc<Angles<E>> {
+    angles(&rotary(dims, false), positions)
+}
+
 /// Of all heads.
 fn bias<E: Kernels>(width: usize) -> Vec<E> {
     noise(HEADS * width, 9)
@@ -32,12 +45,12 @@ fn with<E: Kernels, T>(
     body: impl FnOnce(&HeadTransform<'_, E>) -> T,
 ) -> T {
     let bias = bias(gain.len());
-    let angles = rope.then(|| angles::<E>(gain.len(), THETA, positions));
+    let angles = rope.then(|| half_split::<E>(gain.len(), positions));
     body(&HeadTransform {
         bias: has_bias.then_some(&bias[..]),
         norm: norm.map(|kind| match kind {
             NormKind::L2 => Norm::L2,
-            NormKind::Rms => Norm::Rms(gain),
+            NormKind::Rms => Norm::Rms(Gain::Factor(gain)),
         }),
         rope: angles.as_ref().map(|angles| angles.rope()),
     })
@@ -407,10 +420,99 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
 #[test]
 #[should_panic(expected = "angles of another width")]
 fn angles_of_another_width_are_refused() {
-    let angles = angles::<f64>(4, THETA, 1);
+    let angles = half_split::<f64>(8, 1);
     let transform = HeadTransform {
         rope: Some(angles.rope()),
         ..HeadTransform::default()
     };
     load(&transform, Matrix::new(&[0.0; 6], 1, 6), 0);
+}
+
+/// The coordinates of pair `i`.
+fn pair(dims: usize, interleaved: bool, i: usize) -> [usize; 2] {
+    match interleaved {
+        true => [2 * i, 2 * i + 1],
+        false => [i, i + dims / 2],
+    }
+}
+
+#[test]
+fn a_part_of_a_vector_is_rotated_by_the_position_of_its_row() {
+    let rows = [3, 0, 0, 40, 7];
+    on_every_isa(|isa| {
+        for width in [2, 7, 16, 34] {
+            for (dims, interleaved) in [
+                (2, true),
+                (2, false),
+                (width & !1, true),
+                (width & !1, false),
+            ] {
+                let what = format!("{dims} of {width}, interleaved: {interleaved}, on {isa}");
+                let x: Vec<f64> = noise(rows.len() * width, 1);
+                let d: Vec<f64> = noise(x.len(), 2);
+                let angles = angles::<f64>(&rotary(dims, interleaved), 41);
+                let transform = HeadTransform {
+                    rope: Some(Rope {
+                        rows: Some(&rows),
+                        ..angles.rope()
+                    }),
+                    ..HeadTransform::default()
+                };
+                let rotated = |x: &[f64], sign: f64| -> Vec<f64> {
+                    let mut y = x.to_vec();
+                    for (row, y) in rows.iter().zip(y.chunks_mut(width)) {
+                        for i in 0..dims / 2 {
+                            let [first, second] = pair(dims, interleaved, i);
+                            let angle = *row as f64 / THETA.powf(2.0 * i as f64 / dims as f64);
+                            let (sin, cos) = (sign * angle).sin_cos();
+                            (y[first], y[second]) = (
+                                y[first] * cos - y[second] * sin,
+                                y[second] * cos + y[first] * sin,
+                            );
+                        }
+                    }
+                    y
+                };
+                let of = |x: &[f64]| load(&transform, Matrix::new(x, rows.len(), width), 0).0;
+                assert_close(&what, &of(&x), &rotated(&x, 1.0), Absolute(1e-13));
+                // The derivative is the rotation back.
+                let matrix = Matrix::new(&x, rows.len(), width);
+                let d_x = backward(&transform, matrix, 0, &d, None);
+                assert_close(&what, &d_x, &rotated(&d, -1.0), Absolute(1e-13));
+            }
+        }
+    });
+}
+
+#[test]
+fn gains_of_one_plus_and_none_are_the_gains_that_they_stand_for() {
+    on_every_isa(|isa| {
+        for width in [1, 7, 16, 33] {
+            let x: Vec<f64> = noise(3 * width, 1);
+            let d: Vec<f64> = noise(3 * width, 2);
+            let learned: Vec<f64> = noise(width, 3);
+            let one_plus: Vec<f64> = learned.iter().map(|gain| 1.0 + gain).collect();
+            let ones = vec![1.0; width];
+            let run = |gain| {
+                let transform = HeadTransform {
+                    norm: Some(Norm::Rms(gain)),
+                    ..HeadTransform::default()
+                };
+                let matrix = Matrix::new(&x, 3, width);
+                let mut d_gain = vec![0.0; width];
+                let d_x = backward(&transform, matrix, 0, &d, Some(&mut d_gain));
+                (load(&transform, matrix, 0).0, d_x, d_gain)
+            };
+            let what = format!("{width} on {isa}");
+            let (y, d_x, d_gain) = run(Gain::OnePlus(&learned));
+            let want = run(Gain::Factor(&one_plus));
+            assert_close(&what, &y, &want.0, Absolute(1e-14));
+            assert_close(&what, &d_x, &want.1, Absolute(1e-13));
+            assert_eq!(d_gain, want.2, "{what}");
+            let (y, d_x, d_gain) = run(Gain::One);
+            let want = run(Gain::Factor(&ones));
+            assert_eq!((y, d_x), (want.0, want.1), "{what}");
+            assert_eq!(d_gain, vec![0.0; width], "{what}: there is none");
+        }
+    });
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::scores::{self, Modification, SHIFTS};
 use crate::kernel::attention::*;
+use crate::kernel::norm::Gain;
 use crate::kernel::testing::noise;
 use crate::kernel::{Kernels, Matrix, MatrixMut};
 use crate::random::Philox4x32;
@@ -401,9 +402,14 @@ pub(super) fn attention<'a, E: Kernels>(
     [cos, sin]: [Matrix<'a, E>; 2],
 ) -> Attention<'a, E> {
     let Sizes { heads, width, .. } = case.sizes;
-    let rope = case.rope.then_some(Rope { cos, sin });
+    let rope = case.rope.then_some(Rope {
+        cos,
+        sin,
+        interleaved: false,
+        rows: None,
+    });
     let norm = |gain| match (case.rms, case.l2) {
-        (true, _) => Some(Norm::Rms(gain)),
+        (true, _) => Some(Norm::Rms(Gain::Factor(gain))),
         (false, true) => Some(Norm::L2),
         _ => None,
     };

@@ -255,6 +255,7 @@ impl ModelFrame<'_> {
     fn kept_type(&self, node: &Node) -> Option<TokenStream> {
         Some(match node.op.properties().kept? {
             Kept::Array => quote!(p::Array<E>),
+            Kept::Hidden => quote!(p::layers::Hidden<E>),
             Kept::Dropout => quote!(p::layers::Dropout),
             Kept::Attention => {
                 let attention = self.attention(node.attention()?);

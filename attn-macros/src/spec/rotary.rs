@@ -1,0 +1,125 @@
+//! The rules of `position = rope(..)`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::check::{Checker, LARGEST_LENGTH, LARGEST_SIZE, divides, unless_out_of_bounds};
+use super::value::{Real, Size};
+use super::word::Call;
+use super::{Position, Rotary, Spec};
+use crate::messages;
+
+impl Checker<'_> {
+    pub(super) fn rope(&mut self, call: &Call, spec: &Spec) -> Position {
+        let theta = call.number("theta");
+        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
+        let scaling = call
+            .choice("scaling")
+            .filter(|call| call.word.name != "none");
+        let scaled = scaling.is_none_or(|scaling| self.scaling(scaling));
+        let dims = match call.optional_size("dims") {
+            Some(dims) => self.rotated_dims(dims, &spec.head_dim),
+            None => self.whole_width(call, &spec.head_dim, (&spec.d_model, &spec.heads)),
+        };
+        match dims {
+            Some(dims) if positive && scaled => Position::Rope(Rotary {
+                theta,
+                scaling: scaling.cloned(),
+                dims,
+                interleaved: call.is_true("interleaved"),
+                position_ids: call.is_true("position_ids"),
+            }),
+            _ => Position::None,
+        }
+    }
+
+    /// A rotation acts on pairs of coordinates. A width `d_model / heads` with a remainder is reported elsewhere.
+    fn whole_width(
+        &mut self,
+        call: &Call,
+        head_dim: &Size,
+        (d_model, heads): (&Size, &Size),
+    ) -> Option<Size> {
+        let given = self.entry("head_dim").is_some();
+        let sound = if given {
+            self.are_sound(&["head_dim"])
+        } else {
+            self.are_sound(&["heads", "d_model"])
+        };
+        let comes_out = if given {
+            Some(true)
+        } else {
+            divides(d_model, heads)
+        };
+        let even = match (sound, comes_out) {
+            (true, Some(true)) => head_dim.value.map(|value| value % 2 == 0),
+            (true, None) => None,
+            _ => return None,
+        };
+        let condition = match comes_out {
+            Some(_) => unless_out_of_bounds(&[head_dim], quote!(#head_dim % 2 == 0)),
+            None => unless_out_of_bounds(
+                &[d_model, heads],
+                quote!(#d_model % #heads != 0 || #head_dim % 2 == 0),
+            ),
+        };
+        let message = || messages::odd_rope(head_dim);
+        let even = self.require(&call.origin, even, condition, message);
+        even.then(|| head_dim.clone())
+    }
+
+    /// The coordinates that are rotated are pairs, and a head has as many.
+    fn rotated_dims(&mut self, dims: Size, head_dim: &Size) -> Option<Size> {
+        let at = dims.origin.clone();
+        if !self.bounded(&dims, "dims` of `rope", LARGEST_SIZE) {
+            return None;
+        }
+        let even = dims.value.map(|dims| dims % 2 == 0);
+        let condition = unless_out_of_bounds(&[&dims], quote!(#dims % 2 == 0));
+        if !self.require(&at, even, condition, || messages::odd_rope_dims(&dims)) {
+            return None;
+        }
+        let sound = self.are_sound(&["head_dim", "heads", "d_model"]);
+        let fits = dims.value.zip(head_dim.value);
+        let fits = fits.map(|(dims, width)| dims <= width || !sound);
+        let condition = unless_out_of_bounds(&[&dims], quote!(#dims <= #head_dim));
+        let message = || messages::too_many_rope_dims(&dims, head_dim);
+        self.require(&at, fits, condition, message).then_some(dims)
+    }
+
+    /// The numbers of a scaling are positive, and the first of two bounds is less than the second.
+    fn scaling(&mut self, call: &Call) -> bool {
+        let name = call.word.name;
+        let mut sound = true;
+        for arg in call.word.args {
+            let what = format!("{}` of `{name}", arg.name);
+            if let Some(number) = call.optional_number(arg.name) {
+                sound &= number.origin.is_empty() || self.is_positive(&number, &what);
+            }
+            if let Some(size) = call.optional_size(arg.name) {
+                sound &= self.bounded(&size, &what, LARGEST_LENGTH);
+            }
+        }
+        let bounds = match name {
+            "llama3" => ["low_freq_factor", "high_freq_factor"],
+            "yarn" => ["beta_slow", "beta_fast"],
+            _ => return sound,
+        };
+        sound && self.is_less(call, bounds)
+    }
+
+    fn is_less(&mut self, call: &Call, names: [&str; 2]) -> bool {
+        let [low, high] = names.map(|name| call.number(name));
+        let holds = low.value.zip(high.value).map(|(low, high)| low < high);
+        let condition = quote!(!(#low > 0.0 && #high > 0.0) || #low < #high);
+        let at = written([&high, &low]).unwrap_or_else(|| call.origin.clone());
+        let message = || messages::not_less(call, names.into_iter().zip([&low, &high]));
+        self.require(&at, holds, condition, message)
+    }
+}
+
+/// The tokens of the first number that the user wrote.
+fn written(numbers: [&Real; 2]) -> Option<TokenStream> {
+    let mut origins = numbers.into_iter().map(|number| &number.origin);
+    origins.find(|origin| !origin.is_empty()).cloned()
+}
