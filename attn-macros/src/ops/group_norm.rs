@@ -84,7 +84,7 @@ fn channels(
     match &ty.axes[index] {
         Axis::Size(channels) => Some(channels.clone()),
         Axis::Symbol(axis) => {
-            let message = messages::channels_of_any_number(axis, ty);
+            let message = messages::channels_of_any_number(&axis.name, ty);
             lowering.error(call.at.span(), message);
             None
         }
