@@ -56,6 +56,10 @@ class Case:
         is_gain = "norm" in name and name.endswith("weight")
         return self._leaf(name, 1 + 0.3 * noise if is_gain else 0.4 * noise)
 
+    def shared(self):
+        """The same case, where a parameter that is there is used again."""
+        return Shared(self)
+
     def weight(self, name, *shape):
         """A parameter whose field is a module with a weight."""
         return self.param(f"{name}.weight", *shape)
@@ -75,6 +79,16 @@ class Case:
         if shape[0] > 1:
             marks[1] = False
         return self.numbers(name, marks)
+
+
+class Shared(Case):
+    """A case whose parameters are used again by their names, as those of `share = true`."""
+
+    def __init__(self, case):
+        self.place, self.given, self.leaves = case.place, case.given, case.leaves
+
+    def param(self, name, *shape):
+        return self.leaves.get(name) if name in self.leaves else super().param(name, *shape)
 
 
 def case(function):

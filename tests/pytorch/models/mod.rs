@@ -1,1 +1,4 @@
-//! Models of papers.
+//! Models of papers, with small sizes: what PyTorch computes with their formulas.
+
+mod text;
+mod vision;

@@ -281,16 +281,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// A name that no value has.
-    fn fresh(&mut self, name: &str) -> String {
-        let count = self.names.entry(name.to_owned()).or_default();
-        *count += 1;
-        match count {
-            1 => name.to_owned(),
-            count => format!("{name}_{count}"),
-        }
-    }
-
     /// Compares the values that `forward` returns with the declared types.
     pub(super) fn returned(
         &mut self,
