@@ -1,4 +1,4 @@
 //! Models of papers, with small sizes: what PyTorch computes with their formulas.
 
-mod text;
-mod vision;
+pub(crate) mod text;
+pub(crate) mod vision;

@@ -22,7 +22,7 @@ def vision_transformer(c):
 
 @case
 def perceiver(c):
-    x = c.floats("x", 2, 5, 6)
+    x = c.floats("x", 2, 5, 4)
     z = c.weight("latents", 3, 4).expand(2, 3, 4)
     shared = c.shared()
     for _ in range(2):

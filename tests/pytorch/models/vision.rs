@@ -22,21 +22,21 @@ cases! {
 
     // Jaegle et al. 2021: learned vectors read the input, then one another.
     perceiver {
-        struct M<latents = 3, d = 4, classes = 2>;
-        fn forward(x: [batch, n, 6]) -> [batch, classes] {
+        struct M<latents = 3, more = 4, d = 4, classes = 2>;
+        fn forward(x: [batch, n, d]) -> [batch, classes] {
             param latents: [latents, d] = normal(0.02);
-            // For every sequence.
-            let nothing = 0 * max_pool(x);
-            let mut z = concat::<3>(latents[latents = 0..1] + sum::<6>(nothing), latents[latents = 1..]);
+            // For every sequence, as a value without the first axes is repeated along them.
+            let repeated = concat::<more>(latents, x[n = ..1]);
+            let mut z = repeated[more = ..3];
             repeat 2, share = true {
                 z += attention::<heads = 1, name = read>(layer_norm::<name = of_latents>(z), context = layer_norm::<name = of_input>(x));
                 z += feed_forward::<8>(layer_norm(z));
                 z += attention::<heads = 2>(layer_norm(z));
                 z += feed_forward::<8>(layer_norm(z));
             }
-            linear::<classes>(mean::<latents>(z))
+            linear::<classes>(mean::<3>(z))
         }
-    } (x: floats[_, _, 6]);
+    } (x: floats[_, _, 4]);
 
     // adaLN-Zero, Peebles and Xie 2023: norms without parameters of their own, which the condition shifts, scales and gates.
     diffusion_transformer {
