@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn random_graphs_are_those_of_the_tests() {
         for number in 0..FILES {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/random/graphs");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/random");
             let path = format!("{path}/graphs_{number}.rs");
             let text = file(number);
             if std::env::var_os("INSTA_UPDATE").is_some_and(|update| update == "always") {
