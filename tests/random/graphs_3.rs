@@ -3,39 +3,40 @@
 graphs! {
     g120 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], w: [batch, seq]) -> [batch, 2] {
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2] {
             let (v1, v2) = split::<d>(x);
             let v3 = mean_pool(v1, lens);
-            let v4 = tanh(w);
-            let v5 = logsumexp::<[batch]>(v2);
-            let v6 = mean::<[seq]>(v4);
-            let v7 = sqrt(1 + v6 * v6);
-            let v8 = max(v5, v5);
-            v3 + v7 + mean::<[seq]>(v8)
+            let v4 = linear::<d, bias = false>(v3);
+            let v3_2 = rms_norm::<epsilon = 0.5>(v4);
+            let v3 = sqrt(1 + v2 * v2);
+            let v3 = max_pool(v3, lens);
+            let v5 = if v4 <= 0 || v3_2 > v4 { v3_2 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            v3 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g121 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = feed_forward::<6, activation = relu>(x);
-            let v2 = permute::<[d, batch, seq]>(v1);
-            param v3: [rows] = normal(1.0);
-            v2 + mean::<[rows]>(v3)
+            let v2 = rms_norm::<epsilon = 0.5>(v1);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g122 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = max(x, x);
-            let v2 = variance::<[seq]>(v1);
-            let v3 = permute::<[d, batch]>(v2);
-            let v4 = v3[batch = -1];
-            let v5 = v1 + learned_position::<9, d>(v1);
-            let v6 = attention::<2, score = bilinear>(v5, context = v1);
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            v7 + mean::<[d]>(v4)
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v2_2 = permute::<[d, batch, seq]>(v2);
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let mut v4 = v3 + 0.1 * v2_2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); }
+            let v2 = linear::<d, bias = false>(v4);
+            let v5 = v2 / (2 + v2 * v2);
+            v5
         }
     } (x: floats[batch, seq, 4]);
 
@@ -44,13 +45,14 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [rows, d] = normal(1.0);
-            let v3 = feed_forward::<6, activation = swiglu>(v2);
-            let (v4, v5) = split::<d>(v1);
-            let v6 = v4 + sinusoidal_position::<2>(v4);
-            let v7 = logsumexp::<[d, rows]>(v3);
-            let v8 = feed_forward::<6, activation = silu>(v4);
-            let v9 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v5 + v6 + v7 + v8 + mean::<[d]>(v9))
+            let v2_2 = feed_forward::<6, activation = swiglu>(v2);
+            let (v3, v4) = split::<d>(v1);
+            let mut v5 = v2_2 + 0.1 * v2_2;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v2_2; }
+            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v2 = embedding::<7, d>(tokens);
+            let v8 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + v4 + mean::<[rows, d]>(v5) + mean::<[d]>(v7) + mean::<[d]>(v2) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -58,33 +60,34 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = softmax::<seq>(2 * x);
-            let v2 = x / (2 + v1 * v1);
-            let v3 = v1 + sinusoidal_position::<d>(v1);
-            v2 + v3
+            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
+            x + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g125 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<rows, bias = false>(x);
-            let v2 = linear::<d, bias = false>(v1);
-            param v3: [] = normal(1.0);
-            let v4 = v1 + sinusoidal_position::<rows>(v1);
-            v2 + v3 + mean::<[rows]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let x_2 = linear::<rows, bias = false>(x);
+            let v1 = linear::<5>(x_2);
+            let x = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = softmax::<5>(2 * x);
+            v2
         }
     } (x: floats[batch, seq, 4]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d, name = t_v1>(tokens);
             let v2 = linear::<tied = t_v1>(x);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let (v4, v5) = split::<d>(v1);
-            let (v6, v7) = split::<d>(v1);
-            let v8 = if v4 <= 0 || v6 > v4 { v6 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v3 + mean::<[2]>(v5) + mean::<[2]>(v7) + mean::<[2]>(v8)
+            let x = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            param v3: [2, d] = normal(1.0);
+            let v4 = concat::<7>(x, 0.5 * v2);
+            let v5 = linear::<d>(v3);
+            v1 + mean::<[14]>(v4) + mean::<[2]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -93,111 +96,111 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1 / (2 + v1 * v1);
-            let v3 = v2[d = 0];
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v4; v6 += attention::<2, mask = causal>(v6); }
-            linear::<5, name = head>(v5 + v3 + mean::<[d]>(v6))
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v1; }
+            let v4 = if v2 <= 0 || v3 > v2 { v3 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v5 = v1 + v4;
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
             let v1 = max::<[d]>(x);
-            let v2 = mean::<[seq, batch]>(v1);
-            let v3 = concat::<d>(x, 0.5 * x);
-            let v4 = permute::<[seq, 8, batch]>(v3);
-            let v5 = concat::<d>(x, 0.5 * x);
-            v4 + v2 + v5
+            let v2 = clamp(x, -0.7, 0.7);
+            let v3 = concat::<d>(x, 0.5 * v2);
+            let v4 = concat::<d>(x, 0.5 * x);
+            let v5 = abs(v4);
+            v3 + v1 + v5
         }
     } (x: floats[batch, seq, 4]);
 
     g129 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
             let v1 = max::<[batch, d]>(x);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = relu_squared(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = max(v2, v1);
-            v4 + v3 + mean::<[7]>(v5) + v6
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = linear::<5>(v2);
+            let v4 = max::<[batch, seq]>(v3);
+            let v5 = concat::<d>(v2, 0.5 * v2);
+            v5 + v1 + mean::<[5]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g130 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, 2] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
             let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = v1[batch = 0];
-            param v5: [d] = normal(1.0);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            let v8 = tanh(w);
-            param v9: [rows, d] = normal(1.0);
-            v2 + v3 + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7) + v8 + mean::<[rows, d]>(v9)
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v1_2 = tanh(w);
+            let v5 = v3 + learned_position::<9, d>(v3);
+            let x = rms_norm(x);
+            let v3_2 = embedding::<7, d>(tokens);
+            v2 + mean::<[7]>(v4) + v1_2 + v5 + x + v3_2
         }
     } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g131 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<2>(v1);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = feed_forward::<6, activation = relu_squared>(v2);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = tanh(v3);
-            let mut v8 = v6 + 0.1 * v6;
-            repeat 2, name = r_v8 { v8 = v8 * sigmoid(linear::<d, bias = false>(v8)) + v6; }
-            let v9 = v8 - v8;
-            let v10 = linear::<rows, bias = false>(v4);
-            linear::<5, name = head>(v5 + v7 + mean::<[d]>(v9) + mean::<[rows]>(v10))
+            let v3 = abs(v2);
+            let v2 = embedding::<7, d>(tokens);
+            let v4 = feed_forward::<6, activation = relu>(v3);
+            let v1_2 = gelu(v2);
+            let v2_2 = v1_2 - v1;
+            let mut v5 = v2_2 + 0.1 * v2_2;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
+            let v7 = linear::<d>(v5);
+            linear::<5, name = head>(v4 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = exp(tanh(x));
-            let v3 = tanh(p);
-            let v4 = v2[d = -1];
-            let v5 = relu_squared(v4);
-            v1 + v3 + v5
+            let x = exp(tanh(x));
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let mut v3 = v1 + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
+            let v4 = permute::<[seq, d, batch]>(v2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g133 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = x + x;
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = feed_forward::<6, activation = gelu>(v2);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v5 = min::<[batch, seq]>(v4);
-            let v6 = concat::<d>(v3, 0.5 * x);
-            param v7: [rows, d] = normal(1.0);
-            let v8 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            v6 + mean::<[d]>(v5) + mean::<[rows, d]>(v7) + mean::<[d]>(v8)
+            let x_2 = x + x;
+            let v1 = x_2 + x_2;
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let x = softmax::<d>(2 * v1);
+            let v3 = concat::<d>(x, 0.5 * v2);
+            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
+            let v5 = concat::<d>(x_2, 0.5 * v4);
+            param v6: [rows] = normal(1.0);
+            v3 + v5 + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g134 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
             let v1 = linear::<5>(x);
-            let v2 = tanh(c);
-            let v3 = concat::<5>(v1, 0.5 * v1);
-            let v4 = v2[d = 0];
-            let v5 = max_pool(v3, lens);
-            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            v6 + v4 + mean::<[10]>(v5)
+            let v2 = max(x, x);
+            let v1 = concat::<5>(v1, 0.5 * v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v4 = linear::<d>(v3);
+            let v3 = tanh(m);
+            v2 + mean::<[10]>(v1) + v4 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g135 {
         struct M<d = 4>;
@@ -205,74 +208,73 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);
             let v4 = v2 + sinusoidal_position::<2>(v2);
-            let v5 = feed_forward::<6, activation = reglu>(v3);
-            let v6 = v1[d = -1];
-            let mut v7 = v1 + 0.1 * v6;
-            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
-            let v9 = feed_forward::<6, activation = sigmoid>(v4);
-            let v10 = logsumexp::<[d]>(v1);
-            let v11 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v7);
-            linear::<5, name = head>(v5 + v9 + v10 + mean::<[d]>(v11))
+            let v5 = logsumexp::<[2]>(v4);
+            let v6 = linear::<d>(v3);
+            let v7 = concat::<d>(v6, 0.5 * v6);
+            let v1_2 = concat::<8>(v7, 0.5 * v7);
+            let v8 = softmax::<8>(2 * v7);
+            let mut v9 = v1_2 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v9 { param v10: [16] = ones; v9 *= v10; v9 = tanh(linear::<16>(v9)); v9 = v9 - 0.5 * gelu(v9); }
+            linear::<5, name = head>(v8 + v5 + mean::<[16]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [rows, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
             let v1 = mean::<[seq, batch]>(x);
-            let v2 = max::<[d]>(v1);
-            let v3 = v1 * v2;
-            param v4: [rows, d] = normal(1.0);
-            let v5 = feed_forward::<6, activation = silu>(v3);
-            v4 + v5
+            let v2 = permute::<[seq, d, batch]>(x);
+            param v3: [d] = normal(1.0);
+            let x_2 = x + learned_position::<9, d>(x);
+            let v4 = feed_forward::<6, activation = reglu>(x_2);
+            v2 + v1 + v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g137 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v2 = layer_norm(v1);
-            let v3 = v1[seq = ..2];
-            let v4 = v2 - v2;
-            let v5 = abs(v3);
-            v4 + mean::<[2]>(v5)
+            let v2 = max_pool(v1);
+            let v3 = v2 + v2;
+            let v2 = variance::<[batch]>(v3);
+            let v4 = embedding::<7, d>(tokens);
+            v4 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = x + learned_position::<9, d>(x);
-            let v2 = permute::<[d, batch, seq]>(v1);
-            let v3 = permute::<[seq, d, batch]>(v2);
-            let v4 = variance::<[d]>(v3);
-            let v5 = attention::<2, mask = causal>(x);
-            v5 + v4
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = logsumexp::<[seq, d]>(v2);
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            param v5: [d] = normal(1.0);
+            v4 + v3 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g139 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v4 = linear::<d, bias = false>(v3);
-            linear::<5, name = head>(v2 + mean::<[d]>(v4))
+            let v1_2 = concat::<d>(v1, 0.5 * v1);
+            param v2: [rows] = normal(1.0);
+            let v3 = linear::<d, bias = false>(v2);
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = feed_forward::<6, activation = tanh>(x);
-            let v2 = tanh(v1);
-            let v3 = v2[d = ..2];
-            let v4 = 1 - v3 / 3;
-            let mut v5 = v2 + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            v4 + mean::<[d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = feed_forward::<6, activation = tanh>(x);
+            param v1: [rows] = normal(1.0);
+            let v2 = tanh(x_2);
+            let v2_2 = 1 - v2 / 3;
+            let v3 = feed_forward::<6, activation = gelu>(v2_2);
+            v3 + mean::<[rows]>(v1)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -281,38 +283,36 @@ graphs! {
         fn forward(x: [batch, seq, d]) -> [2, d] {
             param v1: [2, d] = normal(1.0);
             let v2 = max::<[seq]>(x);
-            let v3 = linear::<d>(v2);
-            let (v4, v5) = split::<d>(v3);
-            v1 + mean::<[batch]>(v4) + mean::<[batch]>(v5)
+            let v3 = x[batch = -1];
+            let v4 = ln(2 + v2 * v2);
+            v1 + mean::<[seq]>(v3) + mean::<[batch]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g142 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = linear::<rows>(v3);
-            let v5 = v2[d = -1];
-            let v6 = v1[seq = 0];
-            let v7 = min(v6, v6);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v7);
-            let v10 = embedding::<7, d, name = t_v10>(tokens);
-            let v11 = linear::<tied = t_v10>(v8);
-            v4 + v5 + mean::<[7]>(v9) + mean::<[d]>(v10) + mean::<[7]>(v11)
+            let v2 = linear::<2, bias = false>(x);
+            let v1_2 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = v1[seq = 0];
+            let x = softmax::<batch>(2 * x);
+            let v1 = linear::<2, bias = false>(x);
+            let v4 = max_pool(v2, keep);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            v1_2 + mean::<[2]>(v1) + mean::<[2]>(v4) + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g143 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = variance::<[d]>(v1);
-            let v3 = softmax::<d>(2 * v1);
-            let (v4, v5) = split::<d>(v3);
-            linear::<5, name = head>(v4 + v2 + v5)
+            let v2 = max(v2, v2);
+            let v3 = sum::<[d]>(v1);
+            linear::<5, name = head>(v1 + v2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -328,26 +328,25 @@ graphs! {
 
     g145 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [seq, d] {
             let v1 = x[batch = -1];
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = v2 * v2;
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v5 = v4 - v4;
-            v5
+            let v1 = softmax(v1);
+            let v2 = max_pool(x, lens);
+            let v3 = max_pool(x, keep);
+            let v4 = concat::<d>(v2, 0.5 * v2);
+            v1 + mean::<[batch]>(v3) + mean::<[batch, 8]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g146 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
             let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = tanh(p);
-            v2 + v3
+            let v1 = mean::<[seq]>(v1);
+            let v2 = softmax::<batch>(2 * v1);
+            v2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g147 {
         struct M<d = 4>;
@@ -356,48 +355,48 @@ graphs! {
             param v2: [] = normal(1.0);
             let v3 = embedding::<7, d, name = t_v3>(tokens);
             let v4 = linear::<tied = t_v3>(v1);
-            let v5 = rms_norm(v3);
-            let v6 = min::<[7]>(v4);
-            let v7 = linear::<d, bias = false>(v1);
-            let mut v8 = v7 + 0.1 * v5;
-            repeat 2, name = r_v8 { v8 = tanh(linear::<d>(v8)); }
-            linear::<5, name = head>(v8 + v2 + v6)
+            let v3 = rms_norm(v3);
+            let v5 = feed_forward::<6, activation = reglu>(v3);
+            let v6 = attention::<2, mask = causal, position = rope>(v5);
+            let v7 = linear::<d>(v4);
+            linear::<5, name = head>(v6 + v2 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             param v1: [rows, d] = normal(1.0);
             let v2 = logsumexp::<[d]>(v1);
-            let v3 = attention::<2, score = additive(3)>(x, context = x);
-            let (v4, v5) = split::<d>(v3);
-            v4 + mean::<[rows]>(v2) + v5
+            let v1 = linear::<5>(v1);
+            let v3 = embedding::<7, d>(tokens);
+            x + mean::<[rows]>(v2) + mean::<[rows, 5]>(v1) + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g149 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, 7] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = embedding::<7, d, name = t_v1>(tokens);
             let v2 = linear::<tied = t_v1>(x);
             let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v4 = v2 + sinusoidal_position::<7>(v2);
-            let v5 = max(0.1, v4);
-            let v6 = linear::<2>(v3);
-            let v7 = tanh(z);
-            v5 + mean::<[2]>(v6) + mean::<[rows, d]>(v7)
+            let v4 = linear::<2, bias = false>(v2);
+            let v5 = v3[d = 0];
+            let v6 = sqrt(1 + v4 * v4);
+            let mut v7 = v3 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); v7 = dropout::<0.2>(tanh(v7)); }
+            v6 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 8] {
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = sum::<[seq]>(v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            v3
+            let x_2 = sum::<[seq]>(v1);
+            let v2 = linear::<d, bias = false>(x_2);
+            v2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -406,47 +405,45 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<5>(v1);
-            let v3 = variance::<[5]>(v2);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 = v4 - 0.5 * gelu(v4); }
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = l2_norm(v4);
-            linear::<5, name = head>(v5 + v3 + v6)
+            let v3 = linear::<5>(v1);
+            let v3 = v3[5 = 0];
+            let v4 = softmax::<5>(2 * v2);
+            let v5 = feed_forward::<6, activation = gelu>(v4);
+            linear::<5, name = head>(v5 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [d, batch, seq] {
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
             let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = linear::<d, bias = false>(x);
-            let v3 = attention::<2, mask = document & causal>(v2, document = documents);
-            v1 + v3
+            let v2 = linear::<2, bias = false>(x);
+            let v2 = feed_forward::<6, activation = tanh>(v2);
+            v1 + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g153 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq] {
             let v1 = min::<[batch]>(x);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = linear::<rows>(v2);
-            let v4 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let mut v5 = x + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = logsumexp::<[d]>(v5);
-            let v7 = max_pool(v5, keep);
-            v3 + v6 + mean::<[d]>(v7)
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = feed_forward::<6, activation = swiglu>(v2);
+            let v3_2 = if v1 > 0.1 && !(v3 >= 0.6) { 0.5 * v1 } else { v3 - 1 };
+            let v4 = layer_norm::<epsilon = 0.1>(v3_2);
+            let v3 = logsumexp::<[d]>(v4);
+            let v3_2_2 = tanh(m);
+            v3 + mean::<[rows, d]>(v3_2_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = rms_norm::<epsilon = 0.5>(x);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = -1];
-            v3 + mean::<[d]>(v2)
+            let v1_2 = softmax::<seq>(2 * v1);
+            let (v2, v3) = split::<d>(v1_2);
+            v2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
@@ -455,54 +452,58 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = min(v1, 0.2);
-            let v3 = v2[d = -1];
-            let mut v4 = v1 + 0.1 * v2;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v2; }
-            let v6 = v1 + learned_position::<9, d>(v1);
-            let v7 = sum::<[d]>(v6);
-            let v8 = v4[d = -1];
-            let v9 = attention::<2, mask = causal>(v1);
-            let v10 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v9);
-            linear::<5, name = head>(v10 + v3 + v7 + v8)
+            let v3 = v2 * v2;
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let mut v6 = v4 + 0.1 * v1;
+            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v1; }
+            let v7 = gelu(v3);
+            let v8 = sqrt(1 + v7 * v7);
+            let v3_2 = softmax::<7>(2 * v5);
+            let mut v9 = v2 + 0.1 * v6;
+            repeat 2, share = true, name = r_v9 { v9 = dropout::<0.2>(tanh(v9)); }
+            linear::<5, name = head>(v8 + mean::<[7]>(v3_2) + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = attention::<2, mask = causal>(v2);
-            let (v5, v6) = split::<d>(x);
-            let v7 = max::<[batch]>(v4);
-            let v8 = linear::<d>(v3);
-            param v9: [rows] = normal(1.0);
-            v5 + v6 + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[rows]>(v9)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g157 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = max(v1, v2);
-            let v4 = attention::<2>(x);
-            let v5 = mean::<[batch, seq]>(v3);
-            let v6 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            let v7 = rms_norm(v4);
-            let v8 = v7[d = 0];
-            v8 + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = l2_norm(v1);
+            let v3 = attention::<2, mask = causal>(v2);
+            let v4 = max::<[batch]>(v3);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v1; }
+            let (v6, v7) = split::<d>(v2);
+            let v8 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
+            v5 + v4 + mean::<[2]>(v7) + mean::<[2]>(v8)
         }
     } (x: floats[batch, seq, 4]);
 
+    g157 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = max(v1, v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v6 = attention::<2, mask = causal>(v4);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v6);
+            let (v9, v10) = split::<d>(x);
+            let x = max_pool(v10, keep);
+            v3 + mean::<[7]>(v5) + mean::<[d]>(v7) + mean::<[7]>(v8) + v9 + x
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
     g158 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 8] {
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = max_pool(x, keep);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v2 = attention::<2>(x);
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
             v3
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
@@ -511,10 +512,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = concat::<8>(v3, 0.5 * v3);
-            linear::<5, name = head>(v2 + mean::<[16]>(v4))
+            let v1_2 = v1[d = -2..];
+            let v1 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

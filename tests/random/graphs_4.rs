@@ -3,73 +3,74 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = x + x;
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
-            let v3 = attention::<2, score = additive(3)>(v2, context = v2);
-            let v4 = attention::<2, score = additive(3)>(x, context = v3);
-            let v5 = attention::<2, score = bilinear>(v4, context = v4);
-            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            let v7 = max::<[batch, d]>(v6);
-            let v8 = softmax::<seq>(2 * v7);
-            v8
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v2 - v1;
+            let v4 = linear::<d, bias = false>(v1);
+            let v5 = attention::<2>(v3);
+            let (v6, v7) = split::<d>(v5);
+            param v8: [d] = normal(1.0);
+            let mut v9 = v1 + 0.1 * v4;
+            repeat 2, name = r_v9 { v9 = v9 - 0.5 * gelu(v9); v9 = dropout::<0.2>(tanh(v9)); }
+            v6 + v7 + mean::<[d]>(v8) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g161 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], keep: bool[batch, seq]) -> [batch, d] {
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 8] {
             let v1 = tanh(c);
             let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = variance::<[seq]>(x);
-            let v4 = mean_pool(v2, keep);
-            let v5 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            v1 + mean::<[8]>(v4) + v5
+            let x = min(v1, v1);
+            let v1_2 = if x < x { x * x } else { tanh(x) };
+            let v3 = softmax::<8>(2 * v2);
+            v3 + mean::<[d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g162 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
             let v1 = layer_norm(x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = permute::<[d, batch, seq]>(v2);
-            let mut v4 = x + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = clamp(v4, v4 - 1, v4 + 1);
-            let v6 = linear::<d>(v5);
-            let v7 = tanh(c);
-            v6 + v7
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let x_2 = silu(v1);
+            let v5 = 1 - x_2 / 3;
+            let v6 = linear::<5>(x);
+            let v2_2 = v3[seq = 0];
+            v4 + mean::<[d]>(v5) + mean::<[5]>(v6) + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g163 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<d>(2 * v1);
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            let v9 = embedding::<7, d>(tokens);
-            let v10 = 1 - v4 / 3;
-            linear::<5, name = head>(v5 + mean::<[d]>(v7) + mean::<[7]>(v8) + mean::<[d]>(v9) + v10)
+            let v3 = max(v2, v2);
+            let mut v4 = v3 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = dropout::<0.2>(tanh(v4)); }
+            let v5 = feed_forward::<6, activation = silu>(v3);
+            let v1 = pow(v4, 2);
+            let v6 = layer_norm::<epsilon = 0.1>(v1);
+            let v3 = exp(tanh(v1));
+            linear::<5, name = head>(v5 + v6 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
             let v1 = rms_norm(x);
-            let v2 = attention::<2, mask = padding>(v1, padding = lens);
-            let v3 = min(v2, v2);
-            let v4 = softmax::<d>(2 * v3);
-            let v5 = 2 * v4 - 1;
-            let v6 = permute::<[d, batch, seq]>(v4);
-            v5 + v6
+            let x = max_pool(v1, lens);
+            let v2 = permute::<[d, batch]>(x);
+            let mut v3 = x + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = dropout::<0.2>(tanh(v3)); }
+            let x_2 = permute::<[batch, d]>(v2);
+            let v4 = softmax::<batch>(2 * v2);
+            v3 + x_2 + v4
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
@@ -80,37 +81,37 @@ graphs! {
             repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
             let mut v2 = v1 + 0.1 * x;
             repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * x; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = relu_squared(v2);
-            let v4 = v3 + v3;
-            let v5 = v4 + sinusoidal_position::<d>(v4);
-            let mut v6 = v1 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = rms_norm(v6) * sigmoid(v6); }
-            v6
+            let x = relu_squared(v2);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
+            let x = sqrt(1 + v3 * v3);
+            let v1 = 1 - x / 3;
+            v1
         }
     } (x: floats[batch, seq, 4]);
 
     g166 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = x / (2 + x * x);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = linear::<d, bias = false>(v3);
-            let v6 = attention::<2, score = bilinear>(v5, context = v4);
-            let v7 = permute::<[d, batch, seq]>(v6);
-            v7 + v2
+            let x_2 = embedding::<7, d>(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = attention::<2, score = bilinear>(v1, context = v4);
+            let v6 = concat::<d>(v5, 0.5 * x_2);
+            v3 + mean::<[8]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g167 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = attention::<2, mask = causal, position = rope>(v2);
-            let v4 = l2_norm(v3);
-            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            linear::<5, name = head>(v5)
+            let v2_2 = concat::<d>(v2, 0.5 * v1);
+            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v4 = linear::<2>(v1);
+            linear::<5, name = head>(v2_2 + mean::<[d]>(v3) + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -122,33 +123,33 @@ graphs! {
             let v3 = embedding::<7, d, name = t_v3>(tokens);
             let v4 = linear::<tied = t_v3>(v1);
             let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            let v6 = l2_norm(x);
-            let (v7, v8) = split::<d>(v5);
-            v2 + v4 + mean::<[d]>(v6) + mean::<[2]>(v7) + mean::<[2]>(v8)
+            let mut v6 = v3 + 0.1 * v5;
+            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 += attention::<2, mask = causal>(v6); }
+            let v8 = linear::<5>(v2);
+            v4 + mean::<[d]>(v6) + mean::<[5]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g169 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, 2, d] {
             let v1 = attention::<2>(x, context = x);
-            let v2 = sum::<[batch, seq]>(x);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
-            let v4 = layer_norm::<epsilon = 0.1>(v2);
-            let v5 = sigmoid(v4);
-            v3 + v5
+            let x_2 = l2_norm(v1);
+            let v2 = x[seq = -2..];
+            let (v3, v4) = split::<d>(x_2);
+            let v5 = tanh(m);
+            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g170 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch, seq] {
             let v1 = tanh(p);
             let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let (v4, v5) = split::<d>(v2);
-            v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
+            let v3 = permute::<[d, batch, seq]>(v2);
+            let v2 = ln(2 + x * x);
+            v3 + v1 + v2
         }
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
@@ -157,55 +158,54 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v5 = l2_norm(v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v3);
-            let mut v8 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v8 { v8 = rms_norm(v8) * sigmoid(v8); }
-            let mut v9 = v6 + 0.1 * v2;
-            repeat 2, share = true, name = r_v9 { v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v2; v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v2; v9 += attention::<2, mask = causal>(v9); }
-            linear::<5, name = head>(v5 + mean::<[7]>(v8) + mean::<[d]>(v9))
+            let v2 = concat::<d>(v2, 0.5 * v2);
+            let v1 = rms_norm(v2);
+            let v2_2 = embedding::<7, d>(tokens);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = v2_2 / (2 + v3 * v3);
+            let v4_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            linear::<5, name = head>(v1 + mean::<[d]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], lens: lens[batch], z: [batch, rows, d]) -> [batch, seq, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
             let v1 = tanh(w);
             let v2 = attention::<2, mask = padding>(x, padding = lens);
-            let v3 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v4 = tanh(z);
-            v2 + v3 + mean::<[rows]>(v4)
+            let (v3, v4) = split::<d>(v2);
+            let mut v5 = x + 0.1 * v1;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v1; }
+            v3 + v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], lens: lens[batch], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], lens: lens[batch]);
 
     g173 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = gelu_tanh(x);
+            let x = tanh(c);
             let v2 = embedding::<7, d>(tokens);
-            let v3 = tanh(c);
-            let v4 = min(v3, v1);
-            param v5: [d] = normal(1.0);
-            let v6 = concat::<d>(v2, 0.5 * v2);
-            let v7 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v8 = l2_norm(v5);
-            v6 + mean::<[d]>(v7) + mean::<[d]>(v8)
+            param v3: [d] = normal(1.0);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            let v5 = logsumexp::<[d]>(x);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v1);
+            let x_2 = mean_pool(v2, keep);
+            v6 + mean::<[8]>(v4) + v5 + mean::<[7]>(v7) + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g174 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let v1 = softmax::<seq>(2 * x);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
-            v2 + v4
+            let v2 = linear::<rows, bias = false>(x);
+            let v1 = max(0.1, v1);
+            let v3 = permute::<[seq, d, batch]>(v1);
+            v2 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g175 {
         struct M<d = 4>;
@@ -215,219 +215,214 @@ graphs! {
             let v3 = embedding::<7, d, name = t_v3>(tokens);
             let v4 = linear::<tied = t_v3>(v1);
             let v5 = v1 + learned_position::<9, d>(v1);
-            let mut v6 = v4 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = v6 + softmax(v6) * v2; }
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v6; v7 = v7 * sigmoid(linear::<7, bias = false>(v7)) + v6; }
-            let (v8, v9) = split::<d>(v3);
+            let (v6, v7) = split::<d>(v3);
+            let v8 = rms_norm::<epsilon = 0.5>(v3);
+            let mut v9 = v8 + 0.1 * v2;
+            repeat 2, name = r_v9 { v9 = v9 + softmax(v9) * v2; v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v2; }
             let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v5 + mean::<[7]>(v7) + mean::<[2]>(v8) + mean::<[2]>(v9) + v10)
+            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[d]>(v9) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [2, d] {
             let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = attention::<2>(v1, context = v1);
-            let v3 = 2 * v2 - 1;
-            let v4 = feed_forward::<6, activation = geglu>(v1);
-            let v5 = layer_norm(v4);
-            let v6 = min(v3, v3);
-            let v7 = attention::<2, mask = causal, position = rope>(v6);
-            let v8 = mean::<[d]>(v1);
-            v5 + v7 + v8
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            let x = v3[batch = 0];
+            let v4 = clamp(x, -0.7, 0.7);
+            let v5 = v4 - v4;
+            param v6: [2, d] = normal(1.0);
+            let v4_2 = 1 - v5 / 3;
+            v6 + mean::<[seq]>(v4_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g177 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [8, batch, seq] {
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 8] {
             let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = permute::<[8, batch, seq]>(v1);
-            let v3 = mean_pool(x, keep);
-            let v4 = max(0.1, v2);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v3; }
-            let v7 = embedding::<7, d>(tokens);
-            let v8 = linear::<d, bias = false>(v7);
-            v4 + mean::<[d]>(v5) + mean::<[d]>(v8)
+            let x_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let mut v2 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = attention::<2, mask = document & causal>(x, document = documents);
+            let v4 = embedding::<7, d>(tokens);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, name = r_v5 { param v6: [8] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
+            let v7 = v4 * sigmoid(v3) + 0.5 * v3;
+            v5 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
 
     g178 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
             let v1 = max(0.1, x);
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = v2 * v2;
-            let v4 = min(x, v3);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
-            let v6 = concat::<d>(v5, 0.5 * v5);
-            v6
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v1 - v2;
+            let v2 = min(v3, v3);
+            let v4 = linear::<rows>(v2);
+            let v5 = concat::<rows>(v4, 0.5 * v4);
+            v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g179 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<2>(v1);
-            let v3 = v1[d = 0];
+            let v3 = max(0.1, v2);
             let (v4, v5) = split::<d>(v1);
             let (v6, v7) = split::<d>(v1);
-            let v8 = v2 * v3;
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v1);
-            let v11 = 1 - v9 / 3;
-            linear::<5, name = head>(v4 + v5 + v6 + v7 + v8 + mean::<[7]>(v10) + mean::<[d]>(v11))
+            let v1 = v2 * v3;
+            let v8 = min::<[2]>(v7);
+            let v9 = feed_forward::<6, activation = gelu>(v4);
+            linear::<5, name = head>(v5 + v6 + v1 + v8 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, keep);
-            let v2 = mean_pool(x, keep);
-            let v3 = attention::<2, score = bilinear>(x, context = x);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); v4 = v4 + softmax(v4) * v2; }
-            v3 + v1 + v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = mean_pool(x, keep);
+            let v1 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v3 = embedding::<7, d>(tokens);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g181 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = linear::<5, bias = false>(v3);
-            let (v5, v6) = split::<d>(x);
-            let v7 = v2[seq = ..2];
-            let v8 = if v5 <= 0 || v6 > v5 { v6 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            v4 + mean::<[2, d]>(v7) + mean::<[2]>(v8)
+            let v3 = linear::<5, bias = false>(v2);
+            let v1 = softmax::<batch>(2 * x);
+            param v4: [] = normal(1.0);
+            let v5 = if v1 <= 0 || v4 > v1 { v4 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v6 = attention::<2>(x);
+            v3 + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g182 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], c: [batch, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = tanh(p);
             let v2 = rms_norm(x);
-            let v3 = permute::<[seq, d, batch]>(v2);
-            let v4 = v1 * v1;
-            let v5 = permute::<[batch, seq, d]>(v3);
-            let v6 = tanh(c);
-            let v7 = max(x, v5);
-            v7 + v4 + v6
+            let v3 = tanh(p);
+            let v2_2 = v2 * v1;
+            let v4 = layer_norm(x);
+            let v5 = logsumexp::<[seq]>(v1);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v2_2);
+            v4 + v3 + v5 + v6 + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g183 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = min(v1, v1);
-            let v3 = linear::<d>(v2);
-            let v4 = linear::<rows, bias = false>(v3);
-            let v5 = v4 * sigmoid(v4) + 0.5 * v4;
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<rows, bias = false>(v6)) + v5; }
-            linear::<5, name = head>(v6)
+            let v2 = linear::<d>(v2);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = v3 + v3;
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
+            linear::<5, name = head>(v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
             let v1 = tanh(c);
             let v2 = clamp(x, -0.7, 0.7);
-            let v3 = silu(v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            v5 + v1 + mean::<[7]>(v6)
+            let v3 = linear::<d>(v1);
+            let v4 = sqrt(1 + v2 * v2);
+            let v5 = silu(v1);
+            v4 + v3 + v5
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g185 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let (v1, v2) = split::<d>(x);
             let v3 = max::<[2]>(v2);
-            let v4 = gelu_tanh(v3);
-            let v5 = sum::<[2]>(v1);
-            let v6 = min(x, 0.2);
-            v6 + v4 + v5
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g186 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = max::<[seq]>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = max(0.1, v2);
-            let v6 = max(v3, v3);
-            v4 + mean::<[d]>(v5) + mean::<[d]>(v6)
+            let v4 = v3[batch = 0];
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = attention::<2, mask = causal, position = rope>(v5);
+            v1 + v4 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g186 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let x_2 = min(v1, v1);
+            let x_2 = concat::<d>(v1, 0.5 * x_2);
+            let v2 = x_2 - x_2;
+            let mut v3 = v1 + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); }
+            v2 + mean::<[d]>(v3)
+        }
+    } (x: floats[batch, seq, 4]);
+
     g187 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = linear::<2, bias = false>(v2);
-            let mut v4 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = v4 * v4;
-            param v6: [rows, d] = normal(1.0);
-            let v7 = linear::<d, bias = false>(v5);
-            linear::<5, name = head>(v3 + mean::<[rows, d]>(v6) + mean::<[d]>(v7))
+            let v2 = relu(v2);
+            let v1_2 = dropout::<0.5>(v2);
+            let v3 = v2 * sigmoid(v1_2) + 0.5 * v1_2;
+            let v4 = feed_forward::<6, activation = gelu>(v3);
+            let v5 = feed_forward::<6, activation = sigmoid>(v4);
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = silu(x);
-            let v2 = v1 - x;
-            let v3 = feed_forward::<6, activation = sigmoid>(v2);
-            v3
+            let x_2 = silu(x);
+            let v1 = x_2[seq = 0];
+            let v2 = x + sinusoidal_position::<d>(x);
+            v2 + v1
         }
     } (x: floats[batch, seq, 4]);
 
     g189 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
             let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = feed_forward::<6, activation = swiglu>(v1);
-            let v3 = tanh(c);
-            let v4 = abs(v3);
-            param v5: [] = normal(1.0);
-            v2 + v4 + v5
+            let v2 = l2_norm(v1);
+            let x = abs(v2);
+            let mut v3 = v2 + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            let v3_2 = max_pool(v3, lens);
+            v3_2
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], lens: lens[batch]);
 
     g190 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = softmax::<seq>(2 * x);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let mut v3 = v2 + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * x; v3 += attention::<2, mask = causal>(v3); }
-            let v5 = min(v3, v3);
-            param v6: [d] = normal(1.0);
-            let v7 = softmax::<d>(2 * v6);
-            let mut v8 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v8 { v8 = tanh(linear::<d>(v8)); }
-            let mut v9 = v5 + 0.1 * v5;
-            repeat 2, name = r_v9 { v9 = v9 + feed_forward::<5>(layer_norm(v9)); v9 = v9 - 0.5 * gelu(v9); }
-            v9 + v8
+            let v2 = linear::<d>(x);
+            let v3 = v2 + v2;
+            let v4 = softmax::<d>(2 * v1);
+            let x_2 = layer_norm(x);
+            let mut v5 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v2_2 = softmax::<batch>(2 * v5);
+            let v2 = attention::<2>(v2_2);
+            v3 + v4 + v2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -437,51 +432,51 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v2 = feed_forward::<6, activation = swiglu>(v1);
             let v3 = logsumexp::<[d]>(v2);
-            let v4 = linear::<2>(v2);
-            let v5 = min::<[d]>(v2);
-            linear::<5, name = head>(v4 + v3 + v5)
+            param v4: [2, d] = normal(1.0);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
+            linear::<5, name = head>(v1 + v3 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
             let v1 = dropout::<0.5>(x);
-            let v2 = x - v1;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = v4[batch = -1];
-            v5 + mean::<[7]>(v6) + mean::<[7]>(v7)
+            let v2 = v1 + v1;
+            let v3 = v2 / (2 + v2 * v2);
+            let v2_2 = x[batch = -1];
+            let v4 = linear::<5>(v3);
+            v4 + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g193 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = linear::<2>(x);
-            let v2 = relu_squared(v1);
-            let v3 = variance::<[seq]>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = softmax::<2>(2 * v1);
-            let v7 = embedding::<7, d>(tokens);
-            v4 + mean::<[2]>(v3) + mean::<[7]>(v5) + mean::<[2]>(v6) + v7
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2_2 = v2 + v2;
+            let v3 = layer_norm(x);
+            let v4 = linear::<5>(v3);
+            let x_2 = embedding::<7, d>(tokens);
+            v2_2 + mean::<[5]>(v4) + mean::<[d]>(x_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
             let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = softmax::<d>(2 * v2);
-            let (v4, v5) = split::<d>(v3);
-            let v6 = attention::<2, mask = padding>(v1, padding = lens);
-            param v7: [] = normal(1.0);
-            let (v8, v9) = split::<d>(v1);
-            v4 + v5 + mean::<[d]>(v6) + v7 + v8 + v9
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = attention::<2, mask = padding>(v3, padding = lens);
+            let v1_2 = layer_norm(v1);
+            let v3 = attention::<2, score = additive(3)>(v1_2, context = v5);
+            let mut v6 = v3 + 0.1 * v2;
+            repeat 2, name = r_v6 { v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
+            v4 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
@@ -492,51 +487,53 @@ graphs! {
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); }
             let v4 = v2[d = 0];
-            let v5 = v2 + learned_position::<9, d>(v2);
-            let v6 = v1 + sinusoidal_position::<d>(v1);
-            let v7 = sum::<[d]>(v6);
-            linear::<5, name = head>(v5 + v4 + v7)
+            let v1_2 = mean::<[d]>(v2);
+            let v5 = v2[d = ..2];
+            let v6 = feed_forward::<6, activation = gelu_tanh>(v5);
+            linear::<5, name = head>(v6 + v4 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
             let v1 = softmax::<batch>(2 * x);
-            let v2 = permute::<[d, batch, seq]>(x);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = max(v3, v1);
-            v2 + v4
+            let v1 = permute::<[seq, d, batch]>(v1);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = attention::<2>(x, context = v2);
+            v1 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g197 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
             let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = v1 - v1;
-            let v4 = x + v3;
-            let v5 = linear::<2>(v2);
-            let v6 = v4[batch = 0];
-            v5 + mean::<[d]>(v6)
+            let v1 = softmax::<seq>(2 * v2);
+            let v3 = linear::<d>(v1);
+            let v4 = rms_norm::<epsilon = 0.5>(v3);
+            let v1 = concat::<d>(v4, 0.5 * v4);
+            v1
         }
     } (x: floats[batch, seq, 4]);
 
     g198 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = feed_forward::<6, activation = geglu>(x);
-            let v2 = exp(tanh(v1));
-            param v3: [] = normal(1.0);
-            let v4 = sum::<[seq]>(v2);
-            let v5 = linear::<d>(v4);
-            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v7 = linear::<rows, bias = false>(v6);
-            v7 + v3 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
+            let x_2 = feed_forward::<6, activation = geglu>(x);
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = min::<[7]>(v4);
+            let v6 = linear::<rows, bias = false>(x_2);
+            let v7 = concat::<rows>(v6, 0.5 * v6);
+            let v8 = mean_pool(v3);
+            v7 + v5 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g199 {
         struct M<d = 4>;
@@ -547,13 +544,13 @@ graphs! {
             let v4 = embedding::<7, d, name = t_v4>(tokens);
             let v5 = linear::<tied = t_v4>(v2);
             let v6 = v4 / (2 + v2 * v2);
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v6);
-            let v10 = v8 + sinusoidal_position::<d>(v8);
-            let v11 = concat::<7>(v9, 0.5 * v3);
-            let v12 = clamp(v5, v5 - 1, v5 + 1);
-            linear::<5, name = head>(v7 + v10 + mean::<[14]>(v11) + mean::<[7]>(v12))
+            let mut v7 = v3 + 0.1 * v3;
+            repeat 2, name = r_v7 { param v8: [7] = ones; v7 *= v8; v7 = tanh(linear::<7>(v7)); v7 = v7 - 0.5 * gelu(v7); }
+            let v9 = sum::<[7]>(v5);
+            let v10 = concat::<7>(v7, 0.5 * v3);
+            let v11 = v6 + v6;
+            let v12 = v9 * sigmoid(v9) + 0.5 * v9;
+            linear::<5, name = head>(v10 + mean::<[d]>(v11) + v12)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,145 +3,145 @@
 graphs! {
     g240 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = variance::<[batch]>(x);
-            let v2 = linear::<5>(x);
-            let v3 = feed_forward::<6, activation = relu_squared>(v2);
-            let v4 = softmax::<seq>(2 * v1);
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = v2 + sinusoidal_position::<8>(v2);
+            let v4 = attention::<2, score = additive(3)>(x, context = v3);
+            let v3 = min::<[batch, d]>(x);
             let v5 = tanh(m);
-            let v6 = max(0.1, v1);
-            let v7 = min::<[batch, 5]>(v3);
-            let v8 = attention::<2, mask = causal>(x);
-            v8 + v4 + mean::<[rows]>(v5) + v6 + v7
+            let x_2 = embedding::<7, d>(tokens);
+            let v3_2 = min::<[seq]>(v4);
+            x_2 + v1 + v3 + mean::<[rows]>(v5) + v3_2
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g241 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
             let v1 = x * x;
-            let v2 = max_pool(x);
-            let v3 = linear::<rows>(v2);
-            let v4 = relu(v3);
-            let (v5, v6) = split::<d>(v1);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(x);
-            let v9 = max_pool(v8, keep);
-            v5 + mean::<[rows]>(v4) + v6 + mean::<[d]>(v7) + mean::<[7]>(v9)
+            let v1_2 = tanh(v1);
+            let v1 = relu(v1_2);
+            let v2 = min::<[batch]>(v1);
+            let v3 = tanh(z);
+            let v4 = gelu_tanh(v3);
+            let v5 = softmax::<seq>(2 * v2);
+            v4 + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g242 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = variance::<[batch]>(v2);
-            let v4 = min(v3, 0.2);
-            let v5 = softmax::<seq>(2 * v4);
-            param v6: [] = normal(1.0);
-            let v7 = v5 / (2 + v6 * v6);
-            let v8 = if v7 > 0.1 && !(v7 >= 0.6) { 0.5 * v7 } else { v7 - 1 };
-            v8
+            let x = gelu(v1);
+            let mut v2 = v1 + 0.1 * x;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
+            param v4: [] = normal(1.0);
+            let v5 = v2 / (2 + v4 * v4);
+            let v6 = linear::<2>(v5);
+            let v7 = embedding::<7, d>(tokens);
+            let mut v8 = v7 + 0.1 * v4;
+            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = rms_norm(v8) * sigmoid(v8); v8 += attention::<2, mask = causal>(v8); }
+            v6 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g243 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = dropout::<0.5>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = softmax::<d>(2 * v2);
-            let v5 = attention::<2, mask = causal, position = rope>(v3);
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, name = r_v6 { v6 = dropout::<0.2>(tanh(v6)); v6 += attention::<2, mask = causal>(v6); }
-            let v7 = linear::<d>(v3);
-            let v8 = concat::<d>(v4, 0.5 * v7);
-            linear::<5, name = head>(v5 + v6 + mean::<[8]>(v8))
+            let v3 = softmax::<d>(2 * v2);
+            let v4 = variance::<[d]>(v3);
+            let v5 = max::<[d]>(v1);
+            let (v6, v7) = split::<d>(v2);
+            let v8 = 1 - v7 / 3;
+            let v9 = max::<[2]>(v6);
+            linear::<5, name = head>(v8 + v4 + v5 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [d, batch] {
             let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = max(x, x);
-            let v3 = permute::<[batch, seq, d]>(v1);
-            v2 + v3
+            let x = v1 * v1;
+            let v1_2 = logsumexp::<[seq]>(x);
+            v1_2
         }
     } (x: floats[batch, seq, 4]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
             let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = tanh(v1);
-            let mut v4 = v1 + 0.1 * v2;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v6 = min(v2, v4);
-            let mut v7 = v3 + 0.1 * v6;
-            repeat 2, name = r_v7 { v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v6; v7 = v7 + softmax(v7) * v6; v7 += attention::<2, mask = causal>(v7); }
-            v7
+            let v2 = tanh(v1);
+            let v3 = relu_squared(v2);
+            let v4 = tanh(w);
+            let mut v5 = x + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
+            let v1 = l2_norm(v5);
+            v3 + v4 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g246 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = linear::<d>(v2);
-            let v4 = linear::<d, bias = false>(v3);
-            let v5 = silu(v2);
-            let v6 = linear::<d>(v4);
-            let v7 = max(0.1, v5);
-            let v8 = permute::<[d, batch, seq]>(v7);
-            v6 + v8
+            let v1 = v1 * v1;
+            let v2 = max_pool(v1, lens);
+            param v3: [2, d] = normal(1.0);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; }
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            let v7 = embedding::<7, d>(tokens);
+            let v8 = embedding::<7, d>(tokens);
+            v5 + v2 + mean::<[2, 7]>(v6) + v7 + v8
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g247 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = feed_forward::<6, activation = relu>(v1);
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let v4 = linear::<2>(v2);
-            let v5 = min::<[2]>(v4);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = softmax::<d>(2 * v6);
-            let v8 = layer_norm(v7);
-            linear::<5, name = head>(v3 + v5 + v8)
+            let v2 = relu(v2);
+            let v3 = min::<[d]>(v2);
+            let v2_2 = softmax::<d>(2 * v2);
+            let v1 = feed_forward::<6, activation = tanh>(v2_2);
+            let v4 = linear::<rows>(v1);
+            let v5 = attention::<2, mask = causal, position = rope>(v2);
+            linear::<5, name = head>(v4 + v3 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
             let v1 = sigmoid(x);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v7 = v3 + sinusoidal_position::<d>(v3);
-            let v8 = variance::<[d]>(v7);
-            v5 + v8
+            let x_2 = rms_norm(v1);
+            let v2 = x_2[seq = ..2];
+            let v3 = v1 + sinusoidal_position::<d>(v1);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            v4 + mean::<[seq]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
     g249 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = clamp(x, x - 1, x + 1);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = relu(v3);
-            param v5: [] = normal(1.0);
-            v4 + v5
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let v3 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v3 = relu(v3);
+            let mut v4 = x + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
@@ -149,14 +149,17 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = softmax::<seq>(2 * x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = x / (2 + v1 * v1);
-            let v5 = v2 + learned_position::<9, 2>(v2);
-            let v6 = x + learned_position::<9, d>(x);
-            let v7 = v1 + sinusoidal_position::<d>(v1);
-            let v8 = max_pool(v3);
-            param v9: [rows] = normal(1.0);
-            v4 + mean::<[2]>(v5) + v6 + v7 + mean::<[2]>(v8) + mean::<[rows]>(v9)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); }
+            param v4: [rows, d] = normal(1.0);
+            let mut v5 = v2 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            let v6 = relu_squared(v5);
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, name = r_v7 { v7 = tanh(linear::<d>(v7)); }
+            let v8 = linear::<2>(v4);
+            let v9 = min::<[2]>(v8);
+            v7 + mean::<[rows]>(v9)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -173,36 +176,35 @@ graphs! {
 
     g252 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [seq, 5, batch] {
             let v1 = min(x, x);
-            let v2 = feed_forward::<6, activation = reglu>(v1);
-            let v3 = 1 - x / 3;
-            let v4 = feed_forward::<6, activation = reglu>(v3);
-            let v5 = max_pool(v4);
-            v2 + v5
+            let v2 = linear::<5, bias = false>(v1);
+            let v3 = permute::<[seq, 5, batch]>(v2);
+            let v4 = v1 + learned_position::<9, d>(v1);
+            let v5 = mean_pool(v4);
+            v3 + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
             let v1 = tanh(p);
             let v2 = x[d = -1];
-            let v3 = concat::<d>(x, 0.5 * x);
-            let (v4, v5) = split::<d>(x);
-            v3 + v1 + v2 + mean::<[2]>(v4) + mean::<[2]>(v5)
+            let v3 = attention::<2>(x, context = x);
+            let (v4, v5) = split::<d>(v3);
+            v4 + v1 + v2 + v5
         }
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g254 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch] {
-            let v1 = max::<[batch, seq]>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); }
-            let v3 = max::<[d, seq]>(x);
-            let v4 = feed_forward::<6, activation = sigmoid>(v2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let x_2 = max::<[batch, seq]>(x);
+            let v1 = attention::<2>(x);
+            let v2 = max::<[d, seq]>(x);
+            let v1_2 = permute::<[d, batch, seq]>(v1);
+            v1_2 + x_2 + v2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -211,23 +213,23 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = linear::<5>(v1);
-            let v3 = linear::<rows>(v2);
-            let v4 = pow(v2, 2);
-            let v5 = attention::<2, mask = causal>(v1);
-            let v6 = variance::<[d]>(v5);
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v8 = concat::<d>(v5, 0.5 * v7);
-            linear::<5, name = head>(v3 + mean::<[5]>(v4) + v6 + mean::<[8]>(v8))
+            let v3 = max(v2, v2);
+            param v4: [rows] = normal(1.0);
+            let v3 = v3 - v3;
+            let v5 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v2_2 = embedding::<7, d>(tokens);
+            let v2_2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2_2);
+            linear::<5, name = head>(v5 + mean::<[rows]>(v4) + mean::<[d]>(v2_2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = variance::<[d]>(x);
-            let v3 = permute::<[d, batch, seq]>(v1);
-            v3 + v2
+            let v2_2 = dropout::<0.5>(v2);
+            v1 + v2_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -240,194 +242,198 @@ graphs! {
             let v4 = embedding::<7, d, name = t_v4>(tokens);
             let v5 = linear::<tied = t_v4>(v2);
             let v6 = l2_norm(x);
-            let v7 = v5 + sinusoidal_position::<7>(v5);
-            let v8 = v3 / (2 + v3 * v3);
-            v4 + v6 + mean::<[7]>(v7) + mean::<[rows, 7]>(v8)
+            let v2_2 = max(v5, v5);
+            let v7 = linear::<2>(v6);
+            v4 + mean::<[rows, 7]>(v3) + mean::<[7]>(v2_2) + mean::<[2]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g258 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, rows] {
             let v1 = floor(2 * x) * x;
-            let v2 = min::<[batch, d]>(x);
-            let v3 = logsumexp::<[seq]>(v2);
-            let v4 = linear::<rows, bias = false>(v1);
-            let v5 = if x > 0.1 && !(v3 >= 0.6) { 0.5 * x } else { v3 - 1 };
-            v4 + mean::<[d]>(v5)
+            let v2 = attention::<2, mask = padding>(v1, padding = lens);
+            let x_2 = linear::<rows, bias = false>(v2);
+            let mut v3 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v3 { param v4: [rows] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<rows, bias = false>(v3)) + x_2; }
+            let v5 = embedding::<7, d>(tokens);
+            v3 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g259 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = max(v1, v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = variance::<[d]>(v1);
-            let v5 = softmax::<8>(2 * v3);
-            let v6 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            param v7: [2, d] = normal(1.0);
-            linear::<5, name = head>(v5 + v4 + mean::<[d]>(v6) + mean::<[2, d]>(v7))
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = dropout::<0.2>(tanh(v3)); }
+            let v2_2 = softmax::<d>(2 * v3);
+            let mut v4 = v2_2 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = exp(tanh(v2));
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            linear::<5, name = head>(v4 + v6 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
             let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = linear::<2, bias = false>(v1);
-            let v3 = abs(v2);
-            let v4 = tanh(v3);
-            let v5 = softmax::<2>(2 * v4);
-            v5
+            let v2 = v1[seq = 0];
+            param v3: [2, d] = normal(1.0);
+            let v4 = mean_pool(v1, lens);
+            let v5 = min(v3, v3);
+            v2 + v4 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g261 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1 + learned_position::<9, 8>(v1);
-            let v3 = 2 * x - 1;
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            v2 + mean::<[d]>(v4)
+            let v2 = attention::<2>(x, context = v1);
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v4 = v2[seq = 0];
+            v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g262 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let (v4, v5) = split::<d>(x);
-            let v6 = v2 - v2;
-            let v7 = max::<[2]>(v5);
-            let v8 = v6 + sinusoidal_position::<d>(v6);
-            let v9 = mean_pool(v4, keep);
-            let v10 = attention::<2, mask = causal>(v8);
-            v3 + v7 + mean::<[2]>(v9) + mean::<[d]>(v10)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let (v1, v2) = split::<d>(x_2);
+            let x_2 = v2 - v1;
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
+            let v4 = attention::<2, mask = causal>(v3);
+            let mut v5 = x + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v4_2 = gelu_tanh(v4);
+            let v6 = v3 + sinusoidal_position::<d>(v3);
+            x_2 + mean::<[d]>(v5) + mean::<[d]>(v4_2) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g263 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = layer_norm(v1);
-            let v3 = relu(v2);
-            let v4 = v3 * v3;
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
-            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            linear::<5, name = head>(v6)
+            let v1_2 = layer_norm(v1);
+            let v2 = v1_2 * v1;
+            let v2 = min(v2, v2);
+            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v1 = linear::<d, bias = false>(v3);
+            linear::<5, name = head>(v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 2] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
             let v1 = mean::<[d]>(x);
-            let v2 = tanh(w);
-            let v3 = v1[seq = -2..];
-            let v4 = variance::<[batch]>(v3);
-            let v5 = softmax::<seq>(2 * v2);
-            let (v6, v7) = split::<d>(x);
-            v6 + v4 + v5 + v7
-        }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
-
-    g265 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = rms_norm(v1) * sigmoid(v1); }
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = v2 * v2;
-            v3
+            let v2 = linear::<rows>(x);
+            let x = variance::<[seq]>(v2);
+            let v3 = l2_norm(x);
+            let v4 = mean::<[rows]>(v3);
+            let v5 = clamp(v4, v4 - 1, v4 + 1);
+            v1 + v5
         }
     } (x: floats[batch, seq, 4]);
 
-    g266 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = v1[batch = -1];
-            let v3 = attention::<2, score = additive(3)>(x, context = x);
-            let v4 = tanh(m);
-            v3 + v2 + mean::<[rows]>(v4)
+    g265 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = rms_norm(v1) * sigmoid(v1); }
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g266 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = max::<[d]>(v1);
+            let v3 = attention::<2, mask = causal>(v1);
+            let x = 2 * v3 - 1;
+            x + v2
+        }
+    } (x: floats[batch, seq, 4]);
 
     g267 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);
-            let v4 = softmax::<2>(2 * v3);
-            let v5 = max::<[2]>(v2);
-            let v6 = sigmoid(v3);
-            param v7: [d] = normal(1.0);
-            let v8 = l2_norm(v7);
-            linear::<5, name = head>(v4 + v5 + v6 + mean::<[d]>(v8))
+            let v3_2 = softmax::<2>(2 * v3);
+            let v1 = logsumexp::<[d]>(v1);
+            param v4: [rows] = normal(1.0);
+            let v5 = min::<[rows]>(v4);
+            let v6 = linear::<2>(v2);
+            linear::<5, name = head>(v3_2 + v1 + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], w: [batch, seq]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
             let (v1, v2) = split::<d>(x);
             let v3 = v2 + sinusoidal_position::<2>(v2);
-            let v4 = max_pool(v1, lens);
-            let v5 = tanh(w);
-            let mut v6 = x + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + softmax(v6) * v5; v6 = v6 - 0.5 * gelu(v6); v6 += attention::<2, mask = causal>(v6); }
-            let v7 = permute::<[2, batch]>(v4);
-            let v8 = v6 * v6;
-            v3 + v7 + mean::<[d]>(v8)
+            let v4 = x[seq = ..2];
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
+            let v6 = permute::<[seq, 2, batch]>(v3);
+            let v4 = softmax(v5);
+            let x_2 = v1 * sigmoid(v6) + 0.5 * v6;
+            v4 + mean::<[seq]>(x_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g269 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, d] {
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
             let v1 = variance::<[batch]>(x);
-            let v2 = v1 * v1;
-            let v3 = permute::<[d, seq]>(v2);
-            let v4 = max::<[seq]>(v3);
-            param v5: [2, d] = normal(1.0);
-            v5 + v4
+            let x_2 = linear::<d, bias = false>(v1);
+            let v2 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
+            param v3: [2, d] = normal(1.0);
+            let v1_2 = mean::<[2]>(v3);
+            v2 + v1_2
         }
     } (x: floats[batch, seq, 4]);
 
     g270 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d>(tokens);
             let mut v2 = x + 0.1 * v1;
             repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = tanh(linear::<d>(v2)); }
             let v3 = rms_norm(v2);
-            let v4 = tanh(w);
-            let v5 = attention::<2, score = additive(3)>(v3, context = v1);
-            let v6 = mean_pool(v5);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); }
-            v4 + mean::<[d]>(v7)
+            let v4 = softmax::<batch>(2 * v3);
+            let v5 = max::<[seq]>(v4);
+            let v6 = variance::<[batch, d]>(v5);
+            let v7 = if v6 > 0.1 && !(v2 >= 0.6) { 0.5 * v6 } else { v2 - 1 };
+            v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g271 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1 + sinusoidal_position::<d>(v1);
             let v3 = softmax::<d>(2 * v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v5 = sigmoid(v4);
-            let v6 = v5 + v5;
-            let v7 = v6[8 = 0];
-            linear::<5, name = head>(v6 + v7)
+            let v3_2 = concat::<d>(v3, 0.5 * v3);
+            let v3 = v3_2 + v3_2;
+            param v4: [rows] = normal(1.0);
+            let v3_2_2 = softmax(v4);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v3_2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -435,43 +441,45 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = feed_forward::<6, activation = gelu>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v4 = feed_forward::<6, activation = relu>(v3);
-            let v5 = feed_forward::<6, activation = relu_squared>(v4);
-            let v6 = if v5 > 0.1 && !(v5 >= 0.6) { 0.5 * v5 } else { v5 - 1 };
-            let v7 = embedding::<7, d>(tokens);
-            let v8 = min(v7, v3);
-            v6 + v8
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
+            let v3 = embedding::<7, d>(tokens);
+            let v7 = v3 + v5;
+            let mut v8 = v2 + 0.1 * v7;
+            repeat 2, name = r_v8 { v8 = rms_norm(v8) * sigmoid(v8); }
+            let v9 = feed_forward::<6, activation = gelu_tanh>(v4);
+            v8 + mean::<[7]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g273 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = linear::<2, bias = false>(x);
-            let v2 = permute::<[d, batch, seq]>(x);
-            let v3 = layer_norm(x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            v1 + mean::<[d]>(v2) + mean::<[7]>(v5) + mean::<[d]>(v6)
+            let x = relu(v1);
+            param v2: [rows] = normal(1.0);
+            param v3: [] = normal(1.0);
+            let v4 = feed_forward::<6, activation = reglu>(x);
+            v4 + mean::<[rows]>(v2) + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g274 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = ln(2 + x * x);
-            let v2 = x[d = 0];
+            let v2 = floor(2 * v1) * v1;
             let v3 = max(v2, v1);
-            let v4 = feed_forward::<6, activation = silu>(v3);
-            let v5 = variance::<[batch]>(v4);
-            let v6 = linear::<5>(v5);
-            let v7 = linear::<2, bias = false>(v6);
-            let v8 = variance::<[2]>(v7);
-            v8
+            let v4 = mean_pool(v3);
+            let v5 = softmax::<d>(2 * v4);
+            let v6 = v3 + sinusoidal_position::<d>(v3);
+            let v6_2 = sum::<[d]>(v6);
+            let v7 = v3 + learned_position::<9, d>(v3);
+            v7 + v5 + v6_2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -479,63 +487,63 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(v1, v1);
-            let v3 = v2 * v1;
-            let v4 = attention::<2, mask = causal>(v3);
-            linear::<5, name = head>(v4)
+            let v1_2 = max(v1, v1);
+            let v1 = max(0.1, v1_2);
+            let v2 = layer_norm::<epsilon = 0.1>(v1);
+            linear::<5, name = head>(v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
             let v1 = logsumexp::<[seq, batch]>(x);
-            let v2 = attention::<2, score = bilinear>(x, context = x);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            v2 + v3
+            let x_2 = permute::<[d, batch, seq]>(x);
+            param v2: [2, d] = normal(1.0);
+            x_2 + v1 + mean::<[2]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g277 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x / (2 + x * x);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = sigmoid(v1);
-            let v4 = floor(2 * v3) * v3;
-            v2 + v4
+            let x_2 = x / (2 + x * x);
+            let v1 = max::<[seq, batch]>(x_2);
+            let x = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x_2);
+            let x = if x_2 <= 0 || x > x_2 { x } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            x + v1
         }
     } (x: floats[batch, seq, 4]);
 
     g278 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], keep: bool[batch, seq]) -> [batch, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = min::<[batch]>(x);
-            let v2 = tanh(m);
-            let v3 = attention::<2>(x, context = x);
-            let v4 = min(v1, 0.2);
-            let v5 = max_pool(v3, keep);
-            let v6 = clamp(v4, v1 - 1, v1 + 1);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = v1[seq = -2..];
+            let v5 = max_pool(v2, keep);
+            let v6 = linear::<d, bias = false>(v5);
             let v7 = abs(v2);
-            let v8 = rms_norm::<epsilon = 0.5>(v6);
-            v5 + mean::<[rows]>(v7) + mean::<[seq]>(v8)
+            let v8 = layer_norm::<epsilon = 0.1>(v6);
+            let v9 = linear::<2>(v2);
+            v7 + mean::<[7]>(v3) + mean::<[2]>(v4) + v8 + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g279 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let mut v4 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
-            let v6 = v4 * sigmoid(v4) + 0.5 * v4;
-            let v7 = if v6 < v2 { v6 * v2 } else { tanh(v6) };
-            let v8 = silu(v7);
-            let v9 = attention::<2, mask = causal, position = rope>(v8);
-            linear::<5, name = head>(v9)
+            let v2 = concat::<d>(v2, 0.5 * v2);
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let v3 = v3 + sinusoidal_position::<8>(v3);
+            let mut v4 = v2 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [8] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); }
+            let v6 = attention::<2, mask = causal, position = rope>(v1);
+            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v6);
+            linear::<5, name = head>(v4 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

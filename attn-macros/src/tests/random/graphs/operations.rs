@@ -159,8 +159,11 @@ fn pair(w: &mut Writer) -> Option<(String, String, Axes)> {
     let x = w.find(|axes| !axes.is_empty())?;
     let axes = w.axes(x);
     let y = w.find(|other| is_subset(other, &axes))?;
+    // Of as many axes in another order, the first operand has those of the result.
+    let of_y = w.axes(y);
+    let is_permuted = of_y.len() == axes.len() && of_y != axes;
     let [x, y] = [w.read(x), w.read(y)];
-    Some(match w.numbers.percent(50) {
+    Some(match is_permuted || w.numbers.percent(50) {
         true => (x, y, axes),
         false => (y, x, axes),
     })

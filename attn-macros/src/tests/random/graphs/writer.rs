@@ -82,6 +82,8 @@ struct Value {
     name: String,
     axes: Axes,
     is_read: bool,
+    /// Whether a later value has its name.
+    is_hidden: bool,
 }
 
 pub(super) struct Writer {
@@ -118,20 +120,48 @@ impl Writer {
     }
 
     pub(super) fn declare(&mut self, name: String, axes: Axes) {
-        let is_read = false;
+        for value in &mut self.values {
+            value.is_hidden |= value.name == name;
+        }
         self.values.push(Value {
             name,
             axes,
-            is_read,
+            is_read: false,
+            is_hidden: false,
         });
     }
 
     /// `let v1 = expr;`
     pub(super) fn define(&mut self, expr: &str, axes: Axes) -> Option<()> {
-        let name = self.name();
+        let name = self.any_name();
         self.line(format!("let {name} = {expr};"));
         self.declare(name, axes);
         Some(())
+    }
+
+    /// A new name; the name of another value that has been read; or one that the macro could make of such a name.
+    fn any_name(&mut self) -> String {
+        let read = self.values.iter().filter(|value| value.is_read);
+        let read: Vec<String> = read.map(|value| value.name.clone()).collect();
+        if read.is_empty() || self.numbers.percent(70) {
+            return self.name();
+        }
+        let name = self.numbers.pick(&read).clone();
+        let numbered = format!("{name}_2");
+        let is_taken = self.values.iter().any(|value| value.name == numbered);
+        match is_taken || self.numbers.percent(50) {
+            true if self.is_free(&name) => name,
+            false => numbered,
+            true => self.name(),
+        }
+    }
+
+    /// Whether nobody needs the value with this name any more. Some value with three axes is always there.
+    fn is_free(&self, name: &str) -> bool {
+        let mut of_name = self.values.iter().filter(|value| value.name == name);
+        let mut visible = self.values.iter().filter(|value| !value.is_hidden);
+        of_name.all(|value| value.is_read)
+            && visible.any(|value| value.name != name && value.axes.len() == 3)
     }
 
     /// An input, which is declared when it is first asked for: `kind` is that of the tests, `ty` what stands before its axes.
@@ -148,7 +178,8 @@ impl Writer {
     /// Some value with axes for which this is true, rather one that nobody has read.
     pub(super) fn find(&mut self, suits: impl Fn(&[Axis]) -> bool) -> Option<usize> {
         let all = 0..self.values.len();
-        let suiting: Vec<usize> = all.filter(|at| suits(&self.values[*at].axes)).collect();
+        let suiting = all.filter(|at| !self.values[*at].is_hidden);
+        let suiting: Vec<usize> = suiting.filter(|at| suits(&self.values[*at].axes)).collect();
         let unread = suiting.iter().copied();
         let unread: Vec<usize> = unread.filter(|at| !self.values[*at].is_read).collect();
         let among = match unread.is_empty() || self.numbers.percent(30) {
@@ -171,7 +202,10 @@ impl Writer {
     fn sum(&mut self) -> (String, Axes) {
         let unread = (0..self.values.len()).filter(|at| !self.values[*at].is_read);
         let unread: Vec<usize> = unread.collect();
-        let suits = |at: &&usize| !self.is_session || self.values[**at].axes.len() == 3;
+        let suits = |at: &&usize| match self.values[**at].axes.len() {
+            axes if self.is_session => axes == 3,
+            axes => axes > 0,
+        };
         let largest = unread.iter().rev().filter(suits);
         let largest = largest.max_by_key(|at| self.values[**at].axes.len());
         let largest = largest
