@@ -9,7 +9,8 @@ same name: it makes inputs and parameters, and returns one output, or two. The f
 
 - the inputs and parameters, whose numbers depend on the names of the module, the case and the tensor alone;
 - `output` and `output 2`;
-- `gradient of NAME`, of the sum of all outputs' elements, each times the factor that `weighted_sum` of the tests has for it.
+- `gradients` of all floats, one after the other in the order of their names, of the sum of all outputs' elements, each times the factor
+  that `weighted_sum` of the tests has for it.
 
 Another version of PyTorch may round differently; the tests have a tolerance.
 """
