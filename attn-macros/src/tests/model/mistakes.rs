@@ -533,6 +533,7 @@ fn examples_of_keys_are_valid() {
             "rearrange",
             "split",
             "stack",
+            "windows",
         ];
         all.contains(&operation.name)
     };
