@@ -3,519 +3,518 @@
 graphs! {
     g120 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = mean_pool(v1, lens);
-            let v4 = linear::<d, bias = false>(v3);
-            let v3_2 = rms_norm::<epsilon = 0.5>(v4);
-            let v3 = sqrt(1 + v2 * v2);
-            let v3 = max_pool(v3, lens);
-            let v5 = if v4 <= 0 || v3_2 > v4 { v3_2 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v3 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = pad::<d, before = 1>(x);
+            let v3 = max(v2, v2);
+            let x_2 = embedding::<7, d>(tokens);
+            let v4 = attention::<2, score = additive(3)>(x_2, context = v3);
+            let v5 = attention::<2, mask = causal>(v4);
+            let v6 = concat::<d>(v1, 0.5 * v1);
+            v5 + mean::<[8]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g121 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = relu>(x);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = layer_norm::<epsilon = 0.1>(v2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let v2 = softmax::<seq>(2 * v1);
+            let (v3, v4) = split::<d>(v2);
+            v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g122 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v2_2 = permute::<[d, batch, seq]>(v2);
-            let v3 = rms_norm::<epsilon = 0.5>(v2);
-            let mut v4 = v3 + 0.1 * v2_2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); }
-            let v2 = linear::<d, bias = false>(v4);
-            let v5 = v2 / (2 + v2 * v2);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let x_2 = feed_forward::<6, activation = gelu_tanh>(x);
+            let x = gelu_tanh(x_2);
+            param v1: [d, rows] = normal(0.5);
+            let x = einsum::<[batch, seq, rows]>(x, v1);
+            let v2 = mean_pool(x, keep);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
+            let (v5, v6) = split::<d>(x_2);
+            v3 + v4 + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g123 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows, d] = normal(1.0);
-            let v2_2 = feed_forward::<6, activation = swiglu>(v2);
-            let (v3, v4) = split::<d>(v1);
-            let mut v5 = v2_2 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v2_2; }
-            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v2 = embedding::<7, d>(tokens);
-            let v8 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + v4 + mean::<[rows, d]>(v5) + mean::<[d]>(v7) + mean::<[d]>(v2) + mean::<[d]>(v8))
+            let v2 = min(v1, 0.2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = einsum::<[batch, seq]>(v3, v3);
+            param v6: [] = normal(1.0);
+            let v7 = layer_norm::<epsilon = 0.1>(v4);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v1);
+            let v4_2 = abs(v8);
+            linear::<5, name = head>(v7 + v5 + v6 + v9 + mean::<[d]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            x + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = x * x;
+            param v2: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            v1_2 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g125 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let x_2 = linear::<rows, bias = false>(x);
-            let v1 = linear::<5>(x_2);
-            let x = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v2 = softmax::<5>(2 * x);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = relu_squared(x);
+            let v2 = attention::<2, score = bilinear>(v1, context = v1);
+            param v3: [d, rows] = normal(0.5);
+            let x = einsum::<[batch, seq, rows]>(v2, v3);
+            let v4 = linear::<d>(x);
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let x = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            param v3: [2, d] = normal(1.0);
-            let v4 = concat::<7>(x, 0.5 * v2);
-            let v5 = linear::<d>(v3);
-            v1 + mean::<[14]>(v4) + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = pad::<d, after = 1, value = 0.5>(x);
+            let v1 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            let v2 = attention::<2>(x, context = v1);
+            let v3 = softmax::<seq>(2 * v2);
+            let v4 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g127 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 / (2 + v1 * v1);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v1; }
-            let v4 = if v2 <= 0 || v3 > v2 { v3 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v5 = v1 + v4;
-            linear::<5, name = head>(v5)
+            let v1_2 = max::<[d]>(v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = v2 + sinusoidal_position::<rows>(v2);
+            let v4 = 2 * v1_2 - 1;
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = max::<[d]>(x);
-            let v2 = clamp(x, -0.7, 0.7);
-            let v3 = concat::<d>(x, 0.5 * v2);
-            let v4 = concat::<d>(x, 0.5 * x);
-            let v5 = abs(v4);
-            v3 + v1 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = v1 * v1;
+            let v3 = attention::<2, mask = causal>(v2);
+            let v4 = softmax::<batch>(2 * v3);
+            let v4 = v4[d = 0];
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g129 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = max::<[batch, d]>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = linear::<5>(v2);
-            let v4 = max::<[batch, seq]>(v3);
-            let v5 = concat::<d>(v2, 0.5 * v2);
-            v5 + v1 + mean::<[5]>(v4)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let x = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = softmax::<8>(2 * v1);
+            let v3 = max(v2, v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            v3 + mean::<[d]>(v4) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
 
     g130 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v1_2 = tanh(w);
-            let v5 = v3 + learned_position::<9, d>(v3);
-            let x = rms_norm(x);
-            let v3_2 = embedding::<7, d>(tokens);
-            v2 + mean::<[7]>(v4) + v1_2 + v5 + x + v3_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x[seq = 0];
+            let v2 = layer_norm::<epsilon = 0.1>(v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = shift::<d, 1>(x);
+            let v6 = layer_norm::<epsilon = 0.1>(v5);
+            let v7 = v2 - v2;
+            v4 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g131 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let v3 = abs(v2);
-            let v2 = embedding::<7, d>(tokens);
-            let v4 = feed_forward::<6, activation = relu>(v3);
-            let v1_2 = gelu(v2);
-            let v2_2 = v1_2 - v1;
-            let mut v5 = v2_2 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
-            let v7 = linear::<d>(v5);
-            linear::<5, name = head>(v4 + mean::<[d]>(v7))
+            param v2: [] = normal(1.0);
+            let v3 = feed_forward::<6, activation = relu>(v1);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            let v5 = layer_norm(v4);
+            param v6: [] = normal(1.0);
+            let (v7, v8) = split::<d>(v1);
+            let v3 = shift::<2, -1>(v8);
+            let v9 = v3 / (2 + v2 * v2);
+            linear::<5, name = head>(v5 + v6 + mean::<[2]>(v7) + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = exp(tanh(x));
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let mut v3 = v1 + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v4 = permute::<[seq, d, batch]>(v2);
-            v3 + v4
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g133 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let x_2 = x + x;
-            let v1 = x_2 + x_2;
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let x = softmax::<d>(2 * v1);
-            let v3 = concat::<d>(x, 0.5 * v2);
-            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            let v5 = concat::<d>(x_2, 0.5 * v4);
-            param v6: [rows] = normal(1.0);
-            v3 + v5 + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = v3[d = -1];
+            let x_2 = attention::<2, mask = causal>(x);
+            x_2 + v4
         }
     } (x: floats[batch, seq, 4]);
 
-    g134 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = linear::<5>(x);
-            let v2 = max(x, x);
-            let v1 = concat::<5>(v1, 0.5 * v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v4 = linear::<d>(v3);
-            let v3 = tanh(m);
-            v2 + mean::<[10]>(v1) + v4 + mean::<[rows]>(v3)
+    g133 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 2 * x - 1;
+            let v2 = 2 * v1 - 1;
+            let v3 = v2 + v2;
+            let x = embedding::<7, d>(tokens);
+            let v4 = min(v3, 0.2);
+            let v1 = gelu(v1);
+            let v5 = v4[batch = 0];
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            v1 + v5 + v6 + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g134 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            let v1 = linear::<d, bias = false>(v1);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let x = shift::<d, -1>(x);
+            let v3 = linear::<d, bias = false>(x);
+            let x = logsumexp::<[batch]>(v1);
+            v2 + v3 + x
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g135 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);
-            let v4 = v2 + sinusoidal_position::<2>(v2);
-            let v5 = logsumexp::<[2]>(v4);
-            let v6 = linear::<d>(v3);
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            let v1_2 = concat::<8>(v7, 0.5 * v7);
-            let v8 = softmax::<8>(2 * v7);
-            let mut v9 = v1_2 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v9 { param v10: [16] = ones; v9 *= v10; v9 = tanh(linear::<16>(v9)); v9 = v9 - 0.5 * gelu(v9); }
-            linear::<5, name = head>(v8 + v5 + mean::<[16]>(v9))
+            let v4 = attention::<2, mask = causal>(v1);
+            let v1_2 = v4 - v4;
+            let v3_2 = sum::<[2]>(v3);
+            let mut v5 = v1_2 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v1; v5 = dropout::<0.2>(tanh(v5)); }
+            let mut v6 = v5 + 0.1 * v3_2;
+            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v3_2; }
+            let (v7, v8) = split::<d>(v6);
+            param v9: [] = normal(1.0);
+            linear::<5, name = head>(v2 + v7 + v8 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = mean::<[seq, batch]>(x);
-            let v2 = permute::<[seq, d, batch]>(x);
-            param v3: [d] = normal(1.0);
-            let x_2 = x + learned_position::<9, d>(x);
-            let v4 = feed_forward::<6, activation = reglu>(x_2);
-            v2 + v1 + v3 + v4
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = permute::<[d, batch, seq]>(v1);
+            let v3 = mean::<[batch]>(v2);
+            let v4 = tanh(p);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            v5 + v3 + v4 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g137 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v2 = max_pool(v1);
-            let v3 = v2 + v2;
-            let v2 = variance::<[batch]>(v3);
-            let v4 = embedding::<7, d>(tokens);
-            v4 + v2
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 2, d] {
+            let v1 = tanh(c);
+            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v3 = x + sinusoidal_position::<d>(x);
+            let mut v4 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v1; v4 = dropout::<0.2>(tanh(v4)); }
+            let v2 = linear::<d>(v2);
+            v2 + v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g138 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = logsumexp::<[seq, d]>(v2);
-            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            param v5: [d] = normal(1.0);
-            v4 + v3 + v5
+            let x_2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let x_2 = max::<[d, seq]>(x_2);
+            let x_2 = pow(x_2, 2);
+            let x_2 = x / (2 + x_2 * x_2);
+            let v1 = embedding::<7, d>(tokens);
+            x_2 + v1
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g139 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = concat::<d>(v1, 0.5 * v1);
-            param v2: [rows] = normal(1.0);
-            let v3 = linear::<d, bias = false>(v2);
-            linear::<5, name = head>(v1_2 + mean::<[d]>(v3))
+            let v1_2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v2 = linear::<2, bias = false>(v1_2);
+            let v3 = max(0.1, v2);
+            linear::<5, name = head>(v1 + mean::<[2]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = tanh>(x);
-            param v1: [rows] = normal(1.0);
-            let v2 = tanh(x_2);
-            let v2_2 = 1 - v2 / 3;
-            let v3 = feed_forward::<6, activation = gelu>(v2_2);
-            v3 + mean::<[rows]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let v1 = tanh(w);
+            let v1 = tanh(v1);
+            let v2 = permute::<[d, batch, seq]>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v1_2 = 2 * v4 - 1;
+            v2 + v1 + v3 + mean::<[7]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
 
     g141 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, d] {
-            param v1: [2, d] = normal(1.0);
-            let v2 = max::<[seq]>(x);
-            let v3 = x[batch = -1];
-            let v4 = ln(2 + v2 * v2);
-            v1 + mean::<[seq]>(v3) + mean::<[batch]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = sqrt(1 + x * x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = v3 + sinusoidal_position::<8>(v3);
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g142 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = linear::<2, bias = false>(x);
-            let v1_2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = v1[seq = 0];
-            let x = softmax::<batch>(2 * x);
-            let v1 = linear::<2, bias = false>(x);
-            let v4 = max_pool(v2, keep);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            v1_2 + mean::<[2]>(v1) + mean::<[2]>(v4) + v5 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let v1 = max::<[seq, batch]>(x);
+            let v2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1_2 = softmax::<d>(2 * v1);
+            let v3 = softmax::<d>(2 * v1);
+            let x_2 = softmax::<2>(2 * v2);
+            let v4 = min(x_2, 0.2);
+            let v5 = pad::<d, after = 1, value = 0.5>(v3);
+            let v6 = v5[5 = -1];
+            v4 + v1_2 + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g143 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v2 = max(v2, v2);
-            let v3 = sum::<[d]>(v1);
-            linear::<5, name = head>(v1 + v2 + v3)
+            let v2 = min::<[d]>(v1);
+            let v1_2 = einsum::<[batch, seq]>(v1, v2);
+            let v3 = exp(tanh(v1_2));
+            linear::<5, name = head>(v1 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = linear::<2, bias = false>(x);
-            v1 + v2 + mean::<[2]>(v3)
+            let v1 = x - x;
+            let v2 = softmax::<seq>(2 * v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            v3 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g145 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [seq, d] {
-            let v1 = x[batch = -1];
-            let v1 = softmax(v1);
-            let v2 = max_pool(x, lens);
-            let v3 = max_pool(x, keep);
-            let v4 = concat::<d>(v2, 0.5 * v2);
-            v1 + mean::<[batch]>(v3) + mean::<[batch, 8]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = dropout::<0.5>(v2);
+            let v4 = min(v3, 0.2);
+            let v5 = max(v2, v4);
+            v1 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g146 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v1 = mean::<[seq]>(v1);
-            let v2 = softmax::<batch>(2 * v1);
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = rms_norm::<epsilon = 0.5>(x);
+            let v1 = linear::<5, bias = false>(v1);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
             v2
         }
     } (x: floats[batch, seq, 4]);
 
     g147 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [] = normal(1.0);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v3 = rms_norm(v3);
-            let v5 = feed_forward::<6, activation = reglu>(v3);
-            let v6 = attention::<2, mask = causal, position = rope>(v5);
-            let v7 = linear::<d>(v4);
-            linear::<5, name = head>(v6 + v2 + v7)
+            let v2 = v1[d = 0];
+            let v3 = attention::<2, mask = causal, position = rope>(v1);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v1 = rms_norm::<epsilon = 0.5>(v4);
+            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            param v5: [rows] = normal(1.0);
+            linear::<5, name = head>(v1 + v4 + mean::<[rows]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            let v2 = logsumexp::<[d]>(v1);
-            let v1 = linear::<5>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            x + mean::<[rows]>(v2) + mean::<[rows, 5]>(v1) + v3
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let (v3, v4) = split::<d>(x);
+            param v5: [rows, d] = normal(1.0);
+            v1 + v2 + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[rows]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g149 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v4 = linear::<2, bias = false>(v2);
-            let v5 = v3[d = 0];
-            let v6 = sqrt(1 + v4 * v4);
-            let mut v7 = v3 + 0.1 * v5;
-            repeat 2, share = true, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); v7 = dropout::<0.2>(tanh(v7)); }
-            v6 + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, rows] {
+            let v1 = x / (2 + x * x);
+            let v2 = v1[d = 0];
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = tanh(z);
+            let v6 = sum::<[rows]>(v5);
+            let v1_2 = concat::<d>(v1, 0.5 * x);
+            v4 + v2 + mean::<[d]>(v6) + mean::<[8]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
-            let x_2 = sum::<[seq]>(v1);
-            let v2 = linear::<d, bias = false>(x_2);
-            v2
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = tanh(p);
+            let v2 = x + learned_position::<9, d>(x);
+            let v3 = sigmoid(x);
+            v2 + v1 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g151 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5>(v1);
-            let v3 = linear::<5>(v1);
-            let v3 = v3[5 = 0];
-            let v4 = softmax::<5>(2 * v2);
-            let v5 = feed_forward::<6, activation = gelu>(v4);
-            linear::<5, name = head>(v5 + v3)
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v3 = group_norm::<2>(v2);
+            let v4 = linear::<d, bias = false>(v3);
+            let v1_2 = v3[d = -1];
+            let v5 = v4 * sigmoid(v4) + 0.5 * v4;
+            linear::<5, name = head>(v5 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = linear::<2, bias = false>(x);
-            let v2 = feed_forward::<6, activation = tanh>(v2);
-            v1 + mean::<[2]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [rows, batch, seq] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = min(v1, v1);
+            let v2_2 = permute::<[rows, batch, seq]>(v2);
+            v2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g153 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq] {
-            let v1 = min::<[batch]>(x);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = feed_forward::<6, activation = swiglu>(v2);
-            let v3_2 = if v1 > 0.1 && !(v3 >= 0.6) { 0.5 * v1 } else { v3 - 1 };
-            let v4 = layer_norm::<epsilon = 0.1>(v3_2);
-            let v3 = logsumexp::<[d]>(v4);
-            let v3_2_2 = tanh(m);
-            v3 + mean::<[rows, d]>(v3_2_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = shift::<batch, -1>(v3);
+            let v2_2 = if v2 > 0.1 && !(v4 >= 0.6) { 0.5 * v2 } else { v4 - 1 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v7 = v6 + learned_position::<9, 7>(v6);
+            let v8 = v7 / (2 + v7 * v7);
+            v5 + mean::<[2]>(v2_2) + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v1_2 = softmax::<seq>(2 * v1);
-            let (v2, v3) = split::<d>(v1_2);
-            v2 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let x_2 = group_norm::<2>(x);
+            let v2 = x_2[seq = -1];
+            v1 + mean::<[d]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g155 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, 0.2);
-            let v3 = v2 * v2;
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let mut v6 = v4 + 0.1 * v1;
-            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v1; }
-            let v7 = gelu(v3);
-            let v8 = sqrt(1 + v7 * v7);
-            let v3_2 = softmax::<7>(2 * v5);
-            let mut v9 = v2 + 0.1 * v6;
-            repeat 2, share = true, name = r_v9 { v9 = dropout::<0.2>(tanh(v9)); }
-            linear::<5, name = head>(v8 + mean::<[7]>(v3_2) + v9)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = v2[d = 0];
+            let (v4, v5) = split::<d>(v2);
+            param v6: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v6);
+            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v8 = max(0.1, v5);
+            let v9 = sum::<[rows]>(v1_2);
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v7);
+            linear::<5, name = head>(v4 + v3 + v8 + v9 + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = l2_norm(v1);
-            let v3 = attention::<2, mask = causal>(v2);
-            let v4 = max::<[batch]>(v3);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v1; }
-            let (v6, v7) = split::<d>(v2);
-            let v8 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
-            v5 + v4 + mean::<[2]>(v7) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = softmax::<d>(2 * v1);
+            let v2 = feed_forward::<6, activation = sigmoid>(v2);
+            let v3 = shift::<d, 1>(v1);
+            let v4 = min(v2, v2);
+            let v5 = permute::<[d, batch, seq]>(x);
+            let x_2 = min::<[seq]>(v2);
+            v5 + v3 + v4 + x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g157 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = max(v1, v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = attention::<2, mask = causal>(v4);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            let (v9, v10) = split::<d>(x);
-            let x = max_pool(v10, keep);
-            v3 + mean::<[7]>(v5) + mean::<[d]>(v7) + mean::<[7]>(v8) + v9 + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = softmax::<seq>(2 * x);
+            let v2 = max(0.1, v1);
+            let v3 = sqrt(1 + v2 * v2);
+            let v2 = v3 + sinusoidal_position::<d>(v3);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let x = shift::<d, -1>(v2);
+            let v4 = shift::<d, 2>(x);
+            v1_2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g158 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            let v2 = attention::<2>(x);
-            let mut v3 = v2 + 0.1 * v1;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            let v4 = concat::<d>(v2, 0.5 * v2);
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g159 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = -2..];
-            let v1 = v1 + sinusoidal_position::<d>(v1);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            linear::<5, name = head>(v1_2 + mean::<[d]>(v2))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            linear::<5, name = head>(v3 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

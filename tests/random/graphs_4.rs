@@ -2,555 +2,553 @@
 
 graphs! {
     g160 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x + x;
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2 - v1;
-            let v4 = linear::<d, bias = false>(v1);
-            let v5 = attention::<2>(v3);
-            let (v6, v7) = split::<d>(v5);
-            param v8: [d] = normal(1.0);
-            let mut v9 = v1 + 0.1 * v4;
-            repeat 2, name = r_v9 { v9 = v9 - 0.5 * gelu(v9); v9 = dropout::<0.2>(tanh(v9)); }
-            v6 + v7 + mean::<[d]>(v8) + mean::<[d]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = pad::<d, before = 1>(x);
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v1 = max(v1, v1);
+            let v1_2 = x_2 + learned_position::<9, 5>(x_2);
+            let v2 = attention::<2>(v1);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<rows>(v3)); }
+            let v4 = feed_forward::<6, activation = geglu>(v1_2);
+            v2 + mean::<[rows]>(v3) + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g161 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 8] {
-            let v1 = tanh(c);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let x = min(v1, v1);
-            let v1_2 = if x < x { x * x } else { tanh(x) };
-            let v3 = softmax::<8>(2 * v2);
-            v3 + mean::<[d]>(v1_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = linear::<5>(v2);
+            let v4 = v2 + learned_position::<9, 8>(v2);
+            let v1_2 = v3 + sinusoidal_position::<5>(v3);
+            v4 + mean::<[5]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g162 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = layer_norm(x);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let x_2 = silu(v1);
-            let v5 = 1 - x_2 / 3;
-            let v6 = linear::<5>(x);
-            let v2_2 = v3[seq = 0];
-            v4 + mean::<[d]>(v5) + mean::<[5]>(v6) + mean::<[d]>(v2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = embedding::<7, d>(tokens);
+            let (v2, v3) = split::<d>(x);
+            let x = v2 - v3;
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let x = sum::<[batch]>(x);
+            param v5: [d] = normal(1.0);
+            let v6 = min(v5, v5);
+            v4 + mean::<[2]>(x) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g163 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = max(v2, v2);
-            let mut v4 = v3 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = feed_forward::<6, activation = silu>(v3);
-            let v1 = pow(v4, 2);
-            let v6 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = exp(tanh(v1));
-            linear::<5, name = head>(v5 + v6 + v3)
+            let v2 = shift::<d, -1>(v1);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = shift::<d, 1>(v3);
+            let v2_2 = feed_forward::<6, activation = relu_squared>(v3);
+            let v1 = variance::<[2]>(v4);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2_2));
+            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = rms_norm(x);
-            let x = max_pool(v1, lens);
-            let v2 = permute::<[d, batch]>(x);
-            let mut v3 = x + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = dropout::<0.2>(tanh(v3)); }
-            let x_2 = permute::<[batch, d]>(v2);
-            let v4 = softmax::<batch>(2 * v2);
-            v3 + x_2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 7] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = max(0.1, v3);
+            let v6 = softmax::<d>(2 * v2);
+            let v6 = abs(v6);
+            v5 + mean::<[d]>(v4) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g165 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * x; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let x = relu_squared(v2);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            let x = sqrt(1 + v3 * v3);
-            let v1 = 1 - x / 3;
-            v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = linear::<d>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = v2 + v2;
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            let (v5, v6) = split::<d>(v4);
+            let mut v7 = x + 0.1 * v2;
+            repeat 2, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
+            v5 + v6 + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
     g166 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x / (2 + x * x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = attention::<2, score = bilinear>(v1, context = v4);
-            let v6 = concat::<d>(v5, 0.5 * x_2);
-            v3 + mean::<[8]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let x_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v2 = shift::<d, -1>(x);
+            let v3 = einsum::<[seq, d]>(x_2, x_2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.5 * gelu(v4); v4 = v4 + softmax(v4) * v3; }
+            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            v2 + mean::<[rows]>(v4_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g167 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v2_2 = concat::<d>(v2, 0.5 * v1);
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v4 = linear::<2>(v1);
-            linear::<5, name = head>(v2_2 + mean::<[d]>(v3) + mean::<[2]>(v4))
+            let v2 = linear::<rows, bias = false>(v1);
+            let v2_2 = einsum::<[batch, seq]>(v2, v2);
+            let v3 = linear::<2>(v2);
+            let v4 = shift::<d, -1>(v1);
+            linear::<5, name = head>(v3 + v2_2 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            let mut v6 = v3 + 0.1 * v5;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 += attention::<2, mask = causal>(v6); }
-            let v8 = linear::<5>(v2);
-            v4 + mean::<[d]>(v6) + mean::<[5]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = feed_forward::<6, activation = gelu>(x);
+            let v3 = x + v1;
+            let v4 = clamp(v3, -0.7, 0.7);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            v2 + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g169 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, 2, d] {
-            let v1 = attention::<2>(x, context = x);
-            let x_2 = l2_norm(v1);
-            let v2 = x[seq = -2..];
-            let (v3, v4) = split::<d>(x_2);
-            let v5 = tanh(m);
-            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v4) + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x = linear::<5, bias = false>(x);
+            let v3 = silu(x);
+            let v4 = permute::<[2, batch, seq]>(v2);
+            let v5 = concat::<5>(v3, 0.5 * v3);
+            v1 + v4 + mean::<[10]>(v5)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g170 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch, seq] {
-            let v1 = tanh(p);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = permute::<[d, batch, seq]>(v2);
-            let v2 = ln(2 + x * x);
-            v3 + v1 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, 8] {
+            let v1 = mean_pool(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            let v1_2 = logsumexp::<[d]>(v2);
+            let v4 = concat::<d>(v1, 0.5 * v2);
+            v4 + v1_2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g171 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v2 = concat::<d>(v2, 0.5 * v2);
-            let v1 = rms_norm(v2);
-            let v2_2 = embedding::<7, d>(tokens);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = v2_2 / (2 + v3 * v3);
-            let v4_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            linear::<5, name = head>(v1 + mean::<[d]>(v4_2))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = v1[d = -1];
+            let v3 = layer_norm::<epsilon = 0.1>(v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v1);
+            let v8 = shift::<rows, -1>(v5);
+            linear::<5, name = head>(v3 + v2 + v4 + mean::<[d]>(v6) + mean::<[7]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = tanh(w);
-            let v2 = attention::<2, mask = padding>(x, padding = lens);
-            let (v3, v4) = split::<d>(v2);
-            let mut v5 = x + 0.1 * v1;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v1; }
-            v3 + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let v2 = linear::<d>(x);
+            let v3 = sum::<[seq]>(v2);
+            let v4 = v3 * v3;
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g173 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = gelu_tanh(x);
-            let x = tanh(c);
-            let v2 = embedding::<7, d>(tokens);
-            param v3: [d] = normal(1.0);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v5 = logsumexp::<[d]>(x);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v1);
-            let x_2 = mean_pool(v2, keep);
-            v6 + mean::<[8]>(v4) + v5 + mean::<[7]>(v7) + x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 6] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = v1 / (2 + v1 * v1);
+            let v4 = einsum::<[batch, rows]>(v2, v2);
+            let x_2 = permute::<[rows, batch]>(v4);
+            let v5 = pad::<5, before = 1>(v3);
+            let v1_2 = mean_pool(v5);
+            let v1 = 2 * x_2 - 1;
+            v1_2 + mean::<[rows]>(v1)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g174 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = linear::<rows, bias = false>(x);
-            let v1 = max(0.1, v1);
-            let v3 = permute::<[seq, d, batch]>(v1);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = permute::<[rows, batch, seq]>(v2);
+            let v4 = permute::<[batch, seq, rows]>(v2);
+            v3 + mean::<[rows]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g175 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min::<[d]>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = v1 + learned_position::<9, d>(v1);
-            let (v6, v7) = split::<d>(v3);
-            let v8 = rms_norm::<epsilon = 0.5>(v3);
-            let mut v9 = v8 + 0.1 * v2;
-            repeat 2, name = r_v9 { v9 = v9 + softmax(v9) * v2; v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v2; }
-            let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[d]>(v9) + mean::<[d]>(v10))
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = v2 * sigmoid(v1) + 0.5 * v1;
+            let v2 = embedding::<7, d>(tokens);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v3_2 = einsum::<[batch, seq]>(v2, v2);
+            let v2_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
+            let v5 = linear::<rows, bias = false>(v2_2);
+            linear::<5, name = head>(v5 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = attention::<2, mask = causal>(v1);
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let x = v3[batch = 0];
-            let v4 = clamp(x, -0.7, 0.7);
-            let v5 = v4 - v4;
-            param v6: [2, d] = normal(1.0);
-            let v4_2 = 1 - v5 / 3;
-            v6 + mean::<[seq]>(v4_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = softmax::<rows>(2 * v1);
+            let v3 = mean::<[batch, rows]>(v2);
+            let v4 = x / (2 + v3 * v3);
+            let v4_2 = max::<[seq, batch]>(v4);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4_2);
+            let v2_2 = mean_pool(v2, keep);
+            let v7 = embedding::<7, d>(tokens);
+            v5 + mean::<[7]>(v6) + mean::<[rows]>(v2_2) + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g177 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = attention::<2, mask = document & causal>(x, document = documents);
-            let v4 = embedding::<7, d>(tokens);
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, name = r_v5 { param v6: [8] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
-            let v7 = v4 * sigmoid(v3) + 0.5 * v3;
-            v5 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = feed_forward::<6, activation = swiglu>(x);
+            let v2 = linear::<2, bias = false>(v1);
+            let x_2 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v3 = permute::<[seq, 2, batch]>(x_2);
+            let x = permute::<[batch, seq, 2]>(v3);
+            let v3 = min(x, x);
+            let x = linear::<5>(v3);
+            x
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g178 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
-            let v1 = max(0.1, x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v1 - v2;
-            let v2 = min(v3, v3);
-            let v4 = linear::<rows>(v2);
-            let v5 = concat::<rows>(v4, 0.5 * v4);
-            v5
+        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
+            let v1 = x * x;
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = v3[seq = ..2];
+            let v5 = shift::<rows, 2>(v4);
+            let v6 = v1 + sinusoidal_position::<d>(v1);
+            let v7 = sqrt(1 + v6 * v6);
+            v5 + mean::<[seq, d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g179 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let v3 = max(0.1, v2);
-            let (v4, v5) = split::<d>(v1);
-            let (v6, v7) = split::<d>(v1);
-            let v1 = v2 * v3;
-            let v8 = min::<[2]>(v7);
-            let v9 = feed_forward::<6, activation = gelu>(v4);
-            linear::<5, name = head>(v5 + v6 + v1 + v8 + v9)
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v3 = feed_forward::<6, activation = relu_squared>(v1_2);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v4 = sigmoid(v2);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = min::<[d]>(v1_2);
+            linear::<5, name = head>(v3 + v4 + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = mean_pool(x, keep);
-            let v1 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = embedding::<7, d>(tokens);
-            v3 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = silu(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v4 = feed_forward::<6, activation = sigmoid>(v2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g181 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v1 = softmax::<batch>(2 * x);
-            param v4: [] = normal(1.0);
-            let v5 = if v1 <= 0 || v4 > v1 { v4 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v6 = attention::<2>(x);
-            v3 + mean::<[d]>(v5) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v1_2 = concat::<d>(v1, 0.5 * v1);
+            let v2 = embedding::<7, d>(tokens);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v4 = einsum::<[batch, seq]>(v1_2, v1_2);
+            let v5 = sum::<[batch]>(v3);
+            let x = softmax::<batch>(2 * v4);
+            v5 + mean::<[batch]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g182 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v2 = rms_norm(x);
-            let v3 = tanh(p);
-            let v2_2 = v2 * v1;
-            let v4 = layer_norm(x);
-            let v5 = logsumexp::<[seq]>(v1);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v2_2);
-            v4 + v3 + v5 + v6 + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v1_2 = mean::<[batch]>(v1);
+            let v2 = group_norm::<2>(v1_2);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = v2 - v2;
+            let v5 = group_norm::<2>(v4);
+            let v6 = sigmoid(v2);
+            v3 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g183 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            let v2 = linear::<d>(v2);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = v3 + v3;
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
-            linear::<5, name = head>(v1)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
+            let v3 = max(0.1, v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = concat::<d>(v3, 0.5 * v2);
+            let v6 = linear::<d>(v5);
+            linear::<5, name = head>(v6 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = tanh(c);
-            let v2 = clamp(x, -0.7, 0.7);
-            let v3 = linear::<d>(v1);
-            let v4 = sqrt(1 + v2 * v2);
-            let v5 = silu(v1);
-            v4 + v3 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = softmax::<batch>(2 * x);
+            let x = shift::<d, -1>(x);
+            let v1 = pad::<d, before = 1>(v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = tanh(linear::<rows>(v3)); v3 = v3 - 0.5 * gelu(v3); }
+            v1 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g185 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = max::<[2]>(v2);
-            let v4 = v3[batch = 0];
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = attention::<2, mask = causal, position = rope>(v5);
-            v1 + v4 + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = rearrange::<[(rows, d)]>(v1);
+            let v3 = sigmoid(x);
+            let v4 = feed_forward::<6, activation = tanh>(x);
+            let v2_2 = linear::<rows>(v2);
+            v3 + v4 + mean::<[rows]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g186 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let x_2 = min(v1, v1);
-            let x_2 = concat::<d>(v1, 0.5 * x_2);
-            let v2 = x_2 - x_2;
-            let mut v3 = v1 + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); }
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let x_2 = linear::<2>(x);
+            let v1 = attention::<2>(x, context = x_2);
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v3 = x_2 * v2;
+            let v4 = permute::<[2, batch, seq]>(x_2);
+            v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g187 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v2 = relu(v2);
-            let v1_2 = dropout::<0.5>(v2);
-            let v3 = v2 * sigmoid(v1_2) + 0.5 * v1_2;
-            let v4 = feed_forward::<6, activation = gelu>(v3);
-            let v5 = feed_forward::<6, activation = sigmoid>(v4);
-            linear::<5, name = head>(v5)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); }
+            param v6: [rows, d] = normal(1.0);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v8 = v3 * v7;
+            let v9 = if v8 <= 0 || v8 > v8 { v8 } else if v8 > 0.5 { sqrt(v8) } else { 0.25 };
+            linear::<5, name = head>(v9 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = silu(x);
-            let v1 = x_2[seq = 0];
-            let v2 = x + sinusoidal_position::<d>(x);
-            v2 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = tanh(m);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            v2 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g189 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = l2_norm(v1);
-            let x = abs(v2);
-            let mut v3 = v2 + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            let v3_2 = max_pool(v3, lens);
-            v3_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let (v4, v5) = split::<d>(v1);
+            v2 + v3 + mean::<[rows]>(x) + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g190 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = linear::<d>(x);
-            let v3 = v2 + v2;
-            let v4 = softmax::<d>(2 * v1);
-            let x_2 = layer_norm(x);
-            let mut v5 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
-            let v2_2 = softmax::<batch>(2 * v5);
-            let v2 = attention::<2>(v2_2);
-            v3 + v4 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let v2 = mean::<[d, batch]>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = concat::<d>(v3, 0.5 * v3);
+            let v3 = permute::<[seq, 8, batch]>(v5);
+            let v6 = pad::<8, before = 1>(v3);
+            let v7 = concat::<8>(v3, 0.5 * v3);
+            let v8 = v6[batch = -1];
+            v4 + v2 + mean::<[16]>(v7) + mean::<[9]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g191 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = swiglu>(v1);
-            let v3 = logsumexp::<[d]>(v2);
-            param v4: [2, d] = normal(1.0);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            linear::<5, name = head>(v1 + v3 + mean::<[2]>(v5))
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = 2 * v2 - 1;
+            let v4 = dropout::<0.5>(v3);
+            let v4 = floor(2 * v4) * v4;
+            linear::<5, name = head>(v1 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = dropout::<0.5>(x);
-            let v2 = v1 + v1;
-            let v3 = v2 / (2 + v2 * v2);
-            let v2_2 = x[batch = -1];
-            let v4 = linear::<5>(v3);
-            v4 + mean::<[d]>(v2_2)
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + softmax(v1) * x; }
+            let x = pad::<d, before = 1>(v1);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let (v4, v5) = split::<d>(v1);
+            let x = softmax::<2>(2 * v4);
+            v3 + mean::<[2]>(v5) + mean::<[2]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
     g193 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<2>(x);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v2_2 = v2 + v2;
-            let v3 = layer_norm(x);
-            let v4 = linear::<5>(v3);
-            let x_2 = embedding::<7, d>(tokens);
-            v2_2 + mean::<[5]>(v4) + mean::<[d]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = variance::<[seq]>(v1);
+            let v3 = v2[8 = ..2];
+            let v4 = linear::<5, bias = false>(v2);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v6 = feed_forward::<6, activation = gelu>(v3);
+            v5 + mean::<[5]>(v4) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g194 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = attention::<2, mask = padding>(v3, padding = lens);
-            let v1_2 = layer_norm(v1);
-            let v3 = attention::<2, score = additive(3)>(v1_2, context = v5);
-            let mut v6 = v3 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
-            v4 + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2, seq, d] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x_2 = logsumexp::<[rows, batch]>(v2);
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            let x = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
+            let v4 = linear::<5>(v2);
+            let v5 = x / (2 + x * x);
+            let (v6, v7) = split::<d>(v3);
+            v5 + x_2 + mean::<[5]>(v4) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g195 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); }
-            let v4 = v2[d = 0];
-            let v1_2 = mean::<[d]>(v2);
-            let v5 = v2[d = ..2];
-            let v6 = feed_forward::<6, activation = gelu_tanh>(v5);
-            linear::<5, name = head>(v6 + v4 + v1_2)
+            let v2 = sigmoid(v1);
+            let v3 = softmax::<d>(2 * v2);
+            let v3 = attention::<2, mask = causal, position = rope>(v3);
+            let v4 = linear::<rows>(v3);
+            let v5 = sigmoid(v4);
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = softmax::<batch>(2 * x);
-            let v1 = permute::<[seq, d, batch]>(v1);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2>(x, context = v2);
-            v1 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = attention::<2, mask = causal, position = rope>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let x = min(x, v1);
+            v2 + mean::<[rows]>(v4) + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g197 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v1 = softmax::<seq>(2 * v2);
-            let v3 = linear::<d>(v1);
-            let v4 = rms_norm::<epsilon = 0.5>(v3);
-            let v1 = concat::<d>(v4, 0.5 * v4);
-            v1
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g198 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
-            let x_2 = feed_forward::<6, activation = geglu>(x);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = min::<[7]>(v4);
-            let v6 = linear::<rows, bias = false>(x_2);
-            let v7 = concat::<rows>(v6, 0.5 * v6);
-            let v8 = mean_pool(v3);
-            v7 + v5 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = silu(x);
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let mut v4 = v3 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); }
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            let v7 = embedding::<7, d>(tokens);
+            v6 + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g198 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = feed_forward::<6, activation = geglu>(x);
+            let x = logsumexp::<[d, batch]>(x);
+            let v1 = gelu_tanh(x_2);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = logsumexp::<[seq, 8]>(v2);
+            let v4 = permute::<[d, batch, seq]>(x_2);
+            let mut v5 = x_2 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
+            v5 + x + v3
+        }
+    } (x: floats[batch, seq, 4]);
 
     g199 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v6 = v4 / (2 + v2 * v2);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, name = r_v7 { param v8: [7] = ones; v7 *= v8; v7 = tanh(linear::<7>(v7)); v7 = v7 - 0.5 * gelu(v7); }
-            let v9 = sum::<[7]>(v5);
-            let v10 = concat::<7>(v7, 0.5 * v3);
-            let v11 = v6 + v6;
-            let v12 = v9 * sigmoid(v9) + 0.5 * v9;
-            linear::<5, name = head>(v10 + mean::<[d]>(v11) + v12)
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = attention::<2, mask = causal, position = rope>(v2);
+            let v4 = attention::<2, mask = causal>(v3);
+            let v5 = embedding::<7, d>(tokens);
+            let mut v6 = v4 + 0.1 * v1;
+            repeat 2, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = dropout::<0.2>(tanh(v6)); }
+            let v7 = min(v5, v6);
+            let v8 = layer_norm::<epsilon = 0.1>(v7);
+            let v6_2 = v8[d = -2..];
+            linear::<5, name = head>(v6_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

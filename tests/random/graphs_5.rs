@@ -2,418 +2,422 @@
 
 graphs! {
     g200 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = x * sigmoid(v1) + 0.5 * v1;
-            let v3 = min::<[seq]>(v2);
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [rows, batch, seq] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = min(v2, 0.2);
             let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = sigmoid(v4);
-            let v6 = linear::<5, bias = false>(v5);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v2);
-            v7 + mean::<[5]>(v6) + mean::<[7]>(v8)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g201 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v2 = clamp(x, v1 - 1, v1 + 1);
-            let v1_2 = max::<[seq]>(v1);
-            let v3 = if v1 > 0.1 && !(v2 >= 0.6) { 0.5 * v1 } else { v2 - 1 };
-            v3 + v1_2
+            repeat 2, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); }
+            param v6: [rows, d] = normal(1.0);
+            let v7 = permute::<[rows, batch, seq]>(v4);
+            let v8 = v7 - v7;
+            let v2 = feed_forward::<6, activation = silu>(v6);
+            v8 + mean::<[d]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
-    g202 {
+    g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let x = permute::<[seq, d, batch]>(v1);
-            let x = x[batch = -1];
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
-            v4 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 2] {
+            let v1 = x[d = -2..];
+            let x = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let x_2 = tanh(w);
+            let v2 = shift::<seq, 2>(x);
+            v2 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+
+    g202 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], p: [seq]) -> [batch, rows, d] {
+            let v1 = tanh(z);
+            let v2 = relu_squared(v1);
+            let v3 = tanh(p);
+            param v4: [d] = normal(1.0);
+            let v1_2 = shift::<seq, -1>(x);
+            v2 + mean::<[seq]>(v3) + v4 + mean::<[seq]>(v1_2)
+        }
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], p: floats[seq]);
 
     g203 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v2 = linear::<d, bias = false>(v1_2);
-            let mut v3 = v2 + 0.1 * v1_2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            let v5 = softmax::<d>(2 * v1_2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v5);
-            let v8 = embedding::<7, d>(tokens);
-            let v9 = v8 + learned_position::<9, d>(v8);
-            linear::<5, name = head>(v3 + v6 + mean::<[7]>(v7) + v9)
+            let v2 = logsumexp::<[d]>(v1);
+            let v3 = feed_forward::<6, activation = relu_squared>(v1);
+            let v4 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v5 = sum::<[2]>(v4);
+            let v6 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            param v7: [] = normal(1.0);
+            let v8 = v7 / (2 + v5 * v5);
+            linear::<5, name = head>(v4 + mean::<[d]>(v6) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let x_2 = max(x, x);
-            let v1 = softmax::<seq>(2 * x_2);
-            let v2 = relu_squared(v1);
-            let v3 = x - v1;
-            let mut v4 = v3 + 0.1 * x;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 = rms_norm(v4) * sigmoid(v4); }
-            param v5: [d] = normal(1.0);
-            let v1 = attention::<2, mask = padding>(v3, padding = lens);
-            v2 + v4 + v5 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * v1);
+            let v3 = min(v2, v2);
+            let v4 = v1 + learned_position::<9, d>(v1);
+            let v5 = v4[seq = -1];
+            let (v6, v7) = split::<d>(v1);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v5);
+            v3 + v6 + v7 + v8 + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g205 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(c);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
-            let v4 = tanh(c);
-            x + v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = v1 + learned_position::<9, rows>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = mean::<[seq, rows]>(v1);
+            v2 + v4 + v5
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g206 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, 2, d] {
-            let v1 = tanh(m);
-            let v1_2 = linear::<5, bias = false>(v1);
-            let v2 = v1_2 - v1_2;
-            let v1_2_2 = x[seq = ..2];
-            let (v3, v4) = split::<d>(v1);
-            let (v5, v6) = split::<d>(x);
-            v1_2_2 + mean::<[rows, 5]>(v2) + mean::<[rows]>(v3) + mean::<[rows]>(v4) + mean::<[seq]>(v5) + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.5 * gelu(v2); }
+            let v3 = mean_pool(v2);
+            param v4: [rows] = normal(1.0);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
+            let v7 = concat::<d>(x, 0.5 * v1);
+            v6 + mean::<[d]>(v3) + v4 + mean::<[8]>(v7)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g207 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = sqrt(1 + v2 * v2);
-            let v4 = mean::<[d]>(v3);
-            let v1_2 = feed_forward::<6, activation = gelu>(v3);
-            let v5 = exp(tanh(v1_2));
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v6);
-            let (v8, v9) = split::<d>(v2);
-            linear::<5, name = head>(v5 + v4 + v7 + mean::<[2]>(v8) + mean::<[2]>(v9))
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = sum::<[d]>(v2);
+            let v1 = softmax::<d>(2 * v1);
+            let v1_2 = feed_forward::<6, activation = gelu>(v1);
+            let v4 = logsumexp::<[d]>(v1_2);
+            let v5 = pad::<d, after = 1, value = 0.5>(v2);
+            let v6 = softmax::<5>(2 * v5);
+            let v7 = gelu(v3);
+            linear::<5, name = head>(v6 + v4 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let x_2 = sigmoid(x);
-            let v1 = x_2[seq = -2..];
-            let v2 = embedding::<7, d>(tokens);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); }
-            let v5 = v3 + v3;
-            let v6 = max::<[d, seq]>(v5);
-            v1 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], lens: lens[batch]) -> [d, batch, seq] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = tanh(p);
+            let v1_2 = feed_forward::<6, activation = sigmoid>(v1);
+            let v3 = concat::<d>(v1_2, 0.5 * v1);
+            let v4 = max_pool(v3, lens);
+            let v1 = permute::<[d, batch, seq]>(x);
+            v1 + v2 + mean::<[8]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], lens: lens[batch]);
 
     g209 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(m);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = rms_norm(x);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = variance::<[rows, d]>(v2);
-            let v2_2 = variance::<[seq, batch]>(v5);
-            let x = logsumexp::<[7, seq]>(v6);
-            v3 + v7 + v2_2 + x
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5, 2] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = linear::<5, bias = false>(v2);
+            let x = stack::<[batch, seq, 5, 2]>(v3, 0.5 * v3);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<5, bias = false>(v4)) + v3; v4 = tanh(linear::<5>(v4)); }
+            let v5 = softmax::<5>(2 * v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v2, v6);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            x + v5 + mean::<[rows]>(v7) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g210 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
             let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let x = feed_forward::<6, activation = relu_squared>(v1);
-            let v1_2 = tanh(c);
-            let x = v1 + x;
-            let x_2 = gelu_tanh(x);
-            let v1 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let x = rms_norm(v1_2);
-            v1 + x
+            let x = v1 + learned_position::<9, d>(v1);
+            let x = softmax::<d>(2 * x);
+            let v1_2 = x[seq = 0];
+            let v2 = shift::<batch, -1>(v1_2);
+            let v1 = v2 * v2;
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g211 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5, bias = false>(v1);
-            let v3 = pow(v1, 2);
-            let (v4, v5) = split::<d>(v3);
-            let v5_2 = mean::<[2]>(v5);
-            let v6 = v5_2 / (2 + v5_2 * v5_2);
-            let v7 = feed_forward::<6, activation = swiglu>(v2);
-            let v8 = v3 / (2 + v6 * v6);
-            linear::<5, name = head>(v4 + mean::<[5]>(v7) + mean::<[d]>(v8))
+            let v2 = logsumexp::<[d]>(v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
+            let v3_2 = softmax::<d>(2 * v3);
+            let v3_2 = einsum::<[batch, seq]>(v3_2, v2);
+            let mut v5 = v1 + 0.1 * v3_2;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); v5 = v5 + softmax(v5) * v3_2; v5 += attention::<2, mask = causal>(v5); }
+            let v3 = attention::<2, mask = causal>(v5);
+            let v7 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let v3 = feed_forward::<6, activation = silu>(x);
-            v2 + v3
+            let v1 = x / (2 + x * x);
+            let x = attention::<2, score = additive(3)>(v1, context = v1);
+            let v1_2 = softmax::<seq>(2 * x);
+            v1_2
         }
     } (x: floats[batch, seq, 4]);
 
     g213 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = gelu(v1);
-            let v2_2 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            v2_2
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 8] {
+            let x_2 = concat::<d>(x, 0.5 * x);
+            let v1 = min::<[seq, 8]>(x_2);
+            let x_2_2 = max_pool(x_2, keep);
+            x_2_2 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g214 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = x / (2 + x * x);
-            let (v1, v2) = split::<d>(x);
-            let v1_2 = v2 - v1;
-            let v2_2 = softmax(x_2);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2_2);
-            let v5 = pow(v4, 2);
-            let x = if x_2 > 0.1 && !(v3 >= 0.6) { 0.5 * x_2 } else { v3 - 1 };
-            let (v6, v7) = split::<d>(x);
-            v1_2 + mean::<[7]>(v5) + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = stack::<[2, batch, seq, rows]>(x, 0.5 * x);
+            let v3 = logsumexp::<[2]>(v2);
+            let v4 = max_pool(v3, lens);
+            let v5 = ln(2 + v4 * v4);
+            let v6 = embedding::<7, d>(tokens);
+            let (v7, v8) = split::<d>(v6);
+            v1 + mean::<[rows]>(v5) + mean::<[2]>(v7) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g215 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(0.1, v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); }
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = v6 / (2 + v6 * v6);
-            let v8 = embedding::<7, d>(tokens);
-            let v9 = embedding::<7, d>(tokens);
-            let v6_2 = v5[d = -1];
-            linear::<5, name = head>(v7 + mean::<[d]>(v8) + mean::<[d]>(v9) + v6_2)
+            let v2 = min::<[d]>(v1);
+            let v3 = shift::<d, 2>(v1);
+            let v1_2 = pad::<d, before = 1>(v3);
+            let v1_2_2 = variance::<[5]>(v1_2);
+            let v4 = stack::<[batch, seq, 2]>(v1_2_2, 0.5 * v2);
+            let v5 = v1[d = ..2];
+            let mut v6 = v1 + 0.1 * v1_2_2;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v1_2_2; v6 += attention::<2, mask = causal>(v6); }
+            linear::<5, name = head>(v4 + v5 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = linear::<d>(x);
-            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let x = v2[seq = -2..];
-            x
+            let v2 = v1 * x;
+            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
+            v2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g217 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = min(x, 0.2);
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], p: [seq]) -> [batch, rows, d] {
+            let v1 = softmax::<batch>(2 * x);
             let v2 = tanh(z);
-            let x_2 = v1[batch = 0];
-            let v3 = mean::<[d]>(x_2);
-            let x_2_2 = softmax::<batch>(2 * v1);
-            v2 + mean::<[seq]>(v3) + mean::<[seq]>(x_2_2)
+            let x = tanh(p);
+            let v3 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let (v4, v5) = split::<d>(v1);
+            v2 + mean::<[seq]>(x) + mean::<[seq]>(v3) + mean::<[seq, 2]>(v4) + mean::<[seq, 2]>(v5)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], p: floats[seq]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = sigmoid(x);
-            let v1_2 = max(0.1, v1);
-            let v2 = concat::<d>(v1_2, 0.5 * v1);
-            let v3 = softmax::<8>(2 * v2);
-            let v4 = softmax::<batch>(2 * v3);
-            v4
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = variance::<[batch]>(x);
+            let v2 = tanh(c);
+            let v3 = x + learned_position::<9, d>(x);
+            let v4 = 2 * v2 - 1;
+            let v5 = layer_norm::<epsilon = 0.1>(v3);
+            v5 + v1 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax(v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v1_2 = concat::<d>(v1, 0.5 * v2);
-            linear::<5, name = head>(v3 + mean::<[8]>(v1_2))
+            let v1_2 = group_norm::<2>(v1);
+            let v2 = min::<[d]>(v1_2);
+            let v1_2_2 = feed_forward::<6, activation = geglu>(v1_2);
+            linear::<5, name = head>(v1_2_2 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v3 = rms_norm::<epsilon = 0.5>(v1);
-            let v4 = feed_forward::<6, activation = gelu_tanh>(v3);
-            let v5 = mean_pool(v3, lens);
-            let v6 = softmax::<batch>(2 * v4);
-            let v7 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            let v8 = v6[seq = -1];
-            v7 + v8
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            let v1 = softmax::<batch>(2 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = permute::<[seq, d, batch]>(v2);
+            let x_2 = variance::<[d]>(v1);
+            let v5 = softmax::<seq>(2 * x_2);
+            let v6 = stack::<[batch, seq, d, 2]>(v3, 0.5 * v3);
+            v6 + v4 + v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax(x);
-            let v3 = mean::<[d]>(v1);
-            v2 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = mean_pool(x);
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v1_2 = attention::<2, score = bilinear>(x, context = x);
+            v1_2 + mean::<[5]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g222 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = v1[batch = 0];
-            let x_2 = logsumexp::<[seq]>(v1);
-            let v3 = attention::<2, mask = padding>(x, padding = lens);
-            let v4 = 1 - x / 3;
-            let v5 = softmax(x_2);
-            let v6 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v7 = concat::<d>(v3, 0.5 * v3);
-            v4 + v5 + v6 + mean::<[8]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
+            let v1 = linear::<rows>(x);
+            let x_2 = softmax::<rows>(2 * v1);
+            let v1_2 = stack::<[batch, seq, rows, 2]>(v1, 0.5 * x_2);
+            let v2 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
+            let v3 = min::<[seq]>(v2);
+            let v2_2 = rearrange::<[batch, seq, (rows, 2)]>(v2);
+            let v4 = mean_pool(x_2);
+            let v5 = if v3 <= 0 || v4 > v3 { v4 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            v2_2 + mean::<[rows, 2]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = v3 * sigmoid(v1) + 0.5 * v1;
-            let v5 = pow(v4, 2);
-            let v6 = concat::<d>(v4, 0.5 * v2);
-            linear::<5, name = head>(v5 + mean::<[8]>(v6))
+            let v2 = min(v1, v1);
+            let v3 = v2[d = -1];
+            let v4 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let v2_2 = shift::<d, 1>(v4);
+            let v5 = feed_forward::<6, activation = gelu_tanh>(v4);
+            linear::<5, name = head>(v2_2 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let v1 = logsumexp::<[batch]>(x);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = v1 + v1;
-            let x = clamp(v3, v3 - 1, v3 + 1);
-            let v4 = v2 + learned_position::<9, d>(v2);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v3; v5 = v5 - 0.5 * gelu(v5); }
-            let v3 = variance::<[d, batch]>(v4);
-            param v6: [2, d] = normal(1.0);
-            x + v5 + v3 + mean::<[2]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [5, batch, seq] {
+            let v1 = linear::<d, bias = false>(x);
+            let x_2 = max(0.1, v1);
+            let v1_2 = pad::<d, after = 1, value = 0.5>(x_2);
+            let v2 = permute::<[5, batch, seq]>(v1_2);
+            let v3 = permute::<[5, batch, seq]>(v1_2);
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let x = einsum::<[5, seq]>(v3, v3);
+            param v5: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(x_2, v5);
+            v2 + mean::<[d]>(v4) + x + mean::<[rows]>(v1_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g225 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = linear::<5, bias = false>(x);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = attention::<2, mask = causal>(x);
-            let v6 = v4 + learned_position::<9, 2>(v4);
-            let v7 = max(v5, v5);
-            let mut v8 = v5 + 0.1 * v7;
-            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.5 * gelu(v8); v8 = tanh(linear::<d>(v8)); v8 += attention::<2, mask = causal>(v8); }
-            let v9 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v8);
-            v2 + mean::<[2]>(v3) + mean::<[2]>(v6) + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d]) -> [seq, batch] {
+            let x_2 = max(x, x);
+            let v1 = einsum::<[batch, seq]>(x_2, x_2);
+            param v2: [d] = normal(1.0);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = v1 - v1;
+            let v5 = softmax::<batch>(2 * v4);
+            let v6 = concat::<8>(v3, 0.5 * v3);
+            let v7 = permute::<[seq, batch]>(v5);
+            v7 + mean::<[16]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g226 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d, bias = false>(x);
-            let v3 = linear::<2>(v1);
-            let v4 = attention::<2, score = additive(3)>(v2, context = v3);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
-            let v6 = sigmoid(v5);
-            v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = concat::<rows>(v3, 0.5 * v3);
+            let v8 = einsum::<[seq, 7]>(v5, v5);
+            v2 + mean::<[d]>(v4) + mean::<[d]>(v6) + mean::<[6]>(v7) + mean::<[7]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = floor(2 * v2) * v2;
-            let v4 = linear::<2>(v3);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            let v6 = v3 / (2 + v3 * v3);
-            let v7 = feed_forward::<6, activation = gelu>(v5);
-            let v8 = gelu(v6);
-            linear::<5, name = head>(v4 + mean::<[d]>(v7) + mean::<[8]>(v8))
+            let (v2, v3) = split::<d>(v1);
+            param v4: [rows] = normal(1.0);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = rms_norm(v5) * sigmoid(v5); }
+            let v6 = shift::<rows, 2>(v5);
+            param v7: [d] = normal(1.0);
+            let v8 = v6[rows = -2..];
+            let v9 = embedding::<7, d, name = t_v9>(tokens);
+            let v10 = linear::<tied = t_v9>(v7);
+            linear::<5, name = head>(v2 + v3 + v8 + mean::<[d]>(v9) + mean::<[7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = min::<[d]>(x);
-            let v2 = permute::<[seq, 8, batch]>(x_2);
-            v2 + v1
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let v1 = x - x;
+            let mut v2 = v1 + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = dropout::<0.2>(tanh(v2)); }
+            let v3 = permute::<[d, batch, seq]>(v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g229 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); }
-            let v3 = v1 * v1;
-            let v4 = tanh(c);
-            v3 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = v1 - v1;
+            let v4 = v2 / (2 + v3 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g230 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = layer_norm::<epsilon = 0.1>(x);
-            let v3_2 = attention::<2, score = additive(3)>(v3, context = x);
-            let v4 = clamp(v3_2, v3_2 - 1, v3_2 + 1);
-            let (v5, v6) = split::<d>(v4);
-            v1 + v2 + v5 + v6
+        fn forward(x: [batch, seq, d]) -> [seq, 2, d] {
+            let x_2 = max::<[batch]>(x);
+            let v1 = x_2 * x_2;
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
+            let v3 = v2[d = -2..];
+            let v1_2 = stack::<[seq, 2, d]>(v1, 0.5 * x_2);
+            v1_2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
@@ -421,100 +425,105 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = sqrt(1 + v2 * v2);
-            let v2 = max(v3, v3);
-            let v4 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v2);
-            linear::<5, name = head>(v4 + v2)
+            let v1_2 = attention::<2, mask = causal>(v1);
+            let v1_2_2 = max::<[d]>(v1_2);
+            let v1 = relu_squared(v1_2_2);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v3 = feed_forward::<6, activation = swiglu>(v1_2);
+            linear::<5, name = head>(v3 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], z: [batch, rows, d]) -> [batch, rows, d] {
+            let v1 = sum::<[d, seq]>(x);
             let v2 = v1 * v1;
-            param v3: [rows] = normal(1.0);
-            let v1_2 = mean_pool(v2);
-            let v4 = linear::<rows, bias = false>(v1_2);
-            let v5 = linear::<2, bias = false>(x);
-            let v6 = feed_forward::<6, activation = reglu>(v2);
-            let v7 = logsumexp::<[seq, 2]>(v5);
-            v6 + mean::<[rows]>(v3) + mean::<[rows]>(v4) + v7
+            let v1_2 = einsum::<[]>(v2, v2);
+            let v3 = max_pool(x, keep);
+            let v4 = v1_2 / (2 + v3 * v3);
+            let v5 = ln(2 + v1 * v1);
+            let mut v6 = v4 + 0.1 * v5;
+            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); }
+            let v8 = tanh(z);
+            v8 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], z: floats[batch, 3, 4]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = min(x, x);
-            let v1 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v1_2 = max_pool(v1);
-            v1_2
+        fn forward(x: [batch, seq, d]) -> [d] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = variance::<[batch, seq]>(v1);
+            let x_2 = feed_forward::<6, activation = silu>(v2);
+            x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g234 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let x_2 = logsumexp::<[d]>(x);
-            let mut v1 = x + 0.1 * x_2;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x_2; v1 += attention::<2, mask = causal>(v1); }
-            let v3 = attention::<2>(v1);
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v5 = min(v4, 0.2);
-            let v6 = v5[batch = -1];
-            v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq] {
+            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let x = clamp(x_2, x - 1, x + 1);
+            let v1 = softmax::<d>(2 * x_2);
+            let v2 = einsum::<[batch, seq]>(v1, x);
+            let v3 = tanh(p);
+            param v4: [rows] = normal(1.0);
+            v2 + v3 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g235 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + v1;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v2_2 = attention::<2, mask = causal, position = rope>(v2);
-            let v5 = rms_norm(v3);
-            param v6: [] = normal(1.0);
-            let v7 = clamp(v1, v6 - 1, v6 + 1);
-            let v8 = tanh(v1);
-            linear::<5, name = head>(v4 + mean::<[d]>(v2_2) + mean::<[d]>(v5) + mean::<[d]>(v7) + mean::<[d]>(v8))
+            let v2 = linear::<d>(v1);
+            let v3 = v1 * v2;
+            param v4: [d, rows] = normal(0.5);
+            let v3_2 = einsum::<[batch, seq, rows]>(v3, v4);
+            let v2 = linear::<2>(v2);
+            let v5 = clamp(v1, v3 - 1, v3 + 1);
+            let v6 = embedding::<7, d>(tokens);
+            let mut v7 = v6 + 0.1 * v1;
+            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v1; v7 = dropout::<0.2>(tanh(v7)); }
+            linear::<5, name = head>(v3_2 + mean::<[2]>(v2) + mean::<[d]>(v5) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x[d = ..2];
-            param v2: [] = normal(1.0);
-            param v3: [rows, d] = normal(1.0);
-            param v4: [rows] = normal(1.0);
-            let v5 = x * sigmoid(v2) + 0.5 * v2;
-            v1 + mean::<[rows, d]>(v3) + mean::<[rows]>(v4) + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [5, batch, seq] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = permute::<[5, batch, seq]>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = feed_forward::<6, activation = reglu>(v1);
+            let v6 = tanh(w);
+            v2 + mean::<[rows]>(v4) + v5 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g237 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x[d = -2..];
-            let x_2 = v1 + sinusoidal_position::<2>(v1);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v2 = v2[batch = 0];
-            x_2 + mean::<[8]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = embedding::<7, d>(tokens);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            v3 + v5 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x[batch = -1];
-            let v2 = softmax::<d>(2 * v1);
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            v1 + v2
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = relu(x);
+            let v2 = einsum::<[seq, d]>(v1, v1);
+            let v3 = v2 + v2;
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
@@ -522,10 +531,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v1_2 = linear::<2, bias = false>(v1);
-            let v1 = clamp(v1_2, -0.7, 0.7);
-            linear::<5, name = head>(v2 + mean::<[2]>(v1))
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v1_2 = rms_norm(v1);
+            linear::<5, name = head>(v3 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,547 +3,553 @@
 graphs! {
     g240 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[batch]>(x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = v2 + sinusoidal_position::<8>(v2);
-            let v4 = attention::<2, score = additive(3)>(x, context = v3);
-            let v3 = min::<[batch, d]>(x);
-            let v5 = tanh(m);
-            let x_2 = embedding::<7, d>(tokens);
-            let v3_2 = min::<[seq]>(v4);
-            x_2 + v1 + v3 + mean::<[rows]>(v5) + v3_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x[batch = -1];
+            let v2 = layer_norm(x);
+            let v3 = softmax::<batch>(2 * v2);
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let mut v5 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); v5 = rms_norm(v5) * sigmoid(v5); }
+            let v5_2 = linear::<rows, bias = false>(v5);
+            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let mut v7 = v4 + 0.1 * v1;
+            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v1; }
+            v3 + mean::<[rows]>(v5_2) + mean::<[rows]>(v4_2) + v7
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g241 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = x * x;
-            let v1_2 = tanh(v1);
-            let v1 = relu(v1_2);
-            let v2 = min::<[batch]>(v1);
-            let v3 = tanh(z);
-            let v4 = gelu_tanh(v3);
-            let v5 = softmax::<seq>(2 * v2);
-            v4 + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = swiglu>(x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v1_2 = feed_forward::<6, activation = swiglu>(v2);
+            let v3 = attention::<2, mask = padding>(v1_2, padding = lens);
+            let v4 = if x > 0.1 && !(v3 >= 0.6) { 0.5 * x } else { v3 - 1 };
+            let v3_2 = v2 + learned_position::<9, d>(v2);
+            let v5 = max::<[d]>(v3_2);
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g242 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let x = gelu(v1);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
-            param v4: [] = normal(1.0);
-            let v5 = v2 / (2 + v4 * v4);
-            let v6 = linear::<2>(v5);
-            let v7 = embedding::<7, d>(tokens);
-            let mut v8 = v7 + 0.1 * v4;
-            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = rms_norm(v8) * sigmoid(v8); v8 += attention::<2, mask = causal>(v8); }
-            v6 + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
+            let x_2 = softmax::<seq>(2 * v3);
+            let v4 = max::<[seq, 2]>(x_2);
+            let x = softmax(v2);
+            let x_2_2 = v2[batch = -1];
+            let v5 = tanh(m);
+            let v6 = linear::<rows, bias = false>(x_2_2);
+            x + mean::<[d]>(v4) + mean::<[rows, d]>(v5) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
 
     g243 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = dropout::<0.5>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = variance::<[d]>(v3);
-            let v5 = max::<[d]>(v1);
-            let (v6, v7) = split::<d>(v2);
-            let v8 = 1 - v7 / 3;
-            let v9 = max::<[2]>(v6);
-            linear::<5, name = head>(v8 + v4 + v5 + v9)
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v3);
+            let v5 = feed_forward::<6, activation = relu>(v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
+            let v2 = embedding::<7, d>(tokens);
+            let v7 = logsumexp::<[2]>(v6);
+            linear::<5, name = head>(v2 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x = v1 * v1;
-            let v1_2 = logsumexp::<[seq]>(x);
-            v1_2
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = permute::<[d, batch, seq]>(x);
+            let v1_2 = v1 + learned_position::<9, 5>(v1);
+            v2 + mean::<[5]>(v1_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = tanh(v1);
-            let v3 = relu_squared(v2);
-            let v4 = tanh(w);
-            let mut v5 = x + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
-            let v1 = l2_norm(v5);
-            v3 + v4 + v1
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let v1 = x / (2 + x * x);
+            let v1_2 = max(v1, v1);
+            let x_2 = attention::<2>(x);
+            let v1 = permute::<[d, batch, seq]>(x_2);
+            let v2 = linear::<d>(v1_2);
+            let v3 = feed_forward::<6, activation = sigmoid>(v2);
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g246 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v1 = v1 * v1;
-            let v2 = max_pool(v1, lens);
-            param v3: [2, d] = normal(1.0);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; }
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = embedding::<7, d>(tokens);
-            let v8 = embedding::<7, d>(tokens);
-            v5 + v2 + mean::<[2, 7]>(v6) + v7 + v8
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
+            let v3 = v1 - v2;
+            let v1_2 = attention::<2>(x, context = v3);
+            let v4 = attention::<2, mask = causal>(v1_2);
+            let v5 = einsum::<[batch, seq]>(v4, v4);
+            let v6 = v5 + v5;
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v1_2);
+            v7 + v6 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g247 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = relu>(v1);
-            let v2 = relu(v2);
-            let v3 = min::<[d]>(v2);
-            let v2_2 = softmax::<d>(2 * v2);
-            let v1 = feed_forward::<6, activation = tanh>(v2_2);
-            let v4 = linear::<rows>(v1);
-            let v5 = attention::<2, mask = causal, position = rope>(v2);
-            linear::<5, name = head>(v4 + v3 + mean::<[d]>(v5))
+            let v2 = shift::<d, -1>(v1);
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v1_2 = max(v2, v4);
+            let mut v5 = v1_2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = tanh(linear::<d>(v5)); }
+            let v6 = v2[d = ..2];
+            param v7: [rows, d] = normal(1.0);
+            linear::<5, name = head>(v5 + mean::<[2]>(v6) + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let v1 = sigmoid(x);
-            let x_2 = rms_norm(v1);
-            let v2 = x_2[seq = ..2];
-            let v3 = v1 + sinusoidal_position::<d>(v1);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            v4 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
+            let v1 = linear::<5, bias = false>(x);
+            let v2 = exp(tanh(v1));
+            let v3 = gelu(v2);
+            let v2_2 = mean_pool(v3);
+            let mut v4 = v2_2 + 0.1 * v2_2;
+            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<5, bias = false>(v4)) + v2_2; }
+            let v5 = pad::<5, before = 1>(v1);
+            v5 + mean::<[5]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g249 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v3 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v3 = relu(v3);
-            let mut v4 = x + 0.1 * v3;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = x + learned_position::<9, d>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            let v4 = feed_forward::<6, activation = reglu>(v1);
+            let v5 = if v1 > 0.1 && !(v4 >= 0.6) { 0.5 * v1 } else { v4 - 1 };
+            let v6 = v5 + learned_position::<9, d>(v5);
+            v3 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g250 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); }
-            param v4: [rows, d] = normal(1.0);
-            let mut v5 = v2 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v6 = relu_squared(v5);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, name = r_v7 { v7 = tanh(linear::<d>(v7)); }
-            let v8 = linear::<2>(v4);
-            let v9 = min::<[2]>(v8);
-            v7 + mean::<[rows]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = v2 + learned_position::<9, rows>(v2);
+            let v4 = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v5 = rms_norm::<epsilon = 0.5>(v3);
+            let mut v6 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v2; v6 += attention::<2, mask = causal>(v6); }
+            let v7 = feed_forward::<6, activation = tanh>(v6);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v7, v8);
+            v4 + mean::<[rows]>(v5) + mean::<[rows]>(v9)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g251 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            param v4: [d] = normal(1.0);
-            param v5: [rows, d] = normal(1.0);
-            linear::<5, name = head>(v2 + v3 + mean::<[d]>(v4) + mean::<[rows, d]>(v5))
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v3_2 = sigmoid(v3);
+            let v4 = linear::<d>(v1);
+            linear::<5, name = head>(v3_2 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 5, batch] {
-            let v1 = min(x, x);
-            let v2 = linear::<5, bias = false>(v1);
-            let v3 = permute::<[seq, 5, batch]>(v2);
-            let v4 = v1 + learned_position::<9, d>(v1);
-            let v5 = mean_pool(v4);
-            v3 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = concat::<d>(x, 0.5 * x);
+            let v1 = mean::<[seq]>(x_2);
+            let v2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v3 = max::<[8]>(v1);
+            let v4 = v2 + sinusoidal_position::<d>(v2);
+            v4 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            let v1 = tanh(p);
-            let v2 = x[d = -1];
-            let v3 = attention::<2>(x, context = x);
-            let (v4, v5) = split::<d>(v3);
-            v4 + v1 + v2 + v5
+        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = min(v1, v1);
+            let v3 = shift::<batch, 1>(v2);
+            let v4 = concat::<d>(v1, 0.5 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g254 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let x_2 = max::<[batch, seq]>(x);
-            let v1 = attention::<2>(x);
-            let v2 = max::<[d, seq]>(x);
-            let v1_2 = permute::<[d, batch, seq]>(v1);
-            v1_2 + x_2 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = mean_pool(x);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = v1[batch = -1];
+            let v4 = max(v2, v1);
+            v4 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g255 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5>(v1);
-            let v3 = max(v2, v2);
-            param v4: [rows] = normal(1.0);
-            let v3 = v3 - v3;
-            let v5 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v2_2 = embedding::<7, d>(tokens);
-            let v2_2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2_2);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v4) + mean::<[d]>(v2_2_2))
+            let v2 = v1[d = -2..];
+            let v3 = pad::<d, before = 1>(v1);
+            let v4 = v2 + v2;
+            let v1 = v3 * sigmoid(v3) + 0.5 * v3;
+            let v2_2 = v1[5 = -1];
+            let v1_2 = softmax::<2>(2 * v4);
+            let v5 = shift::<5, 2>(v3);
+            linear::<5, name = head>(v1_2 + v2_2 + mean::<[5]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(x);
-            let v2_2 = dropout::<0.5>(v2);
-            v1 + v2_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 = tanh(linear::<d>(v1)); }
+            let v3 = softmax::<seq>(2 * v1);
+            let v4 = pow(v1, 2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g257 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v6 = l2_norm(x);
-            let v2_2 = max(v5, v5);
-            let v7 = linear::<2>(v6);
-            v4 + mean::<[rows, 7]>(v3) + mean::<[7]>(v2_2) + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], m: [rows, d]) -> [batch, 5, 2] {
+            let v1 = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = pad::<d, before = 1>(v1);
+            let x = sum::<[seq]>(v2);
+            let v3 = tanh(m);
+            let v1_2 = stack::<[batch, 5, 2]>(x, 0.5 * x);
+            let x_2 = min(v3, v3);
+            v1_2 + mean::<[rows, d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], m: floats[3, 4]);
 
     g258 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = floor(2 * x) * x;
-            let v2 = attention::<2, mask = padding>(v1, padding = lens);
-            let x_2 = linear::<rows, bias = false>(v2);
-            let mut v3 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v3 { param v4: [rows] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<rows, bias = false>(v3)) + x_2; }
-            let v5 = embedding::<7, d>(tokens);
-            v3 + mean::<[d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = silu(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
+            let v4 = attention::<2, score = additive(3)>(v3, context = v2);
+            let v5 = linear::<2>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g259 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(v1, v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = dropout::<0.2>(tanh(v3)); }
-            let v2_2 = softmax::<d>(2 * v3);
-            let mut v4 = v2_2 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = exp(tanh(v2));
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v5);
-            linear::<5, name = head>(v4 + v6 + mean::<[7]>(v7))
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = v3[rows = -2..];
+            let v5 = concat::<d>(v1, 0.5 * v1);
+            let v3_2 = v5[8 = ..2];
+            let v6 = v4 / (2 + v4 * v4);
+            let v7 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            linear::<5, name = head>(v3_2 + v6 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = v1[seq = 0];
-            param v3: [2, d] = normal(1.0);
-            let v4 = mean_pool(v1, lens);
-            let v5 = min(v3, v3);
-            v2 + v4 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v4 = tanh(c);
+            let x = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            v3 + x
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g261 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = attention::<2>(x, context = v1);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = v2[seq = 0];
-            v3 + v4
+            let v1 = floor(2 * x) * x;
+            let v2 = pow(v1, 2);
+            let mut v3 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 = tanh(linear::<d>(v3)); }
+            let v1 = concat::<d>(v1, 0.5 * v2);
+            v3 + mean::<[8]>(v1)
         }
     } (x: floats[batch, seq, 4]);
 
     g262 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let (v1, v2) = split::<d>(x_2);
-            let x_2 = v2 - v1;
-            let mut v3 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
-            let v4 = attention::<2, mask = causal>(v3);
-            let mut v5 = x + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
-            let v4_2 = gelu_tanh(v4);
-            let v6 = v3 + sinusoidal_position::<d>(v3);
-            x_2 + mean::<[d]>(v5) + mean::<[d]>(v4_2) + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = attention::<2, score = bilinear>(v2, context = v2);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = tanh(linear::<d>(v5)); v5 += attention::<2, mask = causal>(v5); }
+            let mut v6 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = rms_norm(v6) * sigmoid(v6); }
+            let v8 = min(v6, v6);
+            let v4 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v9 = permute::<[rows, batch, seq]>(v4);
+            v5 + mean::<[7]>(v8) + mean::<[rows]>(v9)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g263 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = layer_norm(v1);
-            let v2 = v1_2 * v1;
-            let v2 = min(v2, v2);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v1 = linear::<d, bias = false>(v3);
-            linear::<5, name = head>(v1)
+            let v1_2 = ln(2 + v1 * v1);
+            let v1_2 = linear::<rows, bias = false>(v1_2);
+            let v1_2 = einsum::<[batch, seq]>(v1_2, v1_2);
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v1 = shift::<d, 1>(v2);
+            linear::<5, name = head>(v1 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = mean::<[d]>(x);
-            let v2 = linear::<rows>(x);
-            let x = variance::<[seq]>(v2);
-            let v3 = l2_norm(x);
-            let v4 = mean::<[rows]>(v3);
-            let v5 = clamp(v4, v4 - 1, v4 + 1);
-            v1 + v5
+        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
+            param v1: [rows] = normal(1.0);
+            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
+            let v3 = permute::<[seq, d, batch]>(x_2);
+            let v4 = stack::<[rows, 2]>(v2, 0.5 * v2);
+            let x_2_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            x_2_2 + mean::<[2]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g265 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = rms_norm(v1) * sigmoid(v1); }
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = shift::<seq, 2>(x);
+            let (v3, v4) = split::<d>(v2);
+            v1 + mean::<[2]>(v3) + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g266 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = max::<[d]>(v1);
-            let v3 = attention::<2, mask = causal>(v1);
-            let x = 2 * v3 - 1;
-            x + v2
+            let v1 = attention::<2>(x);
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = shift::<batch, 2>(x);
+            let v4 = v2 - v2;
+            v3 + mean::<[5]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g267 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v3_2 = softmax::<2>(2 * v3);
-            let v1 = logsumexp::<[d]>(v1);
-            param v4: [rows] = normal(1.0);
-            let v5 = min::<[rows]>(v4);
-            let v6 = linear::<2>(v2);
-            linear::<5, name = head>(v3_2 + v1 + v5 + v6)
+            let v2 = shift::<d, 1>(v1);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = v3 / (2 + v3 * v3);
+            let v5 = rms_norm(v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 + softmax(v6) * v5; }
+            let v7 = v3 - v6;
+            linear::<5, name = head>(v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = v2 + sinusoidal_position::<2>(v2);
-            let v4 = x[seq = ..2];
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = mean_pool(v1, lens);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.5 * gelu(v3); }
+            let v4 = v3 * v3;
             let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
-            let v6 = permute::<[seq, 2, batch]>(v3);
-            let v4 = softmax(v5);
-            let x_2 = v1 * sigmoid(v6) + 0.5 * v6;
-            v4 + mean::<[seq]>(x_2)
+            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; }
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = dropout::<0.2>(tanh(v6)); }
+            let v8 = max(v6, v4);
+            v8
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g269 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let v1 = variance::<[batch]>(x);
-            let x_2 = linear::<d, bias = false>(v1);
-            let v2 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            param v3: [2, d] = normal(1.0);
-            let v1_2 = mean::<[2]>(v3);
-            v2 + v1_2
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g270 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = tanh(linear::<d>(v2)); }
-            let v3 = rms_norm(v2);
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = max::<[seq]>(v4);
-            let v6 = variance::<[batch, d]>(v5);
-            let v7 = if v6 > 0.1 && !(v2 >= 0.6) { 0.5 * v6 } else { v2 - 1 };
-            v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2_2 = feed_forward::<6, activation = gelu>(v2);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            v2_2 + mean::<[d]>(v5) + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g271 {
+    g270 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v2 = tanh(m);
+            let x = permute::<[d, batch, seq]>(x);
+            let v3 = clamp(v1, x - 1, x + 1);
+            let x_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            let v5 = attention::<2, mask = causal>(v3);
+            v5 + mean::<[rows]>(v4)
+        }
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+
+    g271 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v3_2 = concat::<d>(v3, 0.5 * v3);
-            let v3 = v3_2 + v3_2;
-            param v4: [rows] = normal(1.0);
-            let v3_2_2 = softmax(v4);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v3_2_2))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + softmax(v2) * v1; }
+            let v1 = feed_forward::<6, activation = tanh>(v2);
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = clamp(v1, v1 - 1, v1 + 1);
+            let v4 = softmax::<d>(2 * v3);
+            let v5 = exp(tanh(v4));
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
             let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
-            let v3 = embedding::<7, d>(tokens);
-            let v7 = v3 + v5;
-            let mut v8 = v2 + 0.1 * v7;
-            repeat 2, name = r_v8 { v8 = rms_norm(v8) * sigmoid(v8); }
-            let v9 = feed_forward::<6, activation = gelu_tanh>(v4);
-            v8 + mean::<[7]>(v9)
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = concat::<5>(v2, 0.5 * v2);
+            let v1_2 = layer_norm::<epsilon = 0.1>(v3);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v5 = sum::<[10]>(v1_2);
+            let v6 = softmax::<batch>(2 * v5);
+            let v7 = concat::<rows>(v4, 0.5 * v4);
+            v7 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g273 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<2, bias = false>(x);
-            let x = relu(v1);
-            param v2: [rows] = normal(1.0);
-            param v3: [] = normal(1.0);
-            let v4 = feed_forward::<6, activation = reglu>(x);
-            v4 + mean::<[rows]>(v2) + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = silu(x);
+            let x = sum::<[batch, seq]>(x);
+            let x_2 = x / (2 + v1 * v1);
+            let v2 = pad::<d, before = 1>(x_2);
+            let v3 = linear::<d>(x);
+            v2 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g274 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = ln(2 + x * x);
-            let v2 = floor(2 * v1) * v1;
-            let v3 = max(v2, v1);
-            let v4 = mean_pool(v3);
-            let v5 = softmax::<d>(2 * v4);
-            let v6 = v3 + sinusoidal_position::<d>(v3);
-            let v6_2 = sum::<[d]>(v6);
-            let v7 = v3 + learned_position::<9, d>(v3);
-            v7 + v5 + v6_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = attention::<2, score = additive(3)>(x, context = v2);
+            let v2_2 = permute::<[d, batch, seq]>(v3);
+            let v3_2 = embedding::<7, d>(tokens);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3_2);
+            let mut v4 = x + 0.1 * v2_2;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); }
+            let v5 = mean::<[seq, batch]>(v2);
+            let x = concat::<d>(v4, 0.5 * v2);
+            x + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g275 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max(v1, v1);
-            let v1 = max(0.1, v1_2);
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            linear::<5, name = head>(v2)
+            let v2 = group_norm::<2>(v1);
+            let v3 = logsumexp::<[d]>(v2);
+            param v4: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v1, v4);
+            linear::<5, name = head>(v1 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = logsumexp::<[seq, batch]>(x);
-            let x_2 = permute::<[d, batch, seq]>(x);
-            param v2: [2, d] = normal(1.0);
-            x_2 + v1 + mean::<[2]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep: bool[batch, seq]) -> [batch, rows, d] {
+            param v1: [2, d] = normal(1.0);
+            let v2 = tanh(z);
+            let x_2 = mean_pool(x, keep);
+            v2 + mean::<[2]>(v1) + x_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep: marks[batch, seq]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = x / (2 + x * x);
-            let v1 = max::<[seq, batch]>(x_2);
-            let x = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x_2);
-            let x = if x_2 <= 0 || x > x_2 { x } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
-            x + v1
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 6] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let v3 = tanh(p);
+            let v2_2 = pad::<5, after = 1, value = 0.5>(v2);
+            v2_2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g278 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = min::<[batch]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = v1[seq = -2..];
-            let v5 = max_pool(v2, keep);
-            let v6 = linear::<d, bias = false>(v5);
-            let v7 = abs(v2);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = relu(x);
+            let v2 = gelu(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v5 = einsum::<[batch, d]>(x, v3);
+            param v6: [2, d] = normal(1.0);
+            let v7 = softmax::<seq>(2 * v2);
             let v8 = layer_norm::<epsilon = 0.1>(v6);
-            let v9 = linear::<2>(v2);
-            v7 + mean::<[7]>(v3) + mean::<[2]>(v4) + v8 + mean::<[2]>(v9)
+            let v9 = einsum::<[seq, 7]>(v4, v4);
+            v1 + v5 + v7 + mean::<[2]>(v8) + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g279 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v2 = concat::<d>(v2, 0.5 * v2);
-            let v3 = rms_norm::<epsilon = 0.5>(v2);
-            let v3 = v3 + sinusoidal_position::<8>(v3);
-            let mut v4 = v2 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [8] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); }
-            let v6 = attention::<2, mask = causal, position = rope>(v1);
-            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v6);
-            linear::<5, name = head>(v4 + mean::<[d]>(v7))
+            let v1_2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v2 = softmax::<d>(2 * v1_2);
+            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            param v4: [rows, d] = normal(1.0);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); }
+            let v7 = rearrange::<[(rows, d)]>(v4);
+            let v8 = softmax::<d>(2 * v5);
+            linear::<5, name = head>(v1 + mean::<[2]>(v2) + mean::<[2]>(v3) + mean::<[12]>(v7) + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

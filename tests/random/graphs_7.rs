@@ -2,100 +2,102 @@
 
 graphs! {
     g280 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = tanh(c);
-            let v2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v3 = v1 / (2 + v1 * v1);
-            let v4 = logsumexp::<[d]>(v2);
-            let v3 = linear::<rows>(v3);
-            let v5 = attention::<2>(x);
-            let x_2 = softmax::<seq>(2 * v5);
-            x_2 + v4 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v2 = softmax::<d>(2 * v1);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = attention::<2>(x, context = v4);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            let v8 = v7[7 = 0];
+            let v5 = feed_forward::<6, activation = gelu>(v3);
+            v6 + v8 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g281 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v2 = mean::<[seq, batch]>(x);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = rms_norm(v4) * sigmoid(v4); v4 += attention::<2, mask = causal>(v4); }
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, name = r_v5 { v5 = tanh(linear::<d>(v5)); v5 = dropout::<0.2>(tanh(v5)); }
-            v4 + v1 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = exp(tanh(x));
+            let (v2, v3) = split::<d>(v1);
+            let v4 = pad::<d, before = 1>(x);
+            let v1 = linear::<d>(v2);
+            let v5 = attention::<2, mask = causal>(x);
+            v3 + mean::<[5]>(v4) + mean::<[d]>(v1) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g282 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, 2] {
-            let v1 = logsumexp::<[d]>(x);
-            let v2 = max(v1, v1);
-            let (v3, v4) = split::<d>(x);
-            let mut v5 = x + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v6 = concat::<d>(v5, 0.5 * v5);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v5);
-            let v9 = feed_forward::<6, activation = reglu>(v4);
-            let v10 = tanh(c);
-            v3 + mean::<[8]>(v6) + mean::<[d]>(v7) + mean::<[7]>(v8) + v9 + mean::<[d]>(v10)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = gelu_tanh(v2);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v1; v4 = v4 - 0.5 * gelu(v4); }
+            let v4_2 = v4 / (2 + v4 * v4);
+            let (v5, v6) = split::<d>(v4_2);
+            let v7 = v3 - v3;
+            let x_2 = feed_forward::<6, activation = tanh>(v7);
+            let v1_2 = einsum::<[batch, 7]>(x_2, v2);
+            v5 + v6 + mean::<[7]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g283 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let v1_2 = concat::<d>(v1, 0.5 * v1);
-            let v1_2_2 = l2_norm(v1_2);
-            let v1_2 = v1_2_2 + v1_2_2;
-            let v3 = min(v1, v1);
-            let v4 = concat::<8>(v1_2, 0.5 * v1_2_2);
-            let v5 = concat::<d>(v3, 0.5 * v3);
-            linear::<5, name = head>(v2 + mean::<[16]>(v4) + mean::<[8]>(v5))
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v2_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2_2);
+            let (v5, v6) = split::<d>(v3);
+            let v1_2 = v6 + v6;
+            let v7 = feed_forward::<6, activation = relu_squared>(v1);
+            let v2 = dropout::<0.5>(v1);
+            linear::<5, name = head>(v4 + mean::<[2]>(v5) + mean::<[2]>(v1_2) + mean::<[d]>(v7) + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = attention::<2, mask = padding>(v1, padding = lens);
-            let v2_2 = layer_norm(v2);
-            let v3 = mean_pool(x);
-            let v4 = v2 * v2_2;
-            let v5 = attention::<2, mask = padding>(v4, padding = lens);
-            v5 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let x_2 = einsum::<[batch, 2, d]>(v1, v1);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x_2);
+            let v4 = linear::<d>(x_2);
+            let v1_2 = attention::<2, mask = causal, position = rope>(x);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1_2);
+            v2 + mean::<[2, 7]>(v3) + mean::<[2]>(v4) + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g285 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [seq, 2] {
             let v1 = clamp(x, x - 1, x + 1);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = feed_forward::<6, activation = gelu>(v1);
-            v2 + v3
+            let v2 = v1[batch = 0];
+            let v3 = v2[d = -2..];
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g286 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let v2 = floor(2 * x) * x;
-            let v3 = feed_forward::<6, activation = reglu>(v2);
-            let v4 = v3 - v1;
-            param v5: [] = normal(1.0);
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v4; v6 = v6 - 0.5 * gelu(v6); }
-            v6 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = max::<[d]>(x);
+            let v2 = stack::<[batch, seq, 2]>(v1, 0.5 * v1);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = shift::<seq, 1>(v1);
+            let mut v5 = x + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = dropout::<0.2>(tanh(v5)); }
+            let v6 = v5[batch = -1];
+            v3 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -103,46 +105,47 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v3 = feed_forward::<6, activation = tanh>(v3);
-            linear::<5, name = head>(v3)
+            let v2 = feed_forward::<6, activation = gelu>(v1);
+            let v3 = linear::<d>(v1);
+            let v1_2 = linear::<2, bias = false>(v3);
+            linear::<5, name = head>(v2 + mean::<[2]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = min::<[batch]>(x);
-            let v1 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = linear::<2, bias = false>(v1);
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            v1 + mean::<[2]>(v2)
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = max_pool(v1);
+            let v3 = softmax::<d>(2 * v2);
+            let x_2 = attention::<2, score = bilinear>(x, context = v1);
+            x_2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g289 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = tanh(z);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + softmax(v2) * v1; }
-            let v3 = if x < x { x * x } else { tanh(x) };
-            let v4 = v3 + learned_position::<9, d>(v3);
-            let v5 = linear::<d, bias = false>(x);
-            v2 + mean::<[seq]>(v4) + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, 6] {
+            let x_2 = min(x, 0.2);
+            let x = stack::<[2, batch, seq, d]>(x_2, 0.5 * x_2);
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[2, batch, seq, rows]>(x, v1);
+            let v3 = concat::<rows>(v2, 0.5 * v2);
+            let v4 = x_2 + learned_position::<9, d>(x_2);
+            v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g290 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = attention::<2, score = additive(3)>(v1, context = v1);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = v3[batch = 0];
-            let v5 = embedding::<7, d>(tokens);
-            v5 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v3 = v2 - v2;
+            param v4: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v3, v4);
+            let v5 = min::<[d, batch]>(v3);
+            v1_2 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -150,155 +153,153 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
-            linear::<5, name = head>(v5)
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v3 = feed_forward::<6, activation = tanh>(v2);
+            let v4 = max(v3, v3);
+            let v1 = einsum::<[batch, seq]>(v4, v2);
+            linear::<5, name = head>(v2 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows, 2] {
             let v1 = x * x;
-            let (v2, v3) = split::<d>(v1);
-            let mut v4 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + softmax(v4) * v1; }
-            let v6 = logsumexp::<[2, batch]>(v2);
-            let x = v4 * v4;
-            let v7 = v2 - v3;
-            let v8 = concat::<d>(x, 0.5 * v4);
-            v7 + v6 + mean::<[8]>(v8)
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows, 2]>(v2, v3);
+            let x = max(v1, v2);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = tanh(linear::<d>(v5)); v5 += attention::<2, mask = causal>(v5); }
+            let v6 = permute::<[d, batch, seq]>(v5);
+            v4 + mean::<[d]>(x) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g293 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = softmax(x);
-            let v1 = linear::<2, bias = false>(x_2);
-            let mut v2 = x + 0.1 * x_2;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v6 = layer_norm(v4);
-            let v7 = logsumexp::<[batch, 7]>(v6);
-            v1 + mean::<[d]>(v5) + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let v2 = softmax::<batch>(2 * v1);
+            let v3 = softmax::<batch>(2 * v1);
+            let v4 = v3[rows = -1];
+            let v5 = v4 + v4;
+            let v1 = v5[batch = -1];
+            let v4_2 = linear::<rows>(v2);
+            v4_2 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g294 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = gelu(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v3 = sum::<[d, seq]>(x_2);
-            let v4 = tanh(c);
-            v2 + v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = tanh(linear::<rows>(v3)); }
+            let v4 = pad::<d, before = 1>(x);
+            let v5 = layer_norm::<epsilon = 0.1>(v4);
+            let v6 = concat::<5>(v5, 0.5 * v5);
+            v3 + mean::<[10]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g295 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = 0];
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = dropout::<0.2>(tanh(v3)); }
-            let v5 = max(v3, v3);
-            linear::<5, name = head>(v5)
+            param v2: [d] = normal(1.0);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v1 + v2 + v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = variance::<[batch, d]>(v2);
-            v1 + mean::<[7]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x);
+            let v2 = linear::<d>(v1);
+            let v3 = l2_norm(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 2] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v1_2 = tanh(w);
-            let v4 = permute::<[seq, batch]>(v1_2);
-            param v5: [d] = normal(1.0);
-            v2 + v3 + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 7, batch] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v2 = permute::<[seq, 7, batch]>(v2);
+            let v3 = v2 + v2;
+            let (v4, v5) = split::<d>(v1);
+            let v6 = attention::<2, score = bilinear>(x, context = v5);
+            v3 + mean::<[2]>(v4) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = layer_norm(x);
-            let v4 = v2[seq = -1];
-            let v5 = v4[7 = -2..];
-            let v4_2 = linear::<d>(v3);
-            v1 + mean::<[2]>(v5) + v4_2
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, d] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let x_2 = einsum::<[batch, 5]>(v1, v1);
+            let v2 = linear::<d>(x_2);
+            let v3 = tanh(c);
+            let v4 = linear::<2, bias = false>(x_2);
+            v2 + v3 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g299 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v3_2 = v3 + learned_position::<9, 2>(v3);
-            let v4 = concat::<d>(v1, 0.5 * v1);
-            let v5 = attention::<2, mask = causal>(v1);
-            let v6 = softmax::<2>(2 * v3);
-            let v7 = if v3_2 < v6 { v3_2 * v6 } else { tanh(v3_2) };
-            let v6_2 = concat::<d>(v5, 0.5 * v5);
-            linear::<5, name = head>(v2 + mean::<[8]>(v4) + v7 + mean::<[8]>(v6_2))
+            let v2 = ln(2 + v1 * v1);
+            let v2_2 = mean::<[d]>(v2);
+            let v1_2 = attention::<2, mask = causal>(v1);
+            let v3 = group_norm::<2>(v1);
+            let (v4, v5) = split::<d>(v3);
+            let mut v6 = v3 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = v6 - 0.5 * gelu(v6); }
+            let v7 = max::<[d]>(v6);
+            linear::<5, name = head>(v4 + v2_2 + v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x_2);
-            let v3 = max(v1, v1);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch] {
+            let v1 = sum::<[d]>(x);
+            let v1_2 = v1[seq = -1];
+            let v2 = dropout::<0.5>(v1_2);
+            v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g301 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 8] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = v1[seq = -1];
-            let v3 = tanh(m);
-            param v4: [d] = normal(1.0);
-            let v5 = min(v2, v4);
-            let v6 = concat::<d>(x, 0.5 * v1);
-            let v4_2 = concat::<d>(v5, 0.5 * v5);
-            v6 + mean::<[rows, d]>(v3) + v4_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let x_2 = linear::<rows>(x);
+            let v1 = feed_forward::<6, activation = geglu>(x_2);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v3 = v1 + learned_position::<9, rows>(v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v5: [2, d] = normal(1.0);
+            x_2 + mean::<[d]>(v2) + v3 + v4 + mean::<[2, d]>(v5)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g302 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = mean::<[batch, d]>(x);
-            let v2 = max::<[seq]>(v1);
-            let v3 = if v2 <= 0 || x > v2 { x } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v2_2 = v3[batch = -1];
-            v4 + v2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, rows] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            param v2: [d] = normal(1.0);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = stack::<[2, rows]>(v3, 0.5 * v3);
+            let v5 = einsum::<[batch, seq]>(v1, v1);
+            v4 + mean::<[batch, seq]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -306,106 +307,105 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min::<[d]>(v1);
-            let v2 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v2 = v2 - v2;
-            let v3 = linear::<d, bias = false>(v2);
-            linear::<5, name = head>(v3)
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v4 = pad::<d, before = 1>(v3);
+            let v3 = einsum::<[batch, seq]>(v4, v4);
+            linear::<5, name = head>(v4 + mean::<[d, 2]>(v2) + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = v1 + softmax(v1) * x; v1 += attention::<2, mask = causal>(v1); }
-            let (v2, v3) = split::<d>(v1);
-            let v4 = concat::<d>(v1, 0.5 * v1);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = tanh(linear::<d>(v5)); v5 = v5 - 0.5 * gelu(v5); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = floor(2 * v3) * v3;
-            let v7 = v2 / (2 + v2 * v2);
-            let v8 = embedding::<7, d>(tokens);
-            v4 + mean::<[d]>(v5) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let x_2 = attention::<2, mask = causal, position = rope>(x);
+            let x = attention::<2, score = bilinear>(x_2, context = x_2);
+            let v1 = dropout::<0.5>(x);
+            let x = linear::<rows>(x_2);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = pad::<d, before = 1>(v2);
+            let v5 = dropout::<0.5>(v4);
+            x + mean::<[7]>(v3) + mean::<[5]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g305 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            let x_2 = v1[batch = -1];
-            let v2 = feed_forward::<6, activation = relu_squared>(x_2);
-            let v3 = variance::<[d, seq]>(v2);
-            v1 + v3
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g306 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = v4 / (2 + v4 * v4);
-            let v6 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let mut v7 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); v7 = tanh(linear::<7>(v7)); }
-            let v2 = v6 + learned_position::<9, d>(v6);
-            v5 + v7 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = 0];
+            let v2 = softmax::<batch>(2 * v1);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1);
+            v5 + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g306 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v2 = v1_2 + learned_position::<9, d>(v1_2);
+            let v3 = v2 * v1_2;
+            let v4 = feed_forward::<6, activation = relu>(v3);
+            let mut v5 = v4 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v6 = stack::<[2, batch, seq, d]>(v4, 0.5 * v5);
+            v6
+        }
+    } (x: floats[batch, seq, 4]);
+
     g307 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sum::<[d]>(v1);
-            let v3 = linear::<rows, bias = false>(v1);
-            let v1 = concat::<rows>(v3, 0.5 * v3);
-            linear::<5, name = head>(v1 + v2)
+            let v2 = min(v1, 0.2);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = concat::<d>(v2, 0.5 * v1);
+            linear::<5, name = head>(v3 + v4 + mean::<[8]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v2 = relu_squared(v1);
-            let v2 = v2 * v2;
-            let v3 = softmax::<d>(2 * v2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = x[seq = -1];
+            let v1 = x[d = ..2];
+            let v2 = tanh(x_2);
+            let v3 = max(0.1, v2);
+            v1 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g309 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let v1 = x - x;
-            let x = v1[seq = -2..];
-            let v2 = layer_norm::<epsilon = 0.1>(x);
-            let v3 = variance::<[d]>(v2);
-            let v4 = v1 + sinusoidal_position::<d>(v1);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
-            let mut v6 = v2 + 0.1 * v3;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v3; }
-            let v8 = gelu(v5);
-            v6 + mean::<[seq]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = linear::<5, bias = false>(v2);
+            let v4 = linear::<d>(v3);
+            let v5 = permute::<[d, batch, seq]>(v4);
+            let v6 = pad::<d, after = 1, value = 0.5>(v5);
+            let x = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
+            let v7 = attention::<2, mask = padding>(v4, padding = lens);
+            let v4 = x[5 = -1];
+            v7 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g310 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = min(x, x);
-            let v2 = linear::<d, bias = false>(x);
-            let v3 = permute::<[d, batch, seq]>(v1);
-            let x_2 = attention::<2>(v2, context = v1);
-            let v4 = clamp(x_2, v3 - 1, v3 + 1);
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let (v2, v3) = split::<d>(x);
+            let v4 = concat::<d>(x, 0.5 * v1);
+            let v5 = l2_norm(v4);
+            let x_2 = 2 * v5 - 1;
+            v2 + v3 + mean::<[8]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -413,101 +413,101 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let mut v3 = v1_2 + 0.1 * v1_2;
-            repeat 2, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            let v4 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v1 = v3 - v1;
-            let v5 = layer_norm(v1);
-            let v6 = linear::<5, bias = false>(v5);
-            linear::<5, name = head>(v4 + mean::<[5]>(v6))
+            let v1_2 = sum::<[d]>(v1);
+            let v2 = group_norm::<2>(v1);
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            let v5 = rearrange::<[batch, seq, (d, 2)]>(v4);
+            let v2_2 = pad::<d, before = 1>(v4);
+            let v6 = rms_norm::<epsilon = 0.5>(v5);
+            linear::<5, name = head>(v6 + v1_2 + mean::<[2, 5]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v3 = mean::<[d, batch]>(v2);
-            let v4 = clamp(v3, v3 - 1, v3 + 1);
-            let v3 = concat::<d>(x, 0.5 * v1);
-            v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, rows] {
+            let v1 = relu_squared(x);
+            let v1_2 = linear::<d>(v1);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = tanh(c);
+            let x_2 = pad::<d, before = 1>(v1_2);
+            v3 + mean::<[d]>(v4) + mean::<[5]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g313 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<2, bias = false>(x);
-            param v2: [rows] = normal(1.0);
-            let v3 = sigmoid(v2);
-            let v4 = linear::<5, bias = false>(v1);
-            v4 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v1 = v1 / (2 + v1 * v1);
+            let v2 = ln(2 + v1 * v1);
+            let x_2 = v1[batch = -1];
+            v2 + x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g314 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = logsumexp::<[seq, batch]>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = max_pool(x_2);
-            let x_2 = tanh(z);
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = feed_forward::<6, activation = reglu>(v3);
-            let v5 = min(v4, v4);
-            let v3 = linear::<2, bias = false>(v5);
-            x_2 + v2 + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v2 = max(v2, v2);
+            let x = linear::<2, bias = false>(v2);
+            param v3: [2, d] = normal(1.0);
+            let v4 = group_norm::<2>(v3);
+            let v5 = rearrange::<[(d, 2)]>(v4);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v4);
+            let v8 = concat::<8>(v5, 0.5 * v5);
+            x + mean::<[d]>(v6) + mean::<[7]>(v7) + mean::<[16]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g315 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = concat::<d>(v2, 0.5 * v1);
-            let v4 = v3[8 = 0];
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = linear::<d>(v5);
-            linear::<5, name = head>(v6 + v4)
+            let v2 = v1 * v1;
+            param v3: [2, d] = normal(1.0);
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v5 = rearrange::<[(d, 2)]>(v3);
+            let v6 = min::<[8]>(v5);
+            linear::<5, name = head>(v2 + v4 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v1 = attention::<2, score = additive(3)>(v1, context = v1);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); }
-            let x = sqrt(1 + x * x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            v2 + v4 + mean::<[7]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, rows] {
+            let x_2 = einsum::<[seq, d]>(x, x);
+            let x_2 = exp(tanh(x_2));
+            let v1 = linear::<rows>(x_2);
+            let v2 = mean_pool(x, lens);
+            let v3 = sum::<[batch]>(v2);
+            v1 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g317 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            let v2 = abs(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = sum::<[seq]>(v2);
-            v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = max(x, x);
+            let x = group_norm::<2>(v1);
+            let v2 = tanh(m);
+            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            x + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = x[batch = 0];
-            let x = v3 * v3;
-            v1 + v2 + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = silu(x);
+            let x = max::<[batch, seq]>(x);
+            let v2 = shift::<seq, -1>(v1);
+            v2 + x
         }
     } (x: floats[batch, seq, 4]);
 
@@ -515,13 +515,11 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            let v3 = linear::<2>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = tanh(linear::<7>(v6)); }
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[7]>(v6))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = softmax::<8>(2 * v2);
+            let v4 = attention::<2, mask = causal, position = rope>(v1);
+            let (v5, v6) = split::<d>(v1);
+            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,541 +2,559 @@
 
 graphs! {
     g320 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<5, bias = false>(x);
-            let v2 = rms_norm(v1);
-            let v3 = pow(v2, 2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, d] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v2 = tanh(m);
+            let v3 = v2[rows = -1];
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g321 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            let mut v1 = x + 0.1 * x_2;
-            repeat 2, share = true, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x_2; v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let (v2, v3) = split::<d>(v1);
-            let v4 = linear::<d, bias = false>(v2);
-            let v1_2 = softmax(v4);
-            v3 + mean::<[d]>(v1_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v2_2 = pow(v2, 2);
+            let v5 = v2_2 - v2;
+            let v6 = dropout::<0.5>(v4);
+            v5 + v6
         }
     } (x: floats[batch, seq, 4]);
 
     g322 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, 7] {
-            let x_2 = attention::<2, score = additive(3)>(x, context = x);
-            let x_2_2 = max(x_2, x_2);
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x_2_2);
-            let v3 = x_2_2 + learned_position::<9, d>(x_2_2);
-            let v4 = v1[seq = -2..];
-            let v5 = gelu_tanh(v4);
-            let x_2_2_2 = tanh(z);
-            v2 + mean::<[d]>(v3) + mean::<[2, d]>(v5) + mean::<[rows, d]>(x_2_2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = pad::<d, before = 1>(x);
+            let v1 = logsumexp::<[seq]>(x_2);
+            let v2 = x + x;
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [5] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); }
+            let v5 = linear::<2>(v1);
+            let v6 = max(v1, v1);
+            v3 + mean::<[2]>(v5) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = concat::<d>(v1, 0.5 * v1);
-            let v2 = v1_2[8 = 0];
-            let v3 = v1_2[8 = -2..];
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = concat::<d>(v4, 0.5 * v4);
-            linear::<5, name = head>(v3 + v2 + mean::<[7]>(v5) + mean::<[8]>(v6))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = softmax::<d>(2 * v2);
+            let mut v4 = v3 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + softmax(v4) * v1; }
+            let v6 = clamp(v4, v2 - 1, v2 + 1);
+            let v4_2 = max(v6, v6);
+            linear::<5, name = head>(v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = v1[d = 0];
-            let v3 = linear::<d>(v1);
-            let mut v4 = x + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); }
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let mut v7 = v5 + 0.1 * v5;
-            repeat 2, name = r_v7 { v7 = tanh(linear::<d>(v7)); }
-            let v8 = max(v2, v2);
-            v3 + v4 + mean::<[7]>(v6) + v7 + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [8, 2] {
+            let v1 = max_pool(x, keep);
+            let v1_2 = einsum::<[d]>(v1, v1);
+            let v1_2 = stack::<[d, 2]>(v1_2, 0.5 * v1_2);
+            let v2 = max_pool(x, lens);
+            let v3 = concat::<d>(v1_2, 0.5 * v1_2);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            v3 + mean::<[batch, rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g325 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            param v1: [] = normal(1.0);
-            let (v2, v3) = split::<d>(x);
-            let v4 = sum::<[batch]>(v3);
-            let (v5, v6) = split::<d>(x);
-            let v7 = if v4 > 0.1 && !(v1 >= 0.6) { 0.5 * v4 } else { v1 - 1 };
-            v2 + v5 + v6 + v7
+            let v1 = linear::<2>(x);
+            let v2 = feed_forward::<6, activation = swiglu>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 += attention::<2, mask = causal>(v3); }
+            let v5 = x * sigmoid(v3) + 0.5 * v3;
+            let x_2 = concat::<d>(v5, 0.5 * v5);
+            v1 + mean::<[8]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g326 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d], p: [seq]) -> [rows, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = clamp(x, x - 1, x + 1);
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, score = additive(3)>(v1, context = x);
-            let v3 = tanh(m);
-            let v4 = if x > 0.1 && !(v2 >= 0.6) { 0.5 * x } else { v2 - 1 };
-            let v5 = attention::<2, score = bilinear>(v4, context = v4);
-            let v6 = floor(2 * v3) * v3;
-            let v2_2 = variance::<[d, seq]>(v5);
-            let x = tanh(p);
-            v6 + mean::<[batch]>(v2_2) + mean::<[seq]>(x)
+            let x_2 = softmax::<batch>(2 * x_2);
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let mut v3 = x_2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
+            let mut v6 = v4 + 0.1 * v2;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<d>(v6)); v6 = v6 + softmax(v6) * v2; }
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v6);
+            v7 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g327 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = softmax::<d>(2 * v1);
-            let v4 = feed_forward::<6, activation = relu_squared>(v2);
-            let v5 = feed_forward::<6, activation = reglu>(v3);
-            let v6 = mean::<[d]>(v5);
-            let mut v7 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 += attention::<2, mask = causal>(v7); }
-            let v4_2 = silu(v7);
-            let v8 = linear::<2, bias = false>(v3);
-            linear::<5, name = head>(v4_2 + v6 + mean::<[2]>(v8))
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = relu(v4);
+            let v6 = feed_forward::<6, activation = sigmoid>(v3);
+            param v7: [2, d] = normal(1.0);
+            let v8 = einsum::<[batch, seq]>(v5, v6);
+            let v4_2 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v4_2 + mean::<[2]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = softmax::<d>(2 * x);
-            let v2 = permute::<[d, batch, seq]>(v2);
-            let v3 = v2 + v1;
-            let v4 = feed_forward::<6, activation = gelu>(x);
-            param v5: [] = normal(1.0);
-            v3 + v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let x_2 = linear::<d, bias = false>(x);
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            param v2: [rows, d] = normal(1.0);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let x = attention::<2>(x_2);
+            let v5 = softmax::<rows>(2 * v2);
+            v4 + mean::<[d]>(x) + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
     g329 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(c);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2[d = 0];
-            let (v4, v5) = split::<d>(v1);
-            let v2_2 = rms_norm(x);
-            let v6 = min(v4, v4);
-            let (v7, v8) = split::<d>(v1);
-            let mut v9 = v2 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v9 { v9 = tanh(linear::<d>(v9)); }
-            v9 + v3 + mean::<[2]>(v5) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x * x;
+            let v2 = shift::<batch, -1>(v1);
+            let v1 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let x_2 = layer_norm(v3);
+            let v4 = attention::<2, score = additive(3)>(x_2, context = v2);
+            let v5 = shift::<d, -1>(v4);
+            let v5_2 = softmax::<batch>(2 * v5);
+            v5_2
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g330 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = v2 + v2;
-            let v3 = min(v1, v3);
-            let v3_2 = min::<[d, seq]>(v3);
-            let v4 = max_pool(x, lens);
-            v4 + v3_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v2_2 = linear::<rows, bias = false>(v2);
+            let v2 = v3 + v3;
+            let x = linear::<2, bias = false>(x);
+            let v4 = linear::<d, bias = false>(v2);
+            v1 + mean::<[rows]>(v2_2) + mean::<[2]>(x) + v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g331 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v1 = softmax::<d>(2 * v1);
-            let v2 = concat::<d>(v2, 0.5 * v1);
-            let v2_2 = linear::<d>(v2);
-            let v3 = v2_2 + v2_2;
-            let v4 = clamp(v3, -0.7, 0.7);
-            let mut v5 = v4 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); }
-            linear::<5, name = head>(v5)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
+            let v3 = mean::<[d]>(v2);
+            let v2 = shift::<d, 2>(v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = feed_forward::<6, activation = relu>(v1);
+            let v5 = einsum::<[batch, seq]>(v2_2, v4);
+            linear::<5, name = head>(v2 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = x * v1;
-            let (v3, v4) = split::<d>(v2);
-            let v2_2 = 2 * v3 - 1;
-            let v1 = max_pool(v4, lens);
-            let v5 = linear::<2, bias = false>(v2_2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v2);
-            let v8 = max_pool(v5, lens);
-            v6 + mean::<[2]>(v1) + mean::<[7]>(v7) + mean::<[2]>(v8)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
-
-    g333 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = linear::<d, bias = false>(v1);
-            param v3: [] = normal(1.0);
-            let v4 = sum::<[d]>(v2);
-            let x_2 = attention::<2>(x);
-            let v5 = abs(x_2);
-            v5 + v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, 2, batch] {
+            let v1 = max::<[d]>(x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = permute::<[seq, batch]>(v2);
+            let v3_2 = stack::<[seq, 2, batch]>(v3, 0.5 * v3);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = linear::<d, bias = false>(v4);
+            param v6: [d, rows] = normal(0.5);
+            let v5_2 = einsum::<[batch, seq, rows]>(v5, v6);
+            let mut v7 = v4 + 0.1 * x;
+            repeat 2, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 += attention::<2, mask = causal>(v7); }
+            v3_2 + mean::<[rows]>(v5_2) + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
+    g333 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v3 = attention::<2, mask = document & causal>(v1, document = documents);
+            let v4 = attention::<2>(x, context = v3);
+            let v5 = v4 + sinusoidal_position::<d>(v4);
+            let v6 = relu(v5);
+            let v7 = stack::<[batch, seq, d, 2]>(v6, 0.5 * v6);
+            v7
+        }
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+
     g334 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, lens);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = min(v2, 0.2);
-            let v3_2 = attention::<2>(v3, context = v3);
-            v3_2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = feed_forward::<6, activation = reglu>(v1);
+            let v2 = min::<[seq, d]>(v2);
+            let v1_2 = embedding::<7, d>(tokens);
+            v1_2 + v2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g335 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            let v3 = gelu(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v3_2 = softmax::<7>(2 * v5);
-            linear::<5, name = head>(v4 + mean::<[7]>(v3_2))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v2 = v1[d = ..2];
+            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            linear::<5, name = head>(v3 + v2 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 8] {
-            let v1 = tanh(c);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = permute::<[d, batch]>(v1);
-            let v4 = logsumexp::<[batch, d]>(v3);
-            let v2_2 = l2_norm(v2);
-            v2_2 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [seq, rows, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = tanh(m);
+            let v5 = linear::<5>(v4);
+            v2 + mean::<[d]>(v3) + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
 
     g337 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = attention::<2>(x, context = x);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let (v3, v4) = split::<d>(v2);
-            param v5: [rows] = normal(1.0);
-            let v6 = min(v3, 0.2);
-            let v7 = feed_forward::<6, activation = sigmoid>(v3);
-            let v8 = max_pool(x, lens);
-            v4 + mean::<[rows]>(v5) + v6 + v7 + mean::<[d]>(v8)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g338 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = max(0.1, x);
-            let v1 = attention::<2>(v1);
-            let v2 = variance::<[d]>(x);
-            let v3 = layer_norm::<epsilon = 0.1>(v1);
-            let v4 = 2 * x - 1;
-            param v5: [d] = normal(1.0);
-            v3 + v2 + v4 + v5
+            let v1 = floor(2 * x) * x;
+            let v2 = softmax(v1);
+            let v1_2 = attention::<2, score = bilinear>(v2, context = v2);
+            let v3 = shift::<batch, 2>(v1_2);
+            let v4 = rms_norm::<epsilon = 0.5>(v1_2);
+            let v2 = v3 * v4;
+            let x = pad::<d, after = 1, value = 0.5>(v1);
+            v2 + mean::<[5]>(x)
         }
     } (x: floats[batch, seq, 4]);
+
+    g338 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 5] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = concat::<rows>(v2, 0.5 * v2);
+            let v4 = softmax::<6>(2 * v3);
+            let v5 = linear::<5>(v4);
+            let v6 = tanh(c);
+            let v3_2 = feed_forward::<6, activation = silu>(x);
+            v5 + mean::<[d]>(v6) + mean::<[d]>(v3_2)
+        }
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            param v3: [d] = normal(1.0);
-            let v1 = mean::<[d]>(v1);
-            let v1 = v1 / (2 + v1 * v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; }
-            linear::<5, name = head>(v2 + v1 + v4)
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = min(v1, 0.2);
+            let v2_2 = max::<[5]>(v2);
+            let v1_2 = stack::<[batch, seq, 5, 2]>(v2, 0.5 * v2);
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            linear::<5, name = head>(v4 + v2_2 + mean::<[5, 2]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = linear::<2, bias = false>(x);
-            let x = concat::<d>(x, 0.5 * x);
-            let v2 = linear::<d>(v1);
-            param v3: [2, d] = normal(1.0);
-            x + mean::<[d]>(v2) + mean::<[2, d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = pow(x, 2);
+            let v1 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
+            let x = embedding::<7, d>(tokens);
+            let v1 = x * v1;
+            v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g341 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v2 = linear::<5, bias = false>(v1);
-            let (v3, v4) = split::<d>(v1);
-            let v4_2 = tanh(v4);
-            v2 + mean::<[2]>(v3) + mean::<[2]>(v4_2)
+        fn forward(x: [batch, seq, d]) -> [seq, 2] {
+            let v1 = x[batch = 0];
+            let (v2, v3) = split::<d>(v1);
+            param v4: [d] = normal(1.0);
+            let v5 = linear::<d>(v4);
+            v2 + v3 + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
     g342 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = mean_pool(x);
-            let v1_2 = max(x, v1);
-            let v2 = concat::<d>(x, 0.5 * v1_2);
-            let v1 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = document & causal>(x, document = documents);
+            let v1_2 = permute::<[d, batch, seq]>(v1);
+            let mut v2 = v1 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v1 = clamp(v2, -0.7, 0.7);
             v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
 
     g343 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = logsumexp::<[d]>(v2);
-            let v3 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v4 = layer_norm::<epsilon = 0.1>(v2);
-            let v2_2 = linear::<rows, bias = false>(v4);
-            let v3_2 = v1[d = 0];
-            linear::<5, name = head>(v2_2 + v3 + v3_2)
+            let v2 = linear::<2>(v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v4 = min(v3, v3);
+            let v3_2 = attention::<2, mask = causal, position = rope>(v3);
+            let v3_2 = min(v3_2, v3_2);
+            let v3_2_2 = min(v4, 0.2);
+            linear::<5, name = head>(v2 + mean::<[d]>(v3_2) + mean::<[d]>(v3_2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[seq]>(x);
-            let x_2 = clamp(v1, -0.7, 0.7);
-            let v2 = max_pool(x, lens);
-            let v1 = embedding::<7, d>(tokens);
-            v1 + x_2 + v2
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let x = attention::<2>(v2);
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            v3
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g345 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x[d = 0];
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + softmax(v2) * v1; }
-            let v4 = attention::<2, mask = document & causal>(v2, document = documents);
-            let v5 = attention::<2>(v4, context = v4);
-            let (v6, v7) = split::<d>(v5);
-            v6 + v7
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            let v2 = variance::<[d, batch]>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = softmax::<batch>(2 * v3);
+            let v6 = attention::<2, score = bilinear>(v5, context = v5);
+            v6 + v2 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g346 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = attention::<2>(x, context = x);
-            let (v2, v3) = split::<d>(x);
-            let v4 = v3 + learned_position::<9, 2>(v3);
-            let v5 = permute::<[d, batch, seq]>(v1);
-            let v3 = if v4 < v2 { v4 * v2 } else { tanh(v4) };
-            let mut v6 = x + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
-            let v8 = linear::<d>(v4);
-            v3 + mean::<[d]>(v6) + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = v4[rows = -2..];
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); }
+            let mut v8 = v5 + 0.1 * v7;
+            repeat 2, name = r_v8 { v8 = v8 + feed_forward::<5>(layer_norm(v8)); v8 += attention::<2, mask = causal>(v8); }
+            let v9 = if v6 < v6 { v6 * v6 } else { tanh(v6) };
+            v1 + v2 + mean::<[d]>(v8) + v9
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g347 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v3 = linear::<2>(v2);
-            let v2_2 = embedding::<7, d>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v2_2 = silu(v2_2);
-            let v5 = layer_norm::<epsilon = 0.1>(v4);
-            linear::<5, name = head>(v3 + mean::<[d]>(v2_2) + mean::<[d]>(v5))
+            let v1_2 = einsum::<[batch, seq]>(v1, v1);
+            let v2 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
+            let v1_2 = shift::<d, 1>(v1);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            let v3 = rms_norm::<epsilon = 0.5>(v1);
+            let v1 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v3) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[seq = 0];
-            let v3 = floor(2 * v2) * v2;
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let mut v5 = v3 + 0.1 * v2;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v2; }
-            v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = max(v2, v2);
+            let v4 = variance::<[batch]>(v3);
+            let v5 = v2 + learned_position::<9, rows>(v2);
+            let v6 = v3 + learned_position::<9, rows>(v3);
+            v5 + v4 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g349 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = max(x, x);
-            let v2 = min(v1, v1);
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            let (v5, v6) = split::<d>(v4);
-            let (v7, v8) = split::<d>(v2);
-            let v8_2 = v7 * v8;
-            v5 + v6 + v8_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v3 = mean::<[d]>(v2);
+            let v4 = tanh(c);
+            let v5 = 1 - v4 / 3;
+            let mut v6 = x + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = tanh(linear::<d>(v6)); }
+            let v7 = embedding::<7, d>(tokens);
+            v6 + v3 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
 
     g350 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = sqrt(1 + x * x);
-            let v2 = linear::<2, bias = false>(v1);
-            let v3 = attention::<2, score = bilinear>(x, context = v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = max(v2, v2);
+            let x = tanh(m);
+            let v4 = attention::<2>(v1);
+            v3 + mean::<[rows, d]>(x) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
 
     g351 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = causal, position = rope>(v1);
-            let v2 = logsumexp::<[d]>(v1_2);
-            let v3 = feed_forward::<6, activation = gelu>(v1_2);
-            let (v4, v5) = split::<d>(v3);
-            linear::<5, name = head>(v4 + v2 + v5)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = min(v3, v3);
+            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<2, bias = false>(x);
-            let v2 = floor(2 * v1) * v1;
-            let v3 = softmax::<2>(2 * v2);
-            let v4 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
-            let v5 = linear::<d, bias = false>(v4);
-            let v6 = 2 * v5 - 1;
-            param v7: [rows] = normal(1.0);
-            let v8 = softmax::<2>(2 * v1);
-            v6 + mean::<[rows]>(v7) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let x_2 = x[seq = -2..];
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let v3 = linear::<5, bias = false>(x_2);
+            let v4 = shift::<5, 1>(v3);
+            let x_2 = variance::<[2]>(v4);
+            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = sum::<[5]>(x_2);
+            let v6 = shift::<rows, -1>(v4_2);
+            v6 + v5
         }
     } (x: floats[batch, seq, 4]);
 
     g353 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2>(x);
-            let v2 = clamp(x, v1 - 1, v1 + 1);
-            let v1 = linear::<d>(v2);
-            let v3 = clamp(x, v1 - 1, v1 + 1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = tanh(linear::<d>(v4)); }
-            let v5 = mean::<[batch]>(v4);
-            let v6 = attention::<2, score = bilinear>(v2, context = v1);
-            let v7 = attention::<2, score = bilinear>(v6, context = v6);
-            v7 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [rows] = normal(1.0);
+            let v2 = shift::<rows, -1>(v1);
+            let v3 = attention::<2, score = bilinear>(x, context = x);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            let v6 = v5 + learned_position::<9, rows>(v5);
+            let v7 = v2 + v1;
+            let v8 = if v7 > 0.1 && !(v7 >= 0.6) { 0.5 * v7 } else { v7 - 1 };
+            let v2_2 = softmax::<seq>(2 * v6);
+            v2_2 + v8
         }
     } (x: floats[batch, seq, 4]);
 
     g354 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax(x);
-            let v2 = min(v1, v1);
-            let x = max_pool(v1, keep);
-            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            let v4 = rms_norm(v3);
-            let v1 = x - x;
-            let v1 = gelu_tanh(v1);
-            v4 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = linear::<d, bias = false>(x);
+            let v1 = mean_pool(x_2, keep);
+            let v2 = einsum::<[d]>(v1, v1);
+            let x_2 = pad::<d, before = 1>(v2);
+            let v1 = einsum::<[]>(x_2, x_2);
+            param v3: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[rows]>(v2, v3);
+            let v4 = embedding::<7, d>(tokens);
+            v4 + v1 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g355 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rms_norm(v1);
-            let v3 = max::<[d]>(v2);
-            let v4 = min::<[d]>(v2);
-            let v1 = concat::<d>(v2, 0.5 * v1);
-            linear::<5, name = head>(v1 + v3 + v4)
+            let v1_2 = v1 * v1;
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1_2);
+            let v3 = feed_forward::<6, activation = tanh>(v2);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = x - x;
-            let v2 = softmax::<batch>(2 * x);
-            let v3 = linear::<rows>(v1);
-            v2 + mean::<[rows]>(v3)
+            let v2 = feed_forward::<6, activation = reglu>(x);
+            let v3 = mean::<[seq]>(v1);
+            v2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g357 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            param v2: [2, d] = normal(1.0);
-            let x = mean_pool(v1, lens);
-            let v2_2 = softmax::<2>(2 * v2);
-            let v3 = clamp(x, x - 1, x + 1);
-            let v4 = if v2_2 < v2_2 { v2_2 * v2_2 } else { tanh(v2_2) };
-            let v5 = tanh(c);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v3);
-            v6 + mean::<[2]>(v4) + v5 + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, 5] {
+            let v1 = softmax::<d>(2 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
+            let v3 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
+            let v4 = pad::<d, after = 1, value = 0.5>(v3);
+            let v3 = softmax(v4);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, name = r_v5 { v5 = tanh(linear::<5>(v5)); v5 = v5 - 0.5 * gelu(v5); }
+            let v6 = max(v5, v4);
+            let x_2 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
+            v6 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g358 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = floor(2 * x) * x;
-            let v1 = x - v1;
-            let v2 = l2_norm(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = max(x, v2);
-            v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = attention::<2, mask = causal>(x);
+            let v2 = linear::<rows, bias = false>(v1);
+            let v3 = einsum::<[batch, d]>(x, v1);
+            let x = max::<[batch]>(v2);
+            let v2_2 = exp(tanh(x));
+            v3 + mean::<[seq, rows]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g359 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1[d = -2..];
-            let v1_2 = v2 + v2;
-            let v1 = v1_2 - v1_2;
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            let v4 = variance::<[2]>(v3);
-            let v5 = linear::<rows>(v1);
-            let v6 = feed_forward::<6, activation = relu_squared>(v5);
-            let v3 = linear::<d>(v6);
-            linear::<5, name = head>(v3 + v4)
+            let v3 = linear::<rows>(v2);
+            let v4 = v3[rows = -2..];
+            let v5 = einsum::<[batch, seq]>(v4, v2);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            let v8 = embedding::<7, d>(tokens);
+            param v9: [2, d] = normal(1.0);
+            let v1_2 = relu(v8);
+            linear::<5, name = head>(v7 + v5 + mean::<[2, d]>(v9) + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,205 +3,205 @@
 graphs! {
     g360 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<rows>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = feed_forward::<6, activation = reglu>(v3);
-            param v5: [d] = normal(1.0);
-            let v6 = attention::<2, mask = causal, position = rope>(v2);
-            let v7 = permute::<[seq, 7, batch]>(v4);
-            let v8 = variance::<[batch, seq]>(v1);
-            v6 + v5 + mean::<[7]>(v7) + mean::<[rows]>(v8)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g361 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm(x);
-            let v2 = mean_pool(v1, keep);
-            let v3 = max_pool(x);
-            param v4: [] = normal(1.0);
-            let v5 = max::<[batch]>(v3);
-            let v1 = permute::<[d, batch]>(v2);
-            let v1_2 = x + learned_position::<9, d>(x);
-            v1_2 + v4 + v5 + v1
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g362 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v1 = linear::<rows, bias = false>(v1);
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            let v2_2 = softmax::<rows>(2 * v2);
-            v2_2
+        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
+            let v1 = x[seq = ..2];
+            let v1 = v1 + v1;
+            let v2 = einsum::<[batch, 2]>(v1, v1);
+            let v3 = pow(v1, 2);
+            let v4 = linear::<rows>(v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, 2, rows]>(v3, v5);
+            let v7 = stack::<[batch, 2, rows]>(v4, 0.5 * v4);
+            v6 + v7
         }
     } (x: floats[batch, seq, 4]);
 
-    g363 {
+    g361 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], w: [batch, seq]) -> [batch, rows, d] {
+            let v1 = tanh(z);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = if v2 <= 0 || x > v2 { x } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = feed_forward::<6, activation = tanh>(v1);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v3_2 = tanh(w);
+            let v5 = sigmoid(v3_2);
+            v4 + mean::<[seq]>(v1) + mean::<[seq]>(v5)
+        }
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], w: floats[batch, seq]);
+
+    g362 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x);
+            let x_2 = embedding::<7, d>(tokens);
+            let v1_2 = group_norm::<2>(v1);
+            let x = x / (2 + x_2 * x_2);
+            v1_2 + x
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g363 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = sigmoid(v1);
-            let v2 = concat::<d>(v1_2, 0.5 * v1_2);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            linear::<5, name = head>(v3)
+            param v2: [rows] = normal(1.0);
+            param v3: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v3);
+            let mut v4 = v1_2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = v4 + softmax(v4) * v2; v4 = dropout::<0.2>(tanh(v4)); }
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2[d = -2..];
-            let v4 = v1 * v2;
-            let v2_2 = linear::<d, bias = false>(v3);
-            let v1_2 = mean::<[batch]>(v2_2);
-            let v5 = concat::<d>(v4, 0.5 * v4);
-            v5 + mean::<[d]>(v1_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let v2 = min::<[d, seq]>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = shift::<batch, 2>(v2);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            let v1 = linear::<rows>(v7);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v6));
+            v4 + v5 + v1 + v8
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g365 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v3 = v1 * v1;
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = rms_norm::<epsilon = 0.5>(v1);
+            x_2 + mean::<[d]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g366 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<2, bias = false>(x);
-            let v2 = linear::<d>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            param v5: [2, d] = normal(1.0);
-            let v6 = if v3 < x { v3 * x } else { tanh(v3) };
-            v1 + mean::<[7]>(v4) + mean::<[d]>(v5) + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, 6] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = sum::<[batch]>(x);
+            let x = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let x_2 = concat::<rows>(x, 0.5 * x);
+            x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g367 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let v3 = linear::<2>(v1);
-            let v4 = v2 - v2;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let v7 = softmax::<2>(2 * v3);
-            let v8 = v6 / (2 + v6 * v6);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + v7 + mean::<[7]>(v8))
+            let v2 = exp(tanh(v1));
+            let v3 = max::<[d]>(v2);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = sqrt(1 + v3 * v3);
+            let v6 = v4[d = ..2];
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
+            linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
-            let v3 = mean_pool(x, lens);
-            let v4 = v1 / (2 + x * x);
-            let v4 = linear::<rows>(v4);
-            let v5 = linear::<d>(v4);
-            let v6 = max(v3, v3);
-            let mut v7 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v3; v7 = tanh(linear::<d>(v7)); }
-            v5 + v6 + v7
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
+            let v1 = tanh(p);
+            let v2 = shift::<seq, 2>(x);
+            let v3 = min(v2, 0.2);
+            let v4 = attention::<2>(v2, context = v3);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v3, v7);
+            let v9 = clamp(v6, v6 - 1, v6 + 1);
+            v8 + v1 + v9
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g369 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + x;
-            let v2 = min(x, v1);
-            let mut v3 = x + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            let v4 = softmax::<seq>(2 * v1);
-            let v3 = mean_pool(v3);
-            let v5 = attention::<2, mask = causal, position = rope>(v1);
-            let v6 = embedding::<7, d>(tokens);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, name = r_v7 { v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v3; v7 = tanh(linear::<d>(v7)); }
-            v4 + v5 + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = feed_forward::<6, activation = tanh>(x);
+            let v2 = attention::<2, score = bilinear>(v1, context = v1);
+            param v3: [rows, d] = normal(1.0);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = max(v3, v3);
+            let v5 = x_2 * sigmoid(x_2) + 0.5 * x_2;
+            let v6 = linear::<2>(v5);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v6 + mean::<[rows, d]>(v4) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g370 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = x * x;
-            let v1 = feed_forward::<6, activation = geglu>(v1);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = max_pool(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            v2 + mean::<[d]>(v4) + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], c: [batch, d], lens: lens[batch]) -> [batch, 8] {
+            let v1 = tanh(c);
+            let v2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v1 = concat::<d>(v1, 0.5 * v1);
+            let x = mean_pool(v2, lens);
+            let v3 = x - x;
+            v1 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], lens: lens[batch]);
 
     g371 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = min::<[d]>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let v3 = mean::<[d]>(v5);
-            let v7 = linear::<rows>(v6);
-            let v8 = v7 + learned_position::<9, rows>(v7);
-            let v6_2 = exp(tanh(v8));
-            linear::<5, name = head>(v6_2 + v4 + v3)
+            let (v2, v3) = split::<d>(v1);
+            let v4 = linear::<rows>(v3);
+            let v5 = v2 * v3;
+            let mut v6 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v6 { param v7: [rows] = ones; v6 *= v7; v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = tanh(linear::<rows>(v6)); }
+            let v8 = v3 + v5;
+            let mut v9 = v6 + 0.1 * v6;
+            repeat 2, share = true, name = r_v9 { v9 = v9 + feed_forward::<5>(layer_norm(v9)); v9 = v9 + softmax(v9) * v6; }
+            param v10: [] = normal(1.0);
+            let v11 = v8 + v8;
+            linear::<5, name = head>(v9 + v10 + mean::<[2]>(v11))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = feed_forward::<6, activation = gelu>(v1);
-            let v4 = v3[d = 0];
-            let v5 = sum::<[batch]>(v4);
-            let x = tanh(m);
-            v2 + v5 + mean::<[rows, d]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            let v1 = linear::<d, bias = false>(x);
+            let v4 = v1 * sigmoid(v1) + 0.5 * v1;
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g373 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let x_2 = l2_norm(x);
-            let v1 = clamp(x_2, x_2 - 1, x_2 + 1);
-            param v2: [2, d] = normal(1.0);
-            let v3 = tanh(c);
-            param v4: [rows] = normal(1.0);
-            v1 + mean::<[2]>(v2) + v3 + mean::<[rows]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = layer_norm(v1);
+            let v3 = embedding::<7, d>(tokens);
+            param v4: [d, rows] = normal(0.5);
+            let x = einsum::<[batch, seq, rows]>(v2, v4);
+            let v5 = if v3 <= 0 || v1 > v3 { v1 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            x + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g374 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = softmax(x);
-            let v2 = logsumexp::<[seq, batch]>(v1);
-            let v3 = sum::<[d]>(v2);
-            let (v4, v5) = split::<d>(x);
-            v4 + v3 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v1 = x + v1;
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v1 = max::<[seq, 2]>(v2);
+            v1
         }
     } (x: floats[batch, seq, 4]);
 
@@ -209,50 +209,52 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            param v3: [2, d] = normal(1.0);
-            let v4 = variance::<[2, d]>(v3);
-            let v5 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v5 = linear::<d, bias = false>(v5);
-            param v6: [d] = normal(1.0);
-            let v7 = linear::<d, bias = false>(v5);
-            linear::<5, name = head>(v7 + v4 + v6)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); }
+            let v3 = attention::<2, mask = causal, position = rope>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; v4 += attention::<2, mask = causal>(v4); }
+            let v5 = min(v4, v4);
+            let v6 = v5 / (2 + v5 * v5);
+            let v7 = rms_norm(v6);
+            let (v8, v9) = split::<d>(v7);
+            linear::<5, name = head>(v8 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 2] {
-            let x_2 = linear::<2, bias = false>(x);
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let x = tanh(c);
-            x_2 + mean::<[d]>(v2) + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = attention::<2>(x);
+            let v1 = exp(tanh(x_2));
+            let v1_2 = min::<[d, batch]>(v1);
+            let v2 = attention::<2, score = bilinear>(v1, context = x);
+            v2 + v1_2
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g377 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = attention::<2>(x);
-            let v4 = ln(2 + v3 * v3);
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<8>(v5)); }
-            let v6 = embedding::<7, d>(tokens);
-            v4 + mean::<[8]>(v5) + v6
+            param v1: [] = normal(1.0);
+            let v2 = layer_norm(x);
+            let v3 = feed_forward::<6, activation = relu>(v2);
+            let v4 = max::<[seq]>(v3);
+            let v5 = linear::<d, bias = false>(v4);
+            let v2_2 = embedding::<7, d>(tokens);
+            v2_2 + v1 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g378 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = attention::<2>(x);
-            let v1 = logsumexp::<[batch, d]>(v1);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = v1 / (2 + v1 * v1);
-            v2 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = attention::<2>(v3, context = v3);
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
@@ -260,287 +262,281 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v2 = v2 - v2;
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            linear::<5, name = head>(v3)
+            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v2 = if v1 <= 0 || v1_2 > v1 { v1_2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v1 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            linear::<5, name = head>(v2 + mean::<[2]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, lens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1 = layer_norm(v2);
-            v1 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = attention::<2, mask = causal>(x);
+            let v3 = tanh(v2);
+            v1 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g381 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [2, d] = normal(1.0);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            let v4 = linear::<5, bias = false>(v1);
-            v3 + mean::<[2, 5]>(v4)
+            let v1 = x[batch = 0];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v4 = feed_forward::<6, activation = relu_squared>(v2);
+            let v5 = x + sinusoidal_position::<d>(x);
+            v5 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g382 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], lens: lens[batch], z: [batch, rows, d]) -> [batch, rows, d] {
             let v1 = 1 - x / 3;
-            param v2: [] = normal(1.0);
-            param v3: [rows] = normal(1.0);
-            let x = relu_squared(v3);
-            let v4 = softmax(v1);
-            let v5 = v4 + v4;
-            v5 + v2 + mean::<[rows]>(x)
+            let v2 = sum::<[d]>(v1);
+            let v3 = mean_pool(v1, lens);
+            let v4 = v3[batch = -1];
+            let v5 = linear::<rows>(v4);
+            let v6 = tanh(z);
+            v6 + mean::<[seq]>(v2) + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], z: floats[batch, 3, 4]);
 
     g383 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = v3 / (2 + v3 * v3);
-            let v2 = v3 - v2;
-            let v2 = feed_forward::<6, activation = silu>(v2);
-            let v5 = max::<[d]>(v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v2);
-            linear::<5, name = head>(v4 + v5 + v6 + mean::<[7]>(v7))
+            let v2 = rms_norm::<epsilon = 0.5>(v1);
+            let v3 = sum::<[d]>(v2);
+            param v4: [rows] = normal(1.0);
+            let v5 = pad::<d, after = 1, value = 0.5>(v2);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<5>(v6)); v6 = dropout::<0.2>(tanh(v6)); }
+            let v7 = v3 - v3;
+            let v7 = sqrt(1 + v7 * v7);
+            linear::<5, name = head>(v6 + mean::<[rows]>(v4) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = mean_pool(x, lens);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x_2);
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let x = dropout::<0.5>(v1);
-            let v5 = v4 + learned_position::<9, 7>(v4);
-            let v6 = v2 + learned_position::<9, d>(v2);
-            v5 + mean::<[d]>(x) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = einsum::<[batch, 2, d]>(v1, x);
+            let v3 = exp(tanh(v2));
+            let v3_2 = max::<[batch, 2]>(v3);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3_2);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); }
+            let v5_2 = linear::<2, bias = false>(v3_2);
+            v4 + mean::<[7]>(v6) + mean::<[2]>(v5_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g385 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = tanh(z);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = layer_norm::<epsilon = 0.1>(x);
-            param v4: [2, d] = normal(1.0);
-            v2 + mean::<[seq]>(v3) + mean::<[2]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch, 2] {
+            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1 = attention::<2>(x);
+            let x_2_2 = sigmoid(x_2);
+            let x_2 = permute::<[seq, d, batch, 2]>(x_2_2);
+            x_2 + v1
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g386 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = relu_squared(x);
-            let v2 = max::<[batch, seq]>(x);
-            let v3 = sum::<[batch]>(x);
-            let v4 = linear::<d>(v1);
-            let x_2 = tanh(m);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            v4 + v2 + mean::<[rows]>(x_2) + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * v1);
+            let v3 = x[batch = -1];
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = feed_forward::<6, activation = sigmoid>(v3);
+            let v6 = einsum::<[batch, seq, 2]>(v2, v2);
+            v4 + v5 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g387 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 = v2 + softmax(v2) * v1; }
-            param v3: [] = normal(1.0);
-            let v4 = sum::<[d]>(v2);
-            let v5 = embedding::<7, d>(tokens);
-            param v6: [d] = normal(1.0);
-            let v7 = v5 + sinusoidal_position::<d>(v5);
-            linear::<5, name = head>(v7 + v3 + v4 + v6)
+            let v2 = group_norm::<2>(v1);
+            let v2 = max::<[d]>(v2);
+            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v4 = pad::<d, before = 1>(v1);
+            let v5 = stack::<[batch, seq, 5, 2]>(v4, 0.5 * v4);
+            let v6 = linear::<5, bias = false>(v3);
+            linear::<5, name = head>(v6 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows] = normal(1.0);
-            let v1_2 = concat::<rows>(v1, 0.5 * v1);
-            let v2 = max::<[6]>(v1_2);
-            let v3 = sqrt(1 + v2 * v2);
-            let v1 = embedding::<7, d>(tokens);
-            x + v3 + v1
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<d, -1>(x);
+            let v2 = max(v1, v1);
+            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
+            let v5 = shift::<d, -1>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g389 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = max(0.1, x);
-            let v2 = embedding::<7, d>(tokens);
-            let x_2 = if x > 0.1 && !(v1 >= 0.6) { 0.5 * x } else { v1 - 1 };
-            let v3 = logsumexp::<[seq]>(v2);
-            let v4 = mean_pool(x_2, keep);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v1 = concat::<d>(v1, 0.5 * v1);
+            let v1_2 = einsum::<[8, seq]>(v1, v1);
+            let v1 = x + sinusoidal_position::<d>(x);
+            let x = embedding::<7, d>(tokens);
+            v1 + mean::<[8]>(v1_2) + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g390 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = x[d = -2..];
-            let v1_2 = variance::<[batch, d]>(v1);
-            let v3 = max::<[2]>(v2);
-            v3 + v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = x[batch = -1];
+            let x_2 = concat::<d>(v3, 0.5 * v3);
+            let v4 = mean::<[2, batch]>(v1);
+            v2 + mean::<[8]>(x_2) + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g391 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = v2[d = 0];
-            let v3 = v3 + v3;
-            linear::<5, name = head>(v2 + v3)
+            let v2 = feed_forward::<6, activation = swiglu>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v1_2 = pad::<d, before = 1>(v1);
+            linear::<5, name = head>(v4 + mean::<[5]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let x = attention::<2>(x);
-            let v2 = 1 - v1 / 3;
-            let v3 = attention::<2>(x, context = v2);
-            let v2_2 = permute::<[seq, d, batch]>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = dropout::<0.2>(tanh(v4)); }
-            let (v5, v6) = split::<d>(v4);
-            v2_2 + mean::<[2]>(v5) + mean::<[2]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = floor(2 * x) * x;
+            let v2 = shift::<d, 1>(v1);
+            let v3 = min(v2, v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = max(v4, v4);
+            let v4 = shift::<rows, 2>(v4);
+            let v6 = if v5 < v4 { v5 * v4 } else { tanh(v5) };
+            v6
         }
     } (x: floats[batch, seq, 4]);
 
     g393 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = gelu(v3);
-            let v5 = feed_forward::<6, activation = reglu>(v4);
-            let v6 = max(v5, v2);
-            param v7: [rows, d] = normal(1.0);
-            let v8 = logsumexp::<[7]>(v6);
-            let mut v9 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v9 { v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v7; }
-            v1 + v8 + mean::<[rows]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            param v1: [] = normal(1.0);
+            let v2 = stack::<[2]>(v1, 0.5 * v1);
+            let v3 = clamp(x, x - 1, x + 1);
+            let v4 = linear::<5, bias = false>(v3);
+            let v5 = feed_forward::<6, activation = gelu>(x);
+            let (v6, v7) = split::<d>(v5);
+            let v8 = permute::<[2, batch, seq]>(v7);
+            let v9 = if v6 <= 0 || v2 > v6 { v2 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
+            v4 + mean::<[2]>(v8) + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g394 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
-            let mut v3 = x + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
-            let v4 = mean_pool(v3, lens);
-            let (v5, v6) = split::<d>(v4);
-            v5 + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = group_norm::<2>(x);
+            let v2 = v1 + v1;
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
+            let v3 = einsum::<[batch, seq]>(v1, v1);
+            let v4 = concat::<d>(v1, 0.5 * x);
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g395 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 + sinusoidal_position::<d>(v1);
-            let v2 = attention::<2, mask = causal>(v1_2);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = linear::<2>(v2);
-            let v6 = v3 * v5;
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v1);
-            param v9: [rows] = normal(1.0);
-            let v10 = v9 + v9;
-            linear::<5, name = head>(v4 + v6 + mean::<[d]>(v7) + mean::<[7]>(v8) + mean::<[rows]>(v10))
+            let v1_2 = v1[d = ..2];
+            let v2 = softmax::<2>(2 * v1_2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v2 = linear::<2>(v2);
+            let v1_2_2 = pad::<d, before = 1>(v1);
+            let v5 = pad::<5, before = 1>(v1_2_2);
+            let v6 = v5 - v5;
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
+            linear::<5, name = head>(v4 + mean::<[2]>(v2) + mean::<[6]>(v6) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = linear::<5>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v4 = feed_forward::<6, activation = tanh>(v3);
-            let v3_2 = v3[seq = -2..];
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3_2);
-            let v7 = v2 * v3;
-            v1 + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[2, 7]>(v6) + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = x + learned_position::<9, d>(x);
+            let x_2 = feed_forward::<6, activation = geglu>(v1);
+            let (v2, v3) = split::<d>(x_2);
+            let v4 = v2 - v3;
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let v7 = rms_norm(v6);
+            v4 + mean::<[d]>(v5) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g397 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = linear::<d>(x);
-            let v1 = linear::<d, bias = false>(x_2);
-            let v2 = v1 + v1;
-            let x_2 = v2[seq = -1];
-            let v3 = sigmoid(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v6 = mean::<[seq]>(v3);
-            v4 + x_2 + mean::<[7]>(v5) + v6
+            let x_2 = shift::<batch, -1>(x);
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 - 0.5 * gelu(v1); }
+            param v3: [rows, d] = normal(1.0);
+            let v4 = embedding::<7, d>(tokens);
+            let (v5, v6) = split::<d>(v3);
+            let mut v7 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = dropout::<0.2>(tanh(v7)); v7 += attention::<2, mask = causal>(v7); }
+            let v9 = variance::<[rows]>(v6);
+            v1 + mean::<[rows, 2]>(v5) + v7 + mean::<[2]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g398 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], w: [batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<d>(x);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v3 = attention::<2, mask = document & causal>(x, document = documents);
-            let v1 = tanh(w);
-            let v4 = max_pool(v3, lens);
-            let v5 = tanh(v1);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = x + sinusoidal_position::<d>(x);
-            v2 + v5 + mean::<[d]>(v6) + mean::<[7]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, rows] {
+            let v1 = tanh(m);
+            let v2 = gelu_tanh(x);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v4 = x * v3;
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v6 = einsum::<[d]>(v1, v1);
+            let v7 = rearrange::<[(rows, d)]>(v1);
+            let v4_2 = v5 + sinusoidal_position::<rows>(v5);
+            v4_2 + mean::<[d]>(v6) + mean::<[12]>(v7)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], w: floats[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g399 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v4 = feed_forward::<6, activation = swiglu>(v3);
-            let v5 = if v3 <= 0 || v1 > v3 { v1 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v3_2 = concat::<d>(v4, 0.5 * v1);
-            let mut v6 = v3_2 + 0.1 * v3_2;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + softmax(v6) * v3_2; v6 = v6 + softmax(v6) * v3_2; }
-            let v7 = v6 * sigmoid(v6) + 0.5 * v6;
-            linear::<5, name = head>(v5 + mean::<[8]>(v7))
+            let v2 = 2 * v1 - 1;
+            let v3 = v2 * v1;
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            let v5 = v1 + sinusoidal_position::<d>(v1);
+            let v6 = concat::<d>(v5, 0.5 * v4);
+            let v4_2 = embedding::<7, d>(tokens);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v6 + mean::<[d]>(v4_2) + mean::<[rows]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -35,6 +35,13 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("linear", linear),
     ("feed_forward", feed_forward),
     ("rows", rows),
+    ("einsum", einsum),
+    ("einsum", einsum),
+    ("rearrange", rearrange),
+    ("stack", stack),
+    ("pad", pad),
+    ("shift", shift),
+    ("windows", windows),
     ("softmax", softmax),
     ("reduce", reduce),
     ("reduce", reduce),
@@ -245,9 +252,111 @@ fn rows(w: &mut Writer) -> Option<()> {
     ];
     let x = w.find(|axes| width(axes).is_some_and(|width| width > 2))?;
     let axes = w.axes(x);
+    let of = match axes.last() {
+        Some(Axis::D) if w.numbers.percent(25) => "group_norm::<2>",
+        _ => *w.numbers.pick(OF),
+    };
+    let x = w.read(x);
+    w.define(&format!("{of}({x})"), axes)
+}
+
+/// A product of two values, summed over an axis, or with a learned matrix.
+fn einsum(w: &mut Writer) -> Option<()> {
+    if w.numbers.percent(50) {
+        let x = w.find(|axes| axes.contains(&Axis::D) && !axes.contains(&Axis::Rows))?;
+        let to = w.axes(x).into_iter();
+        let to: Axes = to
+            .map(|axis| if axis == Axis::D { Axis::Rows } else { axis })
+            .collect();
+        let x = w.read(x);
+        let weight = w.name();
+        w.line(format!("param {weight}: [d, rows] = normal(0.5);"));
+        return w.define(&format!("einsum::<{}>({x}, {weight})", list(&to)), to);
+    }
+    let (x, axis) = along(w, |_, _| true)?;
+    let axes = w.axes(x);
+    let y = w.find(|other| is_subset(other, &axes))?;
+    let mut to = axes;
+    to.retain(|of| *of != axis);
+    let [x, y] = [w.read(x), w.read(y)];
+    w.define(&format!("einsum::<{}>({x}, {y})", list(&to)), to)
+}
+
+/// The last two axes as one, in their order or in the other one.
+fn rearrange(w: &mut Writer) -> Option<()> {
+    let pair = |axes: &[Axis]| {
+        let [.., a, b] = axes else { return None };
+        let size = a.size()? * b.size()?;
+        (a != b && is_free(axes, size)).then_some((*a, *b, Axis::Size(size)))
+    };
+    let x = w.find(|axes| pair(axes).is_some())?;
+    let mut axes = w.axes(x);
+    let (a, b, merged) = pair(&axes)?;
+    axes.truncate(axes.len() - 2);
+    let before: String = axes.iter().map(|axis| axis.text() + ", ").collect();
+    let [a, b] = match w.numbers.percent(50) {
+        true => [a, b],
+        false => [b, a],
+    };
+    axes.push(merged);
+    let x = w.read(x);
+    let of = format!("[{before}({}, {})]", a.text(), b.text());
+    w.define(&format!("rearrange::<{of}>({x})"), axes)
+}
+
+/// Two values along a new axis.
+fn stack(w: &mut Writer) -> Option<()> {
+    let two = Axis::Size(2);
+    let kept = if w.is_session { 2 } else { 0 };
+    let x = w.find(|axes| (kept..4).contains(&axes.len()) && !axes.contains(&two))?;
+    let axes = w.axes(x);
+    let y = w.find(|other| other == axes.as_slice())?;
+    let place = kept + w.numbers.below(axes.len() - kept + 1);
+    let mut to = axes;
+    to.insert(place, two);
+    let [x, y] = [w.read(x), w.read(y)];
+    w.define(&format!("stack::<{}>({x}, 0.5 * {y})", list(&to)), to)
+}
+
+fn pad(w: &mut Writer) -> Option<()> {
+    const OF: &[&str] = &["before = 1", "after = 1, value = 0.5"];
+    let (x, axis) = along(w, |axes, axis| {
+        axis.size().is_some_and(|size| is_free(axes, size + 1))
+    })?;
+    let to = Axis::Size(axis.size()? + 1);
+    let axes = w.axes(x).into_iter();
+    let axes: Axes = axes.map(|of| if of == axis { to } else { of }).collect();
     let x = w.read(x);
     let of = w.numbers.pick(OF);
-    w.define(&format!("{of}({x})"), axes)
+    w.define(&format!("pad::<{}, {of}>({x})", axis.text()), axes)
+}
+
+fn shift(w: &mut Writer) -> Option<()> {
+    let (x, axis) = along(w, |_, _| true)?;
+    let axes = w.axes(x);
+    let x = w.read(x);
+    let by = *w.numbers.pick(&["1", "-1", "2"]);
+    w.define(&format!("shift::<{}, {by}>({x})", axis.text()), axes)
+}
+
+/// The largest number of each window: there are three.
+fn windows(w: &mut Writer) -> Option<()> {
+    let suits = |axes: &[Axis], axis: Axis| {
+        axis == Axis::D
+            && axes.len() < 4
+            && !axes.contains(&Axis::Rows)
+            && !axes.contains(&Axis::Size(2))
+    };
+    let (x, axis) = along(w, suits)?;
+    let to = w.axes(x).into_iter();
+    let to: Axes = to
+        .map(|of| if of == axis { Axis::Rows } else { of })
+        .collect();
+    let x = w.read(x);
+    w.define(
+        &format!("max::<2>(windows::<d, size = 2, step = 1>({x}))"),
+        to,
+    )
 }
 
 /// A value and one of its axes.
