@@ -20,6 +20,7 @@ use attn::checkpoint::{
 use attn::dfdx::prelude::*;
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
 };
 use support::safetensors::{self, Stored};
