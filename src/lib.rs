@@ -410,7 +410,7 @@ pub mod __private {
         sizes::*,
         traced::Records,
         unwrap,
-        values::{Backpropagate, NonFinite, Values, first_non_finite, values},
+        values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
     };
     pub use attn_macros::{attention, model};
 

@@ -10,4 +10,4 @@ mod finite;
 mod value;
 
 pub use finite::{Backpropagate, NonFinite, Pass, first_non_finite};
-pub use value::{Value, Values, values};
+pub use value::{Value, Values, record_values};

@@ -85,7 +85,7 @@ impl fmt::Debug for Value {
 ///
 /// # Errors
 /// The error of the model.
-pub fn values<Output, Dev>(
+pub fn record_values<Output, Dev>(
     run: impl FnOnce(ForwardOptions<'_>) -> Result<Output, Error<Dev>>,
     outline: impl FnOnce(&mut Outline),
 ) -> Result<Values, Error<Dev>> {

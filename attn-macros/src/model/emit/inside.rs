@@ -35,7 +35,7 @@ pub(super) fn emit_methods(cx: &Emitter<'_>) -> TokenStream {
 
         #[doc = #try_values]
         #vis fn try_values<X: #input<E, D #built>>(&self, x: X) -> Result<p::Values, p::Error<D::Err>> {
-            p::values(|run| x.run(self, run), outline)
+            p::record_values(|run| x.run(self, run), outline)
         }
 
         #[doc = #finite]

@@ -510,7 +510,7 @@ fn values_with_fewer_axes_are_repeated_as_they_are_read() {
         of("let mut x = a; repeat 2 { x = x + g; } x"),
         ["repeat", "x_2 in x"]
     );
-    assert_eq!(of("a - mean::<d>(a * a)"), ["mul", "mean", "sub"]);
+    assert_eq!(of("a - mean::<d>(a * a)"), ["mul, mean, sub"]);
 }
 
 #[test]
