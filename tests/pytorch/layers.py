@@ -97,6 +97,14 @@ def norms(c):
 
 
 @case
+def group_norms(c):
+    x, image = c.floats("x", 2, 3, 4), c.floats("image", 2, 4, 3, 2)
+    gain, bias = c.weight("group_norm", 4), c.param("group_norm.bias", 4)
+    tokens = F.group_norm(x.flatten(0, -2), 2, gain, bias).view_as(x)
+    return tokens, F.group_norm(image, 2, c.weight("channels_norm", 4), c.param("channels_norm.bias", 4))
+
+
+@case
 def norms_with_a_large_epsilon(c):
     x = c.floats("x", 2, 3, 4)
     y = [

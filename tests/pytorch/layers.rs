@@ -59,6 +59,13 @@ cases! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { layer_norm(x) * rms_norm(x) }
     } (x: floats[_, _, 4]);
 
+    group_norms {
+        struct M<d = 4, height = 3, width = 2>;
+        fn forward(x: [batch, seq, d], image: [batch, d, height, width]) -> ([batch, seq, d], [batch, d, height, width]) {
+            (group_norm::<2>(x), group_norm::<2, axis = d, name = channels_norm>(image))
+        }
+    } (x: floats[_, _, 4], image: floats[_, 4, 3, 2]);
+
     norms_with_a_large_epsilon {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 16] {

@@ -1,6 +1,7 @@
-"""Parts of values, values side by side, and axes in another order."""
+"""Parts of values, values side by side, axes in another order and of other sizes, and products over axes."""
 
 import torch
+import torch.nn.functional as F
 
 from case import case
 
@@ -36,3 +37,41 @@ def indices_and_ranges(c):
     x = c.floats("x", 2, 5, 4)
     middle = x[:, 1:3, 2:] * x[:, -2:, :2] + x[:, 3:, 1:3]
     return x[:, 0] * x[:, -1] - (x[:, -2, 1] * x[0, 2].sum())[:, None], middle
+
+
+@case
+def axes_in_parts_and_in_one(c):
+    x = c.floats("x", 2, 3, 8)
+    b, s = x.shape[:2]
+    parts = x.view(b, s, 2, 4).permute(0, 2, 1, 3)
+    return torch.tanh(parts), parts.transpose(2, 3).reshape(b, 8, s)
+
+
+@case
+def stacked(c):
+    x, y = c.floats("x", 2, 3, 4), c.floats("y", 2, 3, 4)
+    return torch.stack([x, x * y, y], 2)
+
+
+@case
+def padded_and_shifted(c):
+    x = c.floats("x", 2, 3, 4)
+    return F.pad(x, (1, 2), value=0.5), F.pad(x, (0, 0, 1, -1)) * F.pad(x, (0, 0, -1, 1))
+
+
+@case
+def sliding_windows(c):
+    x = c.floats("x", 2, 7, 4)
+    return torch.tanh(x.unfold(1, 3, 2)).transpose(2, 3)
+
+
+@case
+def products_over_axes(c):
+    x, y, w = c.floats("x", 2, 3, 4), c.floats("y", 2, 5, 4), c.weight("w", 4, 6)
+    return torch.einsum("bsd,de->bse", x, w), torch.einsum("bsd,bkd->bks", x, y)
+
+
+@case
+def products_of_three_and_with_itself(c):
+    x, y = c.floats("x", 2, 3, 4), c.floats("y", 2, 4)
+    return torch.einsum("bsd,bkd->bsk", x, x), torch.einsum("bsd,bd,bsd->b", x, y, x)

@@ -1,4 +1,4 @@
-//! Parts of values, values side by side, and axes in another order.
+//! Parts of values, values side by side, axes in another order and of other sizes, and products over axes.
 
 cases! {
     concatenated {
@@ -37,4 +37,45 @@ cases! {
             (x[seq = 0] * x[seq = -1] - x[seq = -2, d = 1] * sum::<d>(x[batch = 0, seq = 2]), middle)
         }
     } (x: floats[_, _, 4]);
+
+    axes_in_parts_and_in_one {
+        struct M<d = 8, heads = 2, width = 4>;
+        fn forward(x: [batch, seq, d]) -> ([batch, heads, seq, width], [batch, d, seq]) {
+            let parts = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(x);
+            (tanh(parts), rearrange::<[batch, d = (heads, width), seq]>(parts))
+        }
+    } (x: floats[_, _, 8]);
+
+    stacked {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], y: [batch, seq, d]) -> [batch, seq, 3, d] { stack::<[batch, seq, 3, d]>(x, x * y, y) }
+    } (x: floats[_, _, 4], y: floats[_, _, 4]);
+
+    padded_and_shifted {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> ([batch, seq, 7], [batch, seq, d]) {
+            (pad::<d, before = 1, after = 2, value = 0.5>(x), shift::<seq, 1>(x) * shift::<seq, -1>(x))
+        }
+    } (x: floats[_, _, 4]);
+
+    sliding_windows {
+        struct M<rows = 7, d = 4>;
+        fn forward(x: [batch, rows, d]) -> [batch, 3, 3, d] { tanh(windows::<rows, size = 3, step = 2>(x)) }
+    } (x: floats[_, 7, 4]);
+
+    products_over_axes {
+        struct M<d = 4, e = 6>;
+        fn forward(x: [batch, seq, d], y: [batch, k, d]) -> ([batch, seq, e], [batch, k, seq]) {
+            param w: [d, e] = normal(0.5);
+            (einsum::<[batch, seq, e]>(x, w), einsum::<[batch, k, seq]>(x, y))
+        }
+    } (x: floats[_, _, 4], y: floats[_, _, 4]);
+
+    products_of_three_and_with_itself {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], y: [batch, d]) -> ([batch, seq, seq], [batch]) {
+            let gram = einsum::<[batch, seq, other]>(x, x as [batch, other = seq, d]);
+            (gram, einsum::<[batch]>(x, y, x))
+        }
+    } (x: floats[_, _, 4], y: floats[_, 4]);
 }

@@ -44,9 +44,9 @@ impl Values {
         &self.0.get(name).unwrap_or_else(|| panic!("no {name}")).1
     }
 
-    fn tensor<S: Shape>(&self, name: &str) -> Tensor<S, f32, Cpu>
+    fn tensor<S>(&self, name: &str) -> Tensor<S, f32, Cpu>
     where
-        S: ConstShape,
+        S: Shape + ConstShape,
     {
         let tensor = Cpu::default().tensor_from_vec(self.numbers(name).to_vec(), S::default());
         assert_eq!(dims(&S::default()), self.0[name].0, "{name}");
