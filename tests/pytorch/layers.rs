@@ -60,11 +60,11 @@ cases! {
     } (x: floats[_, _, 4]);
 
     group_norms {
-        struct M<d = 4, height = 3, width = 2>;
-        fn forward(x: [batch, seq, d], image: [batch, d, height, width]) -> ([batch, seq, d], [batch, d, height, width]) {
-            (group_norm::<2>(x), group_norm::<2, axis = d, name = channels_norm>(image))
+        struct M<d = 8, channels = 4, height = 3, width = 2>;
+        fn forward(x: [batch, seq, d], image: [batch, channels, height, width]) -> ([batch, seq, d], [batch, channels, height, width]) {
+            (group_norm::<2>(x), group_norm::<2, axis = channels, name = channels_norm>(image))
         }
-    } (x: floats[_, _, 4], image: floats[_, 4, 3, 2]);
+    } (x: floats[_, _, 8], image: floats[_, 4, 3, 2]);
 
     norms_with_a_large_epsilon {
         struct M<d = 4>;

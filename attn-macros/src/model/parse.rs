@@ -258,7 +258,14 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     if input.peek(Token![if]) && is_choice_of_statements(input) {
         return parse_choice(input, cx);
     }
+    let at = input.span();
     let values = parse_values(input, cx)?;
+    if input.peek(Token![let]) && matches!(*values, [Expr::If { .. }]) {
+        // What follows is a statement of its own.
+        cx.push(syn::Error::new(at, messages::NOTHING_IS_DONE));
+        let declares = Vec::new();
+        return Ok(Statement::Unreadable { declares });
+    }
     if !input.is_empty() {
         return Err(if input.peek(Token![;]) {
             input.error(messages::NOTHING_IS_DONE)
