@@ -250,7 +250,7 @@ pub(crate) mod slices {
         pad::pad(x, Moved { axis, by, len }, E::of(value), y);
     }
 
-    /// The derivative of [`pad`].
+    /// The derivative of [`pad`](fn@pad).
     pub fn pad_backward<E: Element>(
         axis: Axis,
         by: isize,
