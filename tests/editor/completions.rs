@@ -33,9 +33,10 @@ const KEYS_OF_LAYERS: [&str; 18] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 46] = [
+const OPERATIONS: [&str; 47] = [
     "abs",
     "attention",
+    "block",
     "clamp",
     "concat",
     "dropout",
@@ -245,7 +246,7 @@ fn a_statement_offers_operations_and_the_variables_before_it() {
 fn named_operands_are_offered() {
     check(
         &model("attention::<2, mask = padding>(x, padd$0 = lens)"),
-        &[&["context", "document", "padding"]],
+        &[&["context", "document", "padding", "position_ids"]],
     );
 }
 
@@ -286,14 +287,15 @@ fn an_operation_along_an_axis_offers_axes_and_its_keys() {
         "sum::<axis = se$0>(x)",
         "einsum::<[seq, $0]>(x, x)",
         "x as [batch, $0]",
-        "x as [batch, kv = $0]; x",
     ] {
         check(&model(typed), &[all]);
     }
-    check(
-        &model("let y = x as [batch, kv = seq, d_model]; sum::<[$0]>(y)"),
-        &[all, &["kv"]],
-    );
+    for typed in [
+        "x as [batch, kv = $0]; x",
+        "let y = x as [batch, kv = seq, d_model]; sum::<[$0]>(y)",
+    ] {
+        check(&model(typed), &[all, &["kv"]]);
+    }
 }
 
 #[test]
