@@ -41,7 +41,7 @@ macro_rules! layer_options {
                 }
             } (batch: 2, seq: 3) (x: $crate::cases::tensor::<_, E>("x", (batch, Const::<4>, Const::<3>, seq))) reads x;
 
-            feed_forwards {
+            feed_forward_options {
                 struct M<d = 6>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let a = feed_forward::<5, bias = false, activation = gelu_tanh>(x);
