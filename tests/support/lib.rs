@@ -18,6 +18,7 @@ pub mod graph_cases;
 pub mod initial;
 pub mod numbers;
 pub mod reduce_cases;
+pub mod row_cases;
 pub mod shape_cases;
 pub mod waves;
 

@@ -289,8 +289,13 @@ pub(crate) enum Fusion<'o> {
     Dropout(&'o Real),
     /// With the elementwise operations that read its result: they repeat the only operand, whose axes are these of the result.
     Repeat(&'o [usize]),
-    /// The result has one number in place of this axis of the only operand. Along the last one it is computed strip by strip, with others.
-    Reduce(usize),
+    /// The result has one number in place of an axis of the only operand. Along the last one it is computed strip by strip, with others.
+    Reduce {
+        /// The index of the axis.
+        axis: usize,
+        /// Whether it is a sum or a mean: then its terms need not be in memory, and neither need their gradients, which are equal.
+        is_sum: bool,
+    },
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,
