@@ -16,7 +16,8 @@ use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Pooled, Real, max};
 use crate::simd::slice::{
-    self, Deviation, Itself, Join, Max, Min, Power, SquaredDeviation, Sum, Term, load_any, store_any,
+    self, Deviation, Itself, Join, Max, Min, Power, SquaredDeviation, Sum, Term, load_any,
+    store_any,
 };
 use crate::simd::{Kernel, Vector, WriteMode, call, math, run};
 
@@ -459,7 +460,15 @@ mod tests {
                     let mut d_x = vec![1.0; x.len()];
                     let [saved_x, saved_y] = [(reduction.reads_x(), &x), (reduction.reads_y(), &y)]
                         .map(|(is_read, numbers)| if is_read { &numbers[..] } else { &[] });
-                    backward(reduction, saved_x, axis, saved_y, &d_y, &mut d_x, WriteMode::Add);
+                    backward(
+                        reduction,
+                        saved_x,
+                        axis,
+                        saved_y,
+                        &d_y,
+                        &mut d_x,
+                        WriteMode::Add,
+                    );
                     let loss = |x: &[f64]| {
                         let y = columns(x, axis).map(|column| naive(reduction, &column));
                         y.zip(&d_y).map(|(y, d_y)| y * d_y).sum()

@@ -108,7 +108,10 @@ pub fn strips<E: Strips<E>, const N: usize>(
     body: impl Fn(Strip, [Local<'_, E>; N]) + Sync,
 ) {
     in_strips(rows, width, &mut slots, &|strip, mut parts| {
-        body(strip, std::array::from_fn(|i| Local(std::mem::take(&mut parts[i]))));
+        body(
+            strip,
+            std::array::from_fn(|i| Local(std::mem::take(&mut parts[i]))),
+        );
     });
 }
 
@@ -224,19 +227,28 @@ mod tests {
             Slot::Rows(&mut of_rows, 1),
             Slot::Sums(&mut of_columns),
         ];
-        strips(rows, width, slots, |strip, [mut scaled, mut square, mut of_rows, mut of_columns]| {
-            let x = strip.of(x, width);
-            let factor = strip.of(factor, 1);
-            let factor = repeated(factor, &[strip.rows, 1], &[strip.rows, width]);
-            let to = [scaled.as_mut_slice().into()];
-            compute_here(&known::Mul, [read(x), read(factor)], to);
-            let to = [square.as_mut_slice().into()];
-            compute_here(&known::Mul, [read(scaled.as_slice()), read(x)], to);
-            let to = [row_sums(of_rows.as_mut_slice(), WriteMode::Overwrite, width)];
-            compute_here(&known::Copy, [read(scaled.as_slice())], to);
-            let to = [column_sums(of_columns.as_mut_slice(), strip.rows)];
-            compute_here(&known::Copy, [read(square.as_slice())], to);
-        });
+        strips(
+            rows,
+            width,
+            slots,
+            |strip, [mut scaled, mut square, mut of_rows, mut of_columns]| {
+                let x = strip.of(x, width);
+                let factor = strip.of(factor, 1);
+                let factor = repeated(factor, &[strip.rows, 1], &[strip.rows, width]);
+                let to = [scaled.as_mut_slice().into()];
+                compute_here(&known::Mul, [read(x), read(factor)], to);
+                let to = [square.as_mut_slice().into()];
+                compute_here(&known::Mul, [read(scaled.as_slice()), read(x)], to);
+                let to = [row_sums(
+                    of_rows.as_mut_slice(),
+                    WriteMode::Overwrite,
+                    width,
+                )];
+                compute_here(&known::Copy, [read(scaled.as_slice())], to);
+                let to = [column_sums(of_columns.as_mut_slice(), strip.rows)];
+                compute_here(&known::Copy, [read(square.as_slice())], to);
+            },
+        );
         [scaled, of_rows, of_columns]
     }
 

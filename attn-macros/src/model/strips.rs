@@ -42,7 +42,8 @@ pub(crate) fn repetition(
     let places = op.repeats(operand)?;
     let rows = result.len().saturating_sub(1);
     let fits = |of: &[Axis]| same_axes(axes, of);
-    let is_along_rows = !result.is_empty() && places.iter().copied().eq(0..rows) && fits(&result[..rows]);
+    let is_along_rows =
+        !result.is_empty() && places.iter().copied().eq(0..rows) && fits(&result[..rows]);
     Some(if is_along_rows {
         Repetition::AlongRows
     } else if rows > 0 && places == [rows] && fits(&result[rows..]) {
@@ -137,7 +138,8 @@ fn reduced<'m, O: Op + ?Sized>(block: Block<'m, O>, node: &Node<O>) -> Option<&'
 /// Whether a value has rows of these axes, or a number for each of them.
 fn has_rows<O: ?Sized>(block: Block<'_, O>, id: ValueId, axes: &[Axis]) -> bool {
     let value = block.value(id);
-    let is_one = same_axes(&value.ty.axes, axes) || same_axes(&value.ty.axes, &axes[..axes.len() - 1]);
+    let is_one =
+        same_axes(&value.ty.axes, axes) || same_axes(&value.ty.axes, &axes[..axes.len() - 1]);
     is_one && value.ty.kind == ValueKind::Floats && value.view.is_none()
 }
 

@@ -336,7 +336,8 @@ impl Elementwise {
         let d_y = gradients.slice();
         let before = self.summed_before().into_iter();
         let before = before.filter_map(|index| of.written(self, index, gradients));
-        let before = before.map(|to| quote!(p::compute_here(&p::loops::Copy, [p::read(#d_y)], [#to]);));
+        let before =
+            before.map(|to| quote!(p::compute_here(&p::loops::Copy, [p::read(#d_y)], [#to]);));
         let before: TokenStream = before.collect();
         let compiled = self.backward();
         if compiled.of.is_empty() {
@@ -350,7 +351,11 @@ impl Elementwise {
     }
 
     /// The loop of the derivative, and what it reads before the gradient of the result.
-    fn backward_loop(&self, of: &FusedNode<'_>, compiled: &Compiled) -> (TokenStream, Vec<TokenStream>) {
+    fn backward_loop(
+        &self,
+        of: &FusedNode<'_>,
+        compiled: &Compiled,
+    ) -> (TokenStream, Vec<TokenStream>) {
         let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
         let x = compiled.reads.iter().map(|index| {
             let numbers = of.slice(*index);

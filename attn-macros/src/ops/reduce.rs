@@ -250,7 +250,8 @@ impl Emit<ModelFrame<'_>> for Reduce {
         let y = to.slice();
         if let Some(terms) = to.terms() {
             let len = of.len(0, self.index);
-            let sums = quote!(p::compute_here(&#terms, [p::row_sums(#y, p::WriteMode::Overwrite, #len)]));
+            let sums =
+                quote!(p::compute_here(&#terms, [p::row_sums(#y, p::WriteMode::Overwrite, #len)]));
             let scale = self.scale(of);
             return match self.reduction {
                 Reduction::Mean => {

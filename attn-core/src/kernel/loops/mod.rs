@@ -514,7 +514,9 @@ fn pieces<E: Pooled, const N: usize, const M: usize>(
                 }
             };
         }
-        let written = results.each_mut().map(|(numbers, mode)| (&mut **numbers, *mode));
+        let written = results
+            .each_mut()
+            .map(|(numbers, mode)| (&mut **numbers, *mode));
         run(Values {
             of,
             zipped: Zipped::new(sources, written),

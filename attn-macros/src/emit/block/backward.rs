@@ -423,8 +423,8 @@ fn for_all<O: Op + ?Sized>(lines: &[BackwardStep<'_, O>], free: &[BufferId]) -> 
         match to.as_slice() {
             [(_, GradTarget::New(buffer))] if is_sum && free.contains(buffer) => {
                 let mut others = lines.iter().enumerate();
-                let is_alone = others
-                    .all(|(other, line)| other == index || !is_other_use(line, *buffer));
+                let is_alone =
+                    others.all(|(other, line)| other == index || !is_other_use(line, *buffer));
                 is_alone.then_some(*buffer)
             }
             _ => None,

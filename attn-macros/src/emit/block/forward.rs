@@ -147,10 +147,14 @@ impl<F: Frame> Forward<'_, F> {
         let nodes: Vec<_> = nodes.collect();
         let pass = self.computed(lines, &nodes);
         let mut free: Vec<ValueId> = Vec::new();
-        nodes.iter().for_each(|(_, planned)| free.extend(&planned.free));
+        nodes
+            .iter()
+            .for_each(|(_, planned)| free.extend(&planned.free));
         let terms = terms_of_sums(&pass, &free);
         free.retain(|id| !terms.contains(id));
-        let in_memory = pass.iter().filter(|computed| !terms.contains(&computed.result()));
+        let in_memory = pass
+            .iter()
+            .filter(|computed| !terms.contains(&computed.result()));
         let in_memory: Vec<_> = in_memory.collect();
         let slots = self.slots(lines, &strips.axes, &in_memory, &mut free);
         let names = StripNames::new(&strips.axes, &slots);
@@ -170,7 +174,8 @@ impl<F: Frame> Forward<'_, F> {
             inside.emit_operation(&mut body, computed.node, &to);
         }
         names.emit(self.frame, lines, &slots, body.code);
-        free.iter().for_each(|id| lines.drop(&self.frame.value(*id)));
+        free.iter()
+            .for_each(|id| lines.drop(&self.frame.value(*id)));
     }
 
     /// The memory of the results of a pass. Values that are scratch are taken out of those that are free behind it.

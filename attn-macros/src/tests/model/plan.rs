@@ -499,10 +499,10 @@ fn values_with_fewer_axes_are_repeated_as_they_are_read() {
     };
     assert_eq!(of("a * g + c"), ["add"]);
     assert_eq!(of("layer_norm(a) * c + g"), ["layer_norm, add"]);
-    // The smaller value is computed once, which stands between the norm and the loop.
+    // The smaller value is computed first: it would stand between the norm and the loop.
     assert_eq!(
         of("layer_norm(a) * (1 + c) + g"),
-        ["layer_norm", "shift", "add"]
+        ["shift", "layer_norm, add"]
     );
     assert_eq!(of("let t = linear::<d>(c); a - t"), ["t", "sub"]);
     // The derivative reads what a loop multiplies, but not what it adds to.
@@ -510,7 +510,61 @@ fn values_with_fewer_axes_are_repeated_as_they_are_read() {
         of("let mut x = a; repeat 2 { x = x + g; } x"),
         ["repeat", "x_2 in x"]
     );
-    assert_eq!(of("a - mean::<d>(a * a)"), ["mul", "mean", "sub"]);
+    assert_eq!(of("a - mean::<d>(a * a)"), ["mul, mean, sub"]);
+}
+
+#[test]
+fn a_reduction_of_rows_is_in_one_pass_with_its_neighbours() {
+    // A divisor that is repeated becomes a factor.
+    assert_eq!(
+        passes(&model_of(
+            "param gain: [d] = ones; a / sqrt(mean::<d>(a * a) + 1e-6) * gain"
+        )),
+        ["gain", "mul, mean, sqrt_reciprocal, mul_2"]
+    );
+    // The operations on other rows are passes of their own.
+    assert_eq!(
+        passes(&model_of("a - mean::<n>(a * a)")),
+        ["mul", "mean", "sub"]
+    );
+    assert_eq!(
+        passes(&model_of("a - mean::<d>(linear::<d>(a))")),
+        ["linear", "mean, sub"]
+    );
+    // One operation alone is no pass over strips, and a norm stays with its loops.
+    assert_eq!(
+        passes(&model_of(
+            "let m = mean::<d>(a); layer_norm(a) * linear::<d>(b) + m"
+        )),
+        ["m", "layer_norm", "linear", "add"]
+    );
+    // In a round.
+    assert_eq!(
+        passes(&model_of(
+            "let mut x = a; repeat 2 { x = x - max::<d>(x * b); } x"
+        )),
+        ["repeat", "mul, max, x_2 in x"]
+    );
+}
+
+/// The gradient of a value of the pass is in memory for one strip only, and those of others are sums of the strips.
+#[test]
+fn lines_of_a_derivative_are_joined_as_its_operations_are() {
+    let model = model_of("param gain: [d] = ones; a / sqrt(mean::<d>(a * a) + 1e-6) * gain");
+    assert_eq!(
+        backward(&model),
+        [
+            "strips",
+            "  mul_2: result 0 to new d gain, input a, new d sqrt_reciprocal",
+            "  sqrt_reciprocal: d sqrt_reciprocal to its own d sqrt_reciprocal",
+            "  mean: d sqrt_reciprocal to new d mul",
+            "  free d sqrt_reciprocal",
+            "  mul: d mul to input a",
+            "  free d mul",
+            "gain: d gain to ",
+            "free d gain",
+        ]
+    );
 }
 
 #[test]
