@@ -12,17 +12,19 @@ use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
 use crate::spec::{Assertion, Distribution, Item, Size};
 
-/// Everything that is emitted.
+/// A network as one of its functions runs it. The functions share values and layers.
 pub(crate) struct Model {
     pub(crate) item: Item,
+    /// The function, if that is not `forward`.
+    pub(crate) function: Option<Function>,
     /// The axes that are no constants, in the order of the inputs.
     pub(crate) symbols: Vec<String>,
     pub(crate) inputs: Vec<ValueId>,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Rc<[Value]>,
     /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
-    pub(crate) modules: Vec<Module>,
-    pub(crate) attentions: Vec<AttentionLayer>,
-    pub(crate) opaques: Vec<Opaque>,
+    pub(crate) modules: Rc<[Module]>,
+    pub(crate) attentions: Rc<[AttentionLayer]>,
+    pub(crate) opaques: Rc<[Opaque]>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
     /// The same for the fused form, with elementwise operations [grouped](super::group).
@@ -35,6 +37,14 @@ pub(crate) struct Model {
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
+}
+
+/// A function beside `forward`.
+pub(crate) struct Function {
+    pub(crate) name: Ident,
+    /// The stem of the names of its traits.
+    pub(crate) stem: Ident,
+    pub(crate) docs: Vec<Attribute>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,6 +185,8 @@ pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     pub(crate) module: ModuleId,
     pub(crate) count: Size,
     pub(crate) share: bool,
+    /// The number of this one among the loops over the same parameters, from 1 on.
+    pub(crate) run: usize,
     pub(crate) carried: Vec<Carried>,
     pub(crate) body: Region<O>,
 }
@@ -259,6 +271,25 @@ impl Model {
     /// The operations, those in loops included.
     pub(crate) fn nodes(&self) -> Vec<&Node> {
         self.body.nodes()
+    }
+
+    /// The modules that are structs: blocks without parameters are none.
+    pub(crate) fn structs(&self) -> impl Iterator<Item = ModuleId> {
+        let modules = self.modules.iter().enumerate();
+        let structs = modules.filter(|(_, module)| match module.holder {
+            Holder::Variable(_) => true,
+            Holder::Field(_) => !module.fields.is_empty(),
+        });
+        structs.map(|(index, _)| ModuleId(index))
+    }
+
+    /// `forward`, or another function.
+    pub(crate) fn function_name(&self) -> String {
+        let name = self
+            .function
+            .as_ref()
+            .map(|function| function.name.to_string());
+        name.unwrap_or_else(|| "forward".to_owned())
     }
 
     /// The types of the layers, and the model itself.
@@ -378,6 +409,7 @@ impl<O: ?Sized> Clone for Repeat<O> {
             module: self.module,
             count: self.count.clone(),
             share: self.share,
+            run: self.run,
             carried: self.carried.clone(),
             body: self.body.clone(),
         }

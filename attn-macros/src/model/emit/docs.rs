@@ -157,13 +157,14 @@ pub(super) const COMPOSED: &str =
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let input = accepted(cx);
     let output = listed(cx, &cx.model.results);
+    let name = cx.model.function_name();
     [
         format!(
             "Runs the model without dropout, so it is deterministic: takes `{input}`, returns `{output}`.\n\n{PANICS}"
         ),
-        format!("[`forward`](Self::forward) with a typed error.\n\n{ERRORS}"),
+        format!("[`{name}`](Self::{name}) with a typed error.\n\n{ERRORS}"),
         format!("Runs the model in training, with dropout if the input is traced.\n\n{PANICS}"),
-        format!("[`forward_mut`](Self::forward_mut) with a typed error.\n\n{ERRORS}"),
+        format!("[`{name}_mut`](Self::{name}_mut) with a typed error.\n\n{ERRORS}"),
     ]
 }
 

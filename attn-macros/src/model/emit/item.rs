@@ -15,7 +15,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let krate = cx.krate;
     let vis = &cx.model.item.vis;
     let [e, d] = cx.generics();
-    let structs = cx.model.modules.iter().enumerate().map(|(index, module)| {
+    let structs = cx.model.structs().map(|ModuleId(index)| {
+        let module = cx.model.module(ModuleId(index));
         let name = &module.name;
         let (attrs, docs) = if index == 0 {
             (cx.model.item.attrs.clone(), docs::model(cx))
@@ -122,7 +123,7 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
     let built = cx.built(MODEL);
     let input = cx.input(Access::Shared);
     let input_mut = cx.input(cx.training_access());
-    let modules = (0..cx.model.modules.len()).map(ModuleId);
+    let modules = cx.model.structs();
     let collections = modules.map(|module| emit_module(cx, module));
     quote_spanned! {cx.at=>
         #(#collections)*
@@ -237,6 +238,54 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
         }
 
         #layer
+    }
+}
+
+/// The methods of a function beside `forward`.
+pub(super) fn emit_function(cx: &Emitter<'_>) -> TokenStream {
+    let Some(function) = &cx.model.function else {
+        return TokenStream::new();
+    };
+    let name = &cx.name;
+    let built = cx.built(MODEL);
+    let vis = &cx.model.item.vis;
+    let input = cx.input(Access::Shared);
+    let comments = &function.docs;
+    let docs = docs::methods(cx);
+    let [doc, try_doc, doc_mut, try_doc_mut] = docs;
+    let function = &function.name;
+    let [try_function, function_mut, try_function_mut] = [
+        format_ident!("try_{function}"),
+        format_ident!("{function}_mut"),
+        format_ident!("try_{function}_mut"),
+    ];
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
+            #(#comments)*
+            ///
+            #[doc = #doc]
+            #[track_caller]
+            #vis fn #function<X: #input<E, D #built>>(&self, x: X) -> X::Output {
+                p::unwrap(self.#try_function(x))
+            }
+
+            #[doc = #try_doc]
+            #vis fn #try_function<X: #input<E, D #built>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                x.run(self, p::ForwardOptions::FORWARD)
+            }
+
+            #[doc = #doc_mut]
+            #[track_caller]
+            #vis fn #function_mut<X: #input<E, D #built>>(&mut self, x: X) -> X::Output {
+                p::unwrap(self.#try_function_mut(x))
+            }
+
+            #[doc = #try_doc_mut]
+            #vis fn #try_function_mut<X: #input<E, D #built>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+                x.run(self, p::ForwardOptions::TRAIN)
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod bind;
 mod block;
 mod call;
 mod condition;
+mod function;
 mod operators;
 mod param;
 mod parts;
@@ -38,12 +39,13 @@ use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Size};
 use block::Block;
-use scope::{Changes, Scopes};
+use function::{LoweredFunction, Progress, Recording};
+use scope::Scopes;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use call::is_without_bias;
 
-/// The network that `draft` declares.
+/// The network that `draft` declares: as its function `forward` runs it, and then as its others do.
 ///
 /// `types` are its own name and those of the types that stand beside it: no layer of it gets these.
 pub(crate) fn lower(
@@ -51,26 +53,14 @@ pub(crate) fn lower(
     types: &[String],
     krate: &TokenStream,
     cx: &Diagnostics,
-) -> Model {
+) -> Vec<Model> {
     let before = cx.count();
     let blocks = Block::declared(&mut draft, cx);
     let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
-    lowering.declare_inputs(&draft);
-    let declared = draft
-        .forward
-        .results
-        .as_ref()
-        .map(|types| -> Vec<Option<Type>> {
-            let types = types.iter();
-            types.map(|ty| lowering.declared_result(ty)).collect()
-        });
-    let declared_constants = lowering.constants.items.len();
-    let mut body = RegionBuilder::new(ModuleId(0));
-    let results = lowering.statements(&draft.forward.statements, None, &mut body);
-    let results = lowering.returned(results, declared.as_deref(), &draft.item.name);
-    lowering.scopes.close(cx);
+    let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
+        lowering.report_modules(functions.len());
     }
     if cx.count() == before && !draft.poisoned {
         lowering.sizes.report_unused(&draft.item.name, cx);
@@ -78,28 +68,38 @@ pub(crate) fn lower(
     let poisoned = draft.poisoned || cx.count() > before;
     if poisoned {
         lowering.forget();
-        lowering.constants.items.truncate(declared_constants);
-        body = RegionBuilder::new(ModuleId(0));
+        functions
+            .iter_mut()
+            .for_each(|function| function.body = Region::default());
     }
-    let inputs = &draft.forward.inputs;
-    let is_known = lowering.inputs.len() == inputs.len() && !lowering.inputs.is_empty();
-    let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
-    Model {
-        signature: declared.filter(|types| is_known && !types.is_empty()),
-        symbols: lowering.symbols,
-        inputs: lowering.inputs,
-        values: lowering.values,
-        modules: lowering.modules,
-        attentions: lowering.attentions,
-        opaques: lowering.opaques,
+    lowering.drop_empty_blocks();
+    for layer in &mut lowering.attentions {
+        layer.fused = crate::pipeline::fuse_layer(&layer.graph);
+    }
+    let values: Rc<[Value]> = lowering.values.into();
+    let modules: Rc<[Module]> = lowering.modules.into();
+    let attentions: Rc<[AttentionLayer]> = lowering.attentions.into();
+    let opaques: Rc<[Opaque]> = lowering.opaques.into();
+    let mut assertions = lowering.assertions;
+    let constants = lowering.constants.items;
+    let models = functions.into_iter().map(|function| Model {
+        signature: function.signature,
+        symbols: function.symbols,
+        inputs: function.inputs,
+        values: Rc::clone(&values),
+        modules: Rc::clone(&modules),
+        attentions: Rc::clone(&attentions),
+        opaques: Rc::clone(&opaques),
         grouped: Region::default(),
-        body: body.region,
-        results,
-        constants: lowering.constants.items,
-        assertions: lowering.assertions,
+        body: function.body,
+        results: function.results,
+        constants: constants.clone(),
+        assertions: std::mem::take(&mut assertions),
         poisoned,
-        item: draft.item,
-    }
+        function: function.other,
+        item: draft.item.clone(),
+    });
+    models.collect()
 }
 
 /// The variables of the emitted code itself.
@@ -119,6 +119,14 @@ pub(crate) struct Lowering<'a> {
     /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
     calls: Vec<usize>,
     expansions: usize,
+    /// Of each block that is a function, how far it is; those that are done; and which one is lowered.
+    progress: Vec<Progress>,
+    lowered: Vec<LoweredFunction>,
+    function: Option<usize>,
+    /// The layers of the functions that are lowered, the innermost last.
+    recordings: Vec<Recording>,
+    /// How often the steps of a loop stand in the functions.
+    runs: HashMap<usize, usize>,
     pub(crate) constants: Constants,
     symbols: Vec<String>,
     /// The names of axes of any length here, each with that of the model.
@@ -144,6 +152,14 @@ pub(crate) struct Lowering<'a> {
     knows_axes: bool,
     /// Texts in the place of an axis that are none. They were reported.
     wrong_axes: Vec<String>,
+}
+
+/// A module of layers, and where it is.
+pub(crate) struct Made {
+    pub(crate) place: ParamPath,
+    pub(crate) module: ModuleId,
+    /// Not of a function that is called again.
+    pub(crate) is_new: bool,
 }
 
 /// Where operations go: those of the model, or of the body of a `repeat`.
@@ -182,7 +198,6 @@ impl<'a> Lowering<'a> {
         };
         let mut constants = Constants::new(&item.name.unraw());
         let sizes = Sizes::new(&draft.sizes, &mut constants, cx);
-        let inputs = &draft.forward.inputs;
         Lowering {
             cx,
             krate,
@@ -193,6 +208,11 @@ impl<'a> Lowering<'a> {
             blocks,
             calls: Vec::new(),
             expansions: 0,
+            progress: Vec::new(),
+            lowered: Vec::new(),
+            function: None,
+            recordings: Vec::new(),
+            runs: HashMap::new(),
             constants,
             symbols: Vec::new(),
             axes: Vec::new(),
@@ -208,8 +228,8 @@ impl<'a> Lowering<'a> {
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
             wrong_axes: Vec::new(),
-            knows_variables: inputs.iter().all(|input| input.name.is_some()),
-            knows_axes: inputs.iter().all(|input| input.ty.is_some()),
+            knows_variables: true,
+            knows_axes: true,
         }
     }
 
@@ -222,65 +242,6 @@ impl<'a> Lowering<'a> {
         self.attentions.clear();
         self.opaques.clear();
         self.assertions.clear();
-    }
-
-    fn declare_inputs(&mut self, draft: &ModelDraft) {
-        let inputs = &draft.forward.inputs;
-        if inputs.is_empty() && !draft.poisoned {
-            self.cx.error(&draft.item.name, messages::NO_INPUT);
-        }
-        let types = inputs.iter().filter_map(|input| input.ty.as_ref());
-        types.for_each(|ty| self.add_symbols(ty));
-        for input in inputs {
-            let Some(name) = &input.name else { continue };
-            if let Some(clash) = self.scopes.find(name) {
-                let name = clash.name.clone();
-                self.cx.error(&input.name, messages::input_twice(&name));
-                continue;
-            }
-            let ty = input.ty.as_ref().and_then(|ty| self.declared_type(ty));
-            let value = ty.map(|ty| self.value(&name.unraw().to_string(), ty));
-            self.inputs.extend(value);
-            let changes = match input.mutable {
-                true => Changes::Allowed,
-                false => Changes::OfInput,
-            };
-            self.scopes.declare(name, value, changes);
-        }
-    }
-
-    /// A name that is no size is an axis.
-    fn add_symbols(&mut self, ty: &TypeDraft) {
-        for axis in &ty.axes {
-            let Ok(name) = syn::parse2::<Ident>(axis.clone()).and_then(not_none) else {
-                continue;
-            };
-            let text = name.unraw().to_string();
-            let is_new = !self.sizes.has(&name) && !self.symbols.contains(&text);
-            if is_new && !is_name_of_constant(&text) {
-                self.axes.push((text.clone(), text.clone()));
-                self.symbols.push(text);
-            }
-        }
-    }
-
-    /// The axis of any length that has this name here.
-    fn symbol(&self, name: &str) -> Option<&str> {
-        let found = self.axes.iter().find(|(known, _)| known == name);
-        found.map(|(_, symbol)| symbol.as_str())
-    }
-
-    fn kind(&self, draft: &TypeDraft) -> Option<ValueKind> {
-        Some(match &draft.kind {
-            None => ValueKind::Floats,
-            Some(kind) if kind == "ids" => ValueKind::Ids,
-            Some(kind) if kind == "lens" => ValueKind::Lens,
-            Some(kind) if kind == "bool" => ValueKind::Bools,
-            Some(kind) => {
-                self.cx.error(kind, messages::unknown_kind(kind));
-                return None;
-            }
-        })
     }
 
     pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
@@ -362,17 +323,6 @@ impl<'a> Lowering<'a> {
         }
         !self.sizes.is_sound(tokens)
             || crate::spec::parse_size(&self.sizes.substitute(tokens), "", &quiet).is_some()
-    }
-
-    /// Why `..` cannot stand here.
-    fn leading_axes_elsewhere(&self) -> String {
-        if self.calls.is_empty() {
-            messages::LEADING_AXES_OF_FORWARD.to_owned()
-        } else if self.leading.is_some() {
-            messages::LEADING_AXES_FIRST.to_owned()
-        } else {
-            messages::no_leading_axes(&self.current())
-        }
     }
 
     /// Once for the inputs and the result, where an axis has the same mistake.
@@ -513,6 +463,9 @@ impl<'a> Lowering<'a> {
         layer: Submodule,
         output: String,
     ) -> ParamPath {
+        if let Some(place) = self.recordings.last_mut().and_then(Recording::next) {
+            return place;
+        }
         let fields = &mut self.modules[module.0].fields;
         let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
         let field = match asked {
@@ -537,7 +490,68 @@ impl<'a> Lowering<'a> {
             init: None,
             output,
         });
-        ParamPath { module, field }
+        let place = ParamPath { module, field };
+        if let Some(recording) = self.recordings.last_mut() {
+            recording.places.push(place.clone());
+        }
+        place
+    }
+
+    /// A block without parameters is no layer.
+    fn drop_empty_blocks(&mut self) {
+        // Those in a block follow it.
+        for module in (0..self.modules.len()).rev() {
+            let mut fields = std::mem::take(&mut self.modules[module].fields);
+            fields.retain(|field| match field.layer {
+                Submodule::Block { module, .. } => !self.modules[module.0].fields.is_empty(),
+                _ => true,
+            });
+            self.modules[module].fields = fields;
+        }
+    }
+
+    /// A field for a module of layers, and that module. `layer` makes the field of it.
+    pub(crate) fn submodule(
+        &mut self,
+        outer: ModuleId,
+        asked: (&str, Option<&Ident>),
+        layer: impl FnOnce(ModuleId) -> Submodule,
+        at: Span,
+    ) -> Made {
+        let module = ModuleId(self.modules.len());
+        let layer = layer(module);
+        let is_variable = matches!(layer, Submodule::Repeat { .. });
+        let place = self.field(outer, asked, layer, String::new());
+        let inner = self.field_at(&place).and_then(|field| field.layer.inner());
+        if let Some((known, _)) = inner.filter(|(known, _)| *known != module) {
+            return Made {
+                place,
+                module: known,
+                is_new: false,
+            };
+        }
+        let name = self.type_name(outer, &place.field, at);
+        let holder = match is_variable {
+            true => Holder::Variable(self.fresh(&place.field)),
+            false => Holder::Field(place.clone()),
+        };
+        self.modules.push(Module {
+            name,
+            holder,
+            docs: Vec::new(),
+            fields: Vec::new(),
+        });
+        Made {
+            place,
+            module,
+            is_new: true,
+        }
+    }
+
+    /// The field at a place.
+    pub(crate) fn field_at(&mut self, place: &ParamPath) -> Option<&mut Field> {
+        let fields = &mut self.modules[place.module.0].fields;
+        fields.iter_mut().find(|field| field.name == place.field)
     }
 
     /// The type of a struct inside of the model: the names on the way to it, in camel case.

@@ -86,7 +86,7 @@ impl Frame for ModelFrame<'_> {
             each,
             forward,
             backward,
-            saved: self.saved_type(module),
+            saved: self.saved_type(repeat),
             kept: self.kept_of_rounds(repeat),
         })
     }

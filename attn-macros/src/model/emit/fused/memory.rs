@@ -15,6 +15,7 @@ impl ModelFrame<'_> {
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
         let symbols = symbols.collect::<Vec<_>>();
+        let activation_bytes = self.cx.of_function("activation_bytes");
         let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
@@ -34,7 +35,7 @@ impl ModelFrame<'_> {
                 /// the scratch memory of kernels, and the rounding of buffers. Without dropout it may be less.
                 ///
                 /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
-                #vis const fn activation_bytes(#(#symbols: usize),*) -> usize {
+                #vis const fn #activation_bytes(#(#symbols: usize),*) -> usize {
                     footprint(#(#symbols),*).bytes::<f32>()
                 }
             }

@@ -59,6 +59,27 @@ pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
     parts.into_iter().chain(session).collect()
 }
 
+/// The same of a function beside `forward`: without weights, which are there, and sessions.
+pub(super) fn emit_function(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
+    let cx = ModelFrame {
+        cx,
+        mode: ExecMode::Forward,
+        passes,
+    };
+    let forward = cx.emit_forward();
+    let backward = cx.emit_backward();
+    let parts = [
+        cx.emit_loops(),
+        cx.emit_call(),
+        cx.emit_weights(),
+        cx.emit_fused(),
+        cx.emit_memory(&forward, &backward),
+        forward.code,
+        backward.code,
+    ];
+    parts.into_iter().collect()
+}
+
 /// The frame of a model.
 pub(crate) struct ModelFrame<'a> {
     cx: &'a Emitter<'a>,
@@ -115,8 +136,13 @@ impl<'a> ModelFrame<'a> {
         self.type_name(module, "Weights")
     }
 
-    fn saved_type(&self, module: &Module) -> Ident {
-        self.type_name(module, "Saved")
+    /// The type of what the rounds of a loop keep.
+    fn saved_type(&self, repeat: &Repeat) -> Ident {
+        let saved = self.type_name(self.body_of(repeat), "Saved");
+        match repeat.run {
+            1 => saved,
+            run => format_ident!("{saved}{run}"),
+        }
     }
 
     /// `___GptBlocksWeights`: a name that no layer can give a type. Behind the model's name those have no underscores, and before it
@@ -127,7 +153,11 @@ impl<'a> ModelFrame<'a> {
 
     /// The variable, and the field, with what the rounds of a loop keep.
     fn kept_of_rounds(&self, repeat: &Repeat) -> Ident {
-        hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var())))
+        let mut name = format!("{}_rounds", self.body_of(repeat).var());
+        if repeat.run > 1 {
+            name = format!("{name}_{}", repeat.run);
+        }
+        hidden(&self.unique(name))
     }
 
     /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`

@@ -1,6 +1,6 @@
 //! The structs into which a call and the layers are read.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::{FusedNode, ModelFrame};
@@ -168,12 +168,13 @@ impl ModelFrame<'_> {
         checks.collect()
     }
 
-    /// The weights, and the values that are kept: of the model, and of the body of each `repeat`.
+    /// The weights, which all functions share, and the values that are kept: of the function, and of the body of each `repeat`.
     pub(super) fn emit_weights(&self) -> TokenStream {
-        let modules = self.model().modules.iter();
-        let weights = modules.map(|module| self.emit_weights_of(module));
+        let modules = self.model().structs();
+        let weights = modules.map(|id| self.emit_weights_of(self.model().module(id)));
+        let weights = weights.filter(|_| self.model().function.is_none());
         let mut saved = Vec::new();
-        let whole = &self.model().modules[0];
+        let whole = self.type_name(&self.model().modules[0], "Saved");
         self.emit_saved_of(whole, &self.model().grouped, self.plan(), &mut saved);
         quote!(#(#weights)* #(#saved)*)
     }
@@ -214,12 +215,11 @@ impl ModelFrame<'_> {
     /// The struct of what a region keeps, and those of the loops in it.
     fn emit_saved_of(
         &self,
-        module: &Module,
+        name: Ident,
         region: &Region,
         plan: &Forward,
         structs: &mut Vec<TokenStream>,
     ) {
-        let name = self.saved_type(module);
         let values = plan.saved.iter().map(|id| {
             let name = self.value(*id);
             quote!(#name: p::Array<E>)
@@ -232,7 +232,7 @@ impl ModelFrame<'_> {
             }
             Step::Repeat(repeat) => {
                 let name = self.kept_of_rounds(repeat);
-                let ty = self.saved_type(self.body_of(repeat));
+                let ty = self.saved_type(repeat);
                 Some(quote!(#name: p::Vec<#ty<E>>))
             }
         });
@@ -246,8 +246,8 @@ impl ModelFrame<'_> {
         });
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             if let Step::Repeat(repeat) = step {
-                let module = self.body_of(repeat);
-                self.emit_saved_of(module, &repeat.body, &planned.body, structs);
+                let name = self.saved_type(repeat);
+                self.emit_saved_of(name, &repeat.body, &planned.body, structs);
             }
         }
     }
