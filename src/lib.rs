@@ -385,7 +385,7 @@ pub mod __private {
         maps::{AttentionMap, Attentions, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
-            check_at_least, check_axis, check_length, count, on, summary, summary_of,
+            check_at_least, check_axis, check_ids_below, check_length, count, on, summary, summary_of,
             tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},

@@ -9,6 +9,7 @@ pub use crate::ops::{
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
     feed_forward::slices::{FeedForward, HiddenLayer, feed_forward_footprint},
+    gather::{Along, slices::{Indexing, gather, gather_backward, scatter_add, scatter_add_backward}},
     l2_norm::slices::{l2_norm, l2_norm_backward},
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},

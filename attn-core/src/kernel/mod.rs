@@ -16,6 +16,7 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 mod fold;
+pub mod gather;
 mod index;
 pub mod l2_norm;
 mod lanes;
@@ -53,6 +54,7 @@ pub trait Kernels:
     + concat::Concat<Self>
     + cross_entropy::CrossEntropy<Self>
     + elementwise::Elementwise<Self>
+    + gather::Gather<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
     + loops::Loops<Self>

@@ -21,7 +21,7 @@ mod results;
 mod summary;
 mod weights;
 
-pub use inputs::{asserted, axis, check_at_least, check_axis, check_length};
+pub use inputs::{asserted, axis, check_at_least, check_axis, check_ids_below, check_length};
 pub use opaque::{Built, count};
 pub use pass::{Pass, on};
 pub use results::tapes_of_results;

@@ -20,8 +20,11 @@
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
 //! | [`slice`](fn@slice), [`select`] | a range of an axis, one index of it |
+//! | [`gather`](fn@gather) | the numbers at indices of an axis |
+//! | [`scatter_add`] | sums by their indices along an axis |
 //! | [`permute`](fn@permute) | the axes in another order |
 //! | [`reshape`](fn@reshape) | the same numbers in another shape |
+//! | [`detach`](fn@detach) | the same numbers without a gradient |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
@@ -38,12 +41,14 @@ pub(crate) mod activation;
 pub(crate) mod arithmetic;
 pub(crate) mod concat;
 mod cross_entropy;
+pub(crate) mod detach;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod feed_forward;
 pub(crate) mod gate;
+pub(crate) mod gather;
 pub(crate) mod l2_norm;
 pub(crate) mod learned_position;
 pub(crate) mod linear;
@@ -75,6 +80,7 @@ pub use arithmetic::{
 };
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
+pub use detach::{detach, try_detach};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
 pub use expand::{broadcast, expand, try_broadcast, try_expand};
@@ -85,6 +91,7 @@ pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,
 };
+pub use gather::{gather, scatter_add, try_gather, try_scatter_add};
 pub use l2_norm::{l2_norm, try_l2_norm};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
@@ -117,6 +124,7 @@ pub mod composed {
         expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
+        gather::composed::{gather, scatter_add},
         l2_norm::composed::l2_norm,
         linear::composed::linear,
         max_pool::composed::max_pool,

@@ -33,6 +33,7 @@ impl LayerBlock {
             name: name.to_owned(),
             ty,
             view: None,
+            alias: None,
         });
         ValueId(self.values.len() - 1)
     }

@@ -176,8 +176,8 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             }
             is_passed_on &= matches!(gradient, Gradient::Same);
         }
-        // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters.
-        if !is_passed_on {
+        // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters. An alias has neither.
+        if !is_passed_on && !self.block.is_alias(node.result) {
             self.adjoint(node, d_result, computed, lines);
         }
         self.gradients.remove(&node.result.0);
@@ -233,7 +233,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         }
         let is_part = !self.is_whole(value);
         let is_first = is_part && self.begun.insert(value.0);
-        let memory = self.block.memory(value);
+        let memory = self.block.whole(value);
         match self.gradients.get(&memory.0) {
             None => {
                 let new = self.buffer(memory);
@@ -266,7 +266,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
 
     /// Adds a gradient as it is.
     fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m, O>>) {
-        if self.block.value(value).ty.kind != ValueKind::Floats {
+        if self.block.value(value).ty.kind != ValueKind::Floats || self.block.is_alias(value) {
             return;
         }
         if !self.is_whole(value) {
@@ -370,7 +370,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             match step {
                 Step::Node(node) => {
                     let operands = node.gradients().map(|(index, _)| node.operands[index]);
-                    read.extend(operands.map(|operand| self.block.memory(operand)));
+                    read.extend(operands.map(|operand| self.block.whole(operand)));
                     defined.push(node.result);
                 }
                 Step::Repeat(repeat) => {

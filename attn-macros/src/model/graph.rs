@@ -49,6 +49,8 @@ pub(crate) struct Value {
     pub(crate) ty: Type,
     /// The value that it is a part of. Then it has no memory of its own.
     pub(crate) view: Option<View>,
+    /// The value whose numbers it is, without a gradient. Then it has no memory of its own, either.
+    pub(crate) alias: Option<ValueId>,
 }
 
 /// A part of a value that is several matrices side by side. Such a value is read by its parts alone, and each of them is read.
@@ -196,7 +198,22 @@ impl<'m, O: ?Sized> Block<'m, O> {
 
     /// The value whose memory a value is in.
     pub(crate) fn memory(&self, id: ValueId) -> ValueId {
+        self.whole(self.source(id))
+    }
+
+    /// The value that it is a part of, or the value itself: this one has a gradient.
+    pub(crate) fn whole(&self, id: ValueId) -> ValueId {
         self.value(id).view.map_or(id, |view| view.of)
+    }
+
+    /// The value that has its numbers.
+    pub(crate) fn source(&self, id: ValueId) -> ValueId {
+        self.value(id).alias.unwrap_or(id)
+    }
+
+    /// Whether it is another value without a gradient.
+    pub(crate) fn is_alias(&self, id: ValueId) -> bool {
+        self.value(id).alias.is_some()
     }
 }
 

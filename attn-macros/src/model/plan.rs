@@ -59,7 +59,8 @@ pub(crate) fn is_written_directly<O: ?Sized>(
         .any(|step| matches!(step, Step::Node(node) if node.result == id));
     let returned = block.results.iter().filter(|result| **result == id).count();
     let is_read = steps.iter().any(|step| uses(step).contains(&id));
-    defined && returned == 1 && !is_read && !plan.saved.contains(&id)
+    let is_own = !block.is_alias(id) && !plan.saved.contains(&id);
+    defined && returned == 1 && !is_read && is_own
 }
 
 /// The values that a step reads, those of loops in it included.
@@ -133,6 +134,7 @@ fn region<'m, O: Op + ?Sized>(
     let memory = |value: ValueId| block.memory(value);
     let uses = steps.map(|index| fusions.uses(index).into_iter().map(memory).collect());
     let uses: Vec<Vec<ValueId>> = uses.collect();
+    let ends: Vec<ValueId> = ends.iter().copied().map(memory).collect();
     let mut own = carried_values(carried);
     let mut steps: Vec<Planned> = Vec::new();
     for (index, step) in region.steps.iter().enumerate() {
@@ -151,7 +153,7 @@ fn region<'m, O: Op + ?Sized>(
                 let terms = fusions.terms(node);
                 Planned {
                     with: fusions.with[index],
-                    reuse: reusable(&terms, &free),
+                    reuse: reusable(block, &terms, &free),
                     terms,
                     ..Planned::default()
                 }
@@ -163,12 +165,13 @@ fn region<'m, O: Op + ?Sized>(
         planned.free = free;
         steps.push(planned);
         match step {
+            Step::Node(node) if block.is_alias(node.result) => {}
             Step::Node(node) => own.push(node.result),
             Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
         }
     }
     let moved = carried.iter().map(|of| {
-        let wanted = carried.iter().filter(|other| other.after == of.after);
+        let wanted = ends.iter().filter(|end| **end == memory(of.after));
         own.contains(&of.after) && !kept.contains(&of.after) && wanted.count() == 1
     });
     Forward {
@@ -186,14 +189,12 @@ fn rounds<'m, O: Op + ?Sized>(
 ) -> Planned {
     let ends: Vec<_> = repeat.carried.iter().map(|of| of.after).collect();
     let moved = repeat.carried.iter().map(|of| {
+        let is_it = |other: ValueId| block.memory(other) == of.before;
         let wanted = repeat.carried.iter();
-        let wanted = wanted.filter(|other| other.before == of.before).count();
-        let is_read_inside = repeat
-            .body
-            .steps
-            .iter()
-            .any(|step| uses(step).contains(&of.before));
-        free.contains(&of.before) && wanted == 1 && !is_read_inside && !ends.contains(&of.before)
+        let wanted = wanted.filter(|other| is_it(other.before)).count();
+        let mut inside = repeat.body.steps.iter().flat_map(uses);
+        let is_read_inside = inside.any(is_it) || ends.iter().any(|end| is_it(*end));
+        free.contains(&of.before) && wanted == 1 && !is_read_inside
     });
     Planned {
         moved: moved.collect(),
@@ -216,9 +217,11 @@ fn note<O: ?Sized>(home: &Region<O>, value: ValueId, saved: &mut Saved<'_, O>) {
 }
 
 /// The term that is not needed any more, and that the operation reads once.
-fn reusable(terms: &[Term], free: &[ValueId]) -> Option<usize> {
-    let is_read_once =
-        |value: ValueId| terms.iter().filter(|term| term.value == value).count() == 1;
+fn reusable<O: ?Sized>(block: Block<'_, O>, terms: &[Term], free: &[ValueId]) -> Option<usize> {
+    let is_read_once = |value: ValueId| {
+        let mut terms = terms.iter().map(|term| block.memory(term.value));
+        terms.by_ref().filter(|memory| *memory == value).count() == 1
+    };
     let can_be_reused = |index: &usize| {
         let value = terms[*index].value;
         free.contains(&value) && is_read_once(value) && !terms[*index].is_repeated

@@ -109,13 +109,20 @@ pub(crate) enum Expr {
 
 /// The part of an axis.
 pub(crate) struct Index {
-    pub(crate) axis: TokenStream,
+    /// The first axis has no need of a name: `table[ids]`.
+    pub(crate) axis: Option<TokenStream>,
     pub(crate) part: Part,
+    /// As written.
+    pub(crate) entry: TokenStream,
 }
 
 pub(crate) enum Part {
-    /// `seq = -1`
+    /// `seq = -1`, `seq = last`
     At(TokenStream),
+    /// `seq = argmax::<seq>(y)`
+    Of(Expr),
+    /// `heads = [0, 2]`
+    List(Vec<TokenStream>),
     /// `seq = 1..`: from an index on, up to another one. Either may be missing.
     Range([Option<TokenStream>; 2]),
 }
@@ -238,7 +245,15 @@ impl Expr {
         match self {
             Expr::Name(name) => f(name),
             Expr::Number(_) | Expr::Invalid(_) => {}
-            Expr::Negate(_, inner) | Expr::Index { value: inner, .. } => inner.for_each_name(f),
+            Expr::Negate(_, inner) => inner.for_each_name(f),
+            Expr::Index { value, indices } => {
+                value.for_each_name(f);
+                indices.iter().for_each(|index| match &index.part {
+                    Part::Of(ids) => ids.for_each_name(f),
+                    Part::At(name) => syn::parse2(name.clone()).iter().for_each(&mut *f),
+                    Part::List(_) | Part::Range(_) => {}
+                });
+            }
             Expr::Binary { sides, .. } => sides.iter().for_each(|side| side.for_each_name(f)),
             Expr::If {
                 condition,

@@ -107,7 +107,7 @@ impl ModelOp for Embedding {
             label: Label::Layer(&self.place),
             vertex: VertexKind::Embedding,
             lookup: Some(Lookup::ById {
-                table: &self.place,
+                table: Some(&self.place),
                 vocab: &self.vocab,
             }),
             attention: None,

@@ -8,12 +8,14 @@ mod activation;
 mod attention;
 pub(crate) mod attention_layer;
 mod concat;
+mod detach;
 mod dropout;
 mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
 mod function;
+mod gather;
 mod l2_norm;
 mod layer;
 mod learned_position;
@@ -49,6 +51,7 @@ use crate::spec::{Real, Size};
 pub(crate) use attention::Attention;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
+pub(crate) use gather::{Along, Bound, Gather, Indices};
 pub(crate) use layer::Layer;
 pub(crate) use param::{Param, Tensor};
 pub(crate) use permute::Permute;
@@ -90,6 +93,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &softmax::SOFTMAX,
     &concat::CONCAT,
     &permute::PERMUTE,
+    &detach::DETACH,
     &split::SPLIT,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
@@ -318,7 +322,8 @@ impl Decode {
 /// How rows of a learned table are found.
 pub(crate) enum Lookup<'o> {
     ById {
-        table: &'o ParamPath,
+        /// The layer with the table, if it is one.
+        table: Option<&'o ParamPath>,
         vocab: &'o Size,
     },
     ByPosition {

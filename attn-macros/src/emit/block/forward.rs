@@ -54,6 +54,7 @@ impl<F: Frame> Forward<'_, F> {
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             done.push(planned);
             match step {
+                Step::Node(node) if self.frame.block().is_alias(node.result) => {}
                 Step::Node(node) => {
                     pass.push((node, planned));
                     if planned.with == Some(FuseWith::Next) {
@@ -255,6 +256,7 @@ impl<F: Frame> Forward<'_, F> {
         id: ValueId,
         is_free: bool,
     ) -> TokenStream {
+        let id = self.frame.block().source(id);
         let name = self.frame.value(id);
         if is_free {
             lines.moved(&name, to);

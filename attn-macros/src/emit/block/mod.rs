@@ -165,6 +165,7 @@ pub(crate) trait Frame: Sized {
 
     /// A value of floats, to read.
     fn read(&self, id: ValueId) -> Access {
+        let id = self.block().source(id);
         if self.block().is_input(id) {
             return self.input(id);
         }

@@ -171,3 +171,39 @@ pub(crate) fn width_is_an_axis(
         takes(operation, LAST_AXIS, found)
     )
 }
+
+/// `x[ids]` of a single number.
+pub(crate) fn no_first_axis(index: &TokenStream, value: &Type) -> String {
+    format!("`{}` is of the first axis, and {value} has none", text::of(index))
+}
+
+/// A value in the place of an index that is not made of ids.
+pub(crate) fn expected_ids(index: &TokenStream, found: &Type) -> String {
+    format!(
+        "`{}`: an axis is indexed by constants or by ids, found {found}\n\
+         help: ids are an input, `last: ids[batch]`, or computed: `argmax::<seq>(x)`",
+        text::of(index)
+    )
+}
+
+pub(crate) const NO_INDEX_LISTED: &str = "expected indices, found none\nhelp: `x[heads = [0, 2]]`";
+
+/// Computed ids that are indices of a longer axis.
+pub(crate) fn ids_beyond(what: &str, below: &Size, size: &Size) -> String {
+    format!("`{what}`: the ids are below {below}, and the axis has size {size}")
+}
+
+/// Ids with an axis that is not one axis of the value.
+pub(crate) fn ambiguous_ids(axis: &Axis, ids: &Type, value: &Type) -> String {
+    format!(
+        "`{axis}` of {ids} is not one axis of {value}\n\
+         help: axes of the ids are those of the same names of the value, and every name is there once"
+    )
+}
+
+pub(crate) fn too_many_axes(what: &str, found: &Type, most: usize) -> String {
+    format!(
+        "`{what}` has {} axes, {found}, and a value has at most {most}",
+        found.axes.len()
+    )
+}

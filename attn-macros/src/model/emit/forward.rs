@@ -122,6 +122,17 @@ impl ComposedNode<'_> {
         quote!((#(#axes,)*))
     }
 
+    /// The size of an axis of the inputs, or a constant.
+    pub(crate) fn size(&self, axis: &Axis) -> TokenStream {
+        match axis {
+            Axis::Symbol(_) => {
+                let axis = axis_value(self.cx, axis);
+                quote!(p::Dim::size(&#axis))
+            }
+            Axis::Size(size) => quote!(#size),
+        }
+    }
+
     /// The path of `attn::nn`.
     pub(crate) fn nn(&self) -> TokenStream {
         let krate = self.cx.krate;

@@ -7,6 +7,7 @@ mod attention;
 mod axes;
 mod call;
 mod condition;
+mod ids;
 mod operators;
 mod param;
 mod parts;
@@ -105,6 +106,8 @@ pub(crate) struct Lowering<'a> {
     symbols: Vec<String>,
     inputs: Vec<ValueId>,
     values: Vec<Value>,
+    /// The axes of which computed ids are indices.
+    below: HashMap<usize, Axis>,
     /// How many values of a name there are.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
@@ -165,6 +168,7 @@ impl<'a> Lowering<'a> {
             symbols: Vec::new(),
             inputs: Vec::new(),
             values: Vec::new(),
+            below: HashMap::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
@@ -397,6 +401,7 @@ impl<'a> Lowering<'a> {
             name,
             ty,
             view: None,
+            alias: None,
         });
         ValueId(self.values.len() - 1)
     }
@@ -420,6 +425,21 @@ impl<'a> Lowering<'a> {
             result,
             name: None,
         }));
+        result
+    }
+
+    /// The same numbers without a gradient, as the result of an operation.
+    pub(crate) fn alias(
+        &mut self,
+        builder: &mut RegionBuilder,
+        op: impl ModelOp + 'static,
+        value: ValueId,
+        name: &str,
+    ) -> ValueId {
+        let ty = self.ty(value).clone();
+        let source = self.values[value.0].alias.unwrap_or(value);
+        let result = self.node(builder, op, vec![value], (name, ty));
+        self.values[result.0].alias = Some(source);
         result
     }
 

@@ -13,7 +13,7 @@ use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
 use crate::spec::{Size, text};
 
 impl Lowering<'_> {
-    /// `x[seq = 0, d_model = 1..]`
+    /// `x[seq = 0, d_model = 1..]`, `table[ids]`
     pub(super) fn index(
         &mut self,
         value: &Expr,
@@ -21,26 +21,44 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
+        let text = value.text();
         let mut value = self.floats(value, "[..]", builder)?;
         for (number, index) in indices.iter().enumerate() {
-            let text = index.axis.to_string();
-            if indices[..number]
-                .iter()
-                .any(|before| before.axis.to_string() == text)
-            {
-                self.error(first(&index.axis), messages::axis_twice(&index.axis));
-                return None;
-            }
-            let ty = self.ty(value).clone();
-            let axis = self.index_of_axis(&index.axis, &ty)?;
-            let slice = self.slice(index, axis, &ty)?;
             let result = match number + 1 == indices.len() {
                 true => named(name, "part"),
                 false => "part".to_owned(),
             };
-            value = self.slice_node(slice, value, &result, builder);
+            let axis = self.axis_of_index(value, index, &indices[..number])?;
+            value = match self.ids_of_index(index, builder)? {
+                Some(ids) => self.gather(value, axis, index, ids, (&text, &result), builder)?,
+                None => {
+                    let ty = self.ty(value).clone();
+                    let slice = self.slice(index, axis, &ty)?;
+                    self.slice_node(slice, value, &result, builder)
+                }
+            };
         }
         Some(value)
+    }
+
+    /// The index of the axis that is named, and was not before. Without a name it is the first one.
+    fn axis_of_index(&mut self, value: ValueId, index: &Index, before: &[Index]) -> Option<usize> {
+        let ty = self.ty(value).clone();
+        let Some(axis) = &index.axis else {
+            if ty.axes.is_empty() {
+                let message = messages::no_first_axis(&index.entry, &ty);
+                self.error(first(&index.entry), message);
+                return None;
+            }
+            return Some(0);
+        };
+        let text = axis.to_string();
+        let mut before = before.iter().filter_map(|before| before.axis.as_ref());
+        if before.any(|before| before.to_string() == text) {
+            self.error(first(axis), messages::axis_twice(axis));
+            return None;
+        }
+        self.index_of_axis(axis, &ty)
     }
 
     fn slice_node(
@@ -62,12 +80,18 @@ impl Lowering<'_> {
 
     fn slice(&mut self, index: &Index, place: usize, ty: &Type) -> Option<Slice> {
         let axis = ty.axes[place].clone();
+        let Some(name) = &index.axis else {
+            self.cx
+                .error(&index.entry, messages::expected_part(&index.entry));
+            return None;
+        };
         let (start, len) = match &index.part {
-            Part::At(at) => (self.at(at, &axis, &index.axis)?, None),
+            Part::At(at) => (self.at(at, &axis, name)?, None),
             Part::Range(range) => {
-                let (start, len) = self.range(range, &axis, &index.axis)?;
+                let (start, len) = self.range(range, &axis, name)?;
                 (start, Some(len))
             }
+            Part::Of(_) | Part::List(_) => return None,
         };
         Some(Slice {
             axis,
@@ -78,7 +102,12 @@ impl Lowering<'_> {
     }
 
     /// One index, which the axis must have.
-    fn at(&mut self, at: &TokenStream, axis: &Axis, name: &TokenStream) -> Option<Offset> {
+    pub(super) fn at(
+        &mut self,
+        at: &TokenStream,
+        axis: &Axis,
+        name: &TokenStream,
+    ) -> Option<Offset> {
         let offset = self.offset(at)?;
         let message = || messages::no_such_index(at, name, axis.size());
         if let Offset::FromEnd(before) = &offset {
@@ -173,7 +202,7 @@ impl Lowering<'_> {
     }
 
     /// Whether one size is at most another one; if that is for rustc to find out, the rule is noted.
-    fn within(
+    pub(super) fn within(
         &mut self,
         size: &Size,
         most: &Size,

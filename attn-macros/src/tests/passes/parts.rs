@@ -42,6 +42,7 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
         name: name.to_owned(),
         ty: Type::floats(vec![Axis::Size(Size::known(2))]),
         view: part.map(|part| View { of: WHOLE, part }),
+        alias: None,
     });
     let values: Vec<_> = values.collect();
     let steps = nodes.into_iter().map(|(result, operands)| {

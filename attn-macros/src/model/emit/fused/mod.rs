@@ -234,11 +234,13 @@ impl ModelFrame<'_> {
             .steps
             .iter()
             .filter_map(|step| match step {
-                Step::Node(node) => match node.op.description().lookup? {
-                    Lookup::ById { table, .. } | Lookup::ByPosition { table, .. } => {
-                        (table.module == ModuleId(0)).then(|| field(&table.field))
-                    }
-                },
+                Step::Node(node) => {
+                    let table = match node.op.description().lookup? {
+                        Lookup::ById { table, .. } => table?,
+                        Lookup::ByPosition { table, .. } => table,
+                    };
+                    (table.module == ModuleId(0)).then(|| field(&table.field))
+                }
                 Step::Repeat(_) => None,
             });
         let is_float = self.ty(self.model().inputs[0]).kind == ValueKind::Floats;
