@@ -7,12 +7,14 @@ mod declared;
 mod documents;
 mod ids;
 mod padding;
+mod selection;
 
 pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
 pub use ids::Ids;
 pub(crate) use ids::known;
 pub use padding::{LengthsPerQuery, Padding, PaddingData};
+pub use selection::Selection;
 
 use dfdx::{
     shapes::{HasShape, Shape},

@@ -12,6 +12,7 @@ pub mod axis;
 mod compiled;
 pub mod concat;
 pub mod cross_entropy;
+pub mod cumsum;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
@@ -31,6 +32,7 @@ mod panel;
 pub mod parallel;
 pub mod permute;
 pub mod pool;
+pub mod rank;
 pub mod reduce;
 pub mod rows;
 pub mod sinusoid;
@@ -53,6 +55,7 @@ pub trait Kernels:
     + axis::Axes<Self>
     + concat::Concat<Self>
     + cross_entropy::CrossEntropy<Self>
+    + cumsum::Cumsum<Self>
     + elementwise::Elementwise<Self>
     + gather::Gather<Self>
     + embedding::Embedding<Self>
@@ -60,14 +63,17 @@ pub trait Kernels:
     + loops::Loops<Self>
     + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>
+    + l2_norm::L2NormAlong<Self>
     + max::Maxima<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
     + permute::Permute<Self>
+    + rank::Ranks<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
     + softmax::SoftmaxAlong<Self>
+    + softmax::SoftmaxWhere<Self>
 {
 }
 

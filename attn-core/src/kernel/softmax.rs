@@ -10,12 +10,12 @@
 
 use std::iter::repeat;
 
-use super::axis::{Axis, for_each_part, for_some_columns};
+use super::axis::{Axis, Counted, for_each_part, for_some_columns};
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::rows::{Sink, Source, for_chunks};
-use super::{Matrix, MatrixMut, Real, assert_same_shape};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
@@ -95,6 +95,92 @@ compiled! {
                 });
             });
         });
+    }
+}
+
+compiled! {
+    SoftmaxWhere:
+
+    /// The softmax along an axis of the numbers that are `counted`. The others are not read, and become 0.
+    ///
+    /// # Panics
+    /// If the lengths differ, or a count exceeds the axis.
+    #[track_caller]
+    pub fn forward_where<E>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+        if matches!(counted, Counted::All) {
+            return forward_along(x, axis, y);
+        }
+        axis.assert_equal_lengths(&[x.len(), y.len()]);
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.len * axis.inner, y, |o, y| {
+            y.fill(E::ZERO);
+            let some = Selected { axis, counted, o };
+            let x = some.gather(&x[axis.block(o)]);
+            let mut shares = Buffer::uninit(x.len());
+            forward_along(&x, some.axis(), &mut shares);
+            some.scatter(&shares, y, |share, y| *y = share);
+        });
+    }
+
+    /// Adds the derivative of [`forward_where`] to `d_x`, from the result `y` and its gradient, of which only the numbers that are `counted`
+    /// are read.
+    ///
+    /// # Panics
+    /// As [`forward_where`].
+    #[track_caller]
+    pub fn backward_where<E>(y: &[E], d_y: &[E], axis: Axis, counted: Counted<'_>, d_x: &mut [E]) {
+        if matches!(counted, Counted::All) {
+            return backward_along(y, d_y, axis, d_x);
+        }
+        axis.assert_equal_lengths(&[y.len(), d_y.len(), d_x.len()]);
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            let some = Selected { axis, counted, o };
+            let [y, d_y] = [y, d_y].map(|numbers| some.gather(&numbers[axis.block(o)]));
+            let mut slopes = Buffer::zeros(y.len());
+            backward_along(&y, &d_y, some.axis(), &mut slopes);
+            some.scatter(&slopes, d_x, |slope, d_x| *d_x += slope);
+        });
+    }
+}
+
+/// The counted indices of an axis at one index of the outer axes.
+#[derive(Clone, Copy)]
+struct Selected<'a> {
+    axis: Axis,
+    counted: Counted<'a>,
+    o: usize,
+}
+
+impl Selected<'_> {
+    fn axis(self) -> Axis {
+        Axis {
+            outer: 1,
+            len: self.counted.count(self.axis, self.o),
+            inner: self.axis.inner,
+        }
+    }
+
+    fn gather<E: Pooled>(self, block: &[E]) -> Buffer<E> {
+        let mut numbers = Buffer::uninit(self.axis().elements());
+        let mut end = 0;
+        for run in self.counted.runs(self.axis, self.o) {
+            let part = &block[self.axis.columns(run)];
+            numbers[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        numbers
+    }
+
+    fn scatter<E: Pooled>(self, numbers: &[E], block: &mut [E], write: impl Fn(E, &mut E)) {
+        let mut end = 0;
+        for run in self.counted.runs(self.axis, self.o) {
+            let part = &mut block[self.axis.columns(run)];
+            let len = part.len();
+            let both = part.iter_mut().zip(&numbers[end..end + len]);
+            both.for_each(|(to, number)| write(*number, to));
+            end += len;
+        }
     }
 }
 

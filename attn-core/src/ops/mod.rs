@@ -8,6 +8,7 @@
 //! | [`linear`] | `x Wᵀ + b` |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
 //! | [`layer_norm`], [`rms_norm`], [`l2_norm`] | normalisation of the last axis |
+//! | [`l2_norm_along`] | normalisation of any axis |
 //! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | elementwise functions |
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
@@ -16,6 +17,10 @@
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`], [`softmax_along`] | softmax of the last axis, or of any axis |
 //! | [`sum`], [`mean`], [`max`], [`min`], [`variance`], [`logsumexp`] | reductions of any axis |
+//! | [`sum_where`], [`mean_where`], [`max_where`], [`min_where`], [`variance_where`], [`logsumexp_where`], [`softmax_where`] | the same of some numbers along an axis |
+//! | [`cumsum`](fn@cumsum) | sums along an axis up to each place |
+//! | [`argmax`], [`top_k`] | indices of the largest numbers |
+//! | [`one_hot`](fn@one_hot) | ids as vectors with one 1 |
 //! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
@@ -41,6 +46,7 @@ pub(crate) mod activation;
 pub(crate) mod arithmetic;
 pub(crate) mod concat;
 mod cross_entropy;
+pub(crate) mod cumsum;
 pub(crate) mod detach;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
@@ -55,8 +61,10 @@ pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod one_hot;
 pub(crate) mod param;
 pub(crate) mod permute;
+pub(crate) mod rank;
 pub(crate) mod reduce;
 mod reshape;
 mod shape;
@@ -69,6 +77,7 @@ mod twins;
 pub use crate::kernel::{
     activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
 };
+pub use crate::data::Selection;
 pub use crate::simd::Vector;
 pub use activation::{
     Activation, Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh, activate, gelu, gelu_tanh,
@@ -80,6 +89,7 @@ pub use arithmetic::{
 };
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
+pub use cumsum::{cumsum, try_cumsum};
 pub use detach::{detach, try_detach};
 pub use dropout::{dropout, try_dropout};
 pub use embedding::{embedding, try_embedding};
@@ -92,22 +102,28 @@ pub use gate::{
     try_swiglu,
 };
 pub use gather::{gather, scatter_add, try_gather, try_scatter_add};
-pub use l2_norm::{l2_norm, try_l2_norm};
+pub use l2_norm::{l2_norm, l2_norm_along, try_l2_norm, try_l2_norm_along};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{layer_norm, rms_norm, try_layer_norm, try_rms_norm};
+pub use one_hot::{one_hot, try_one_hot};
 pub use permute::{permute, try_permute};
+pub use rank::{argmax, top_k, try_argmax, try_top_k};
 pub use reduce::{
-    logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
-    try_variance, variance,
+    logsumexp, logsumexp_where, max, max_where, mean, mean_where, min, min_where, sum, sum_where,
+    try_logsumexp, try_logsumexp_where, try_max, try_max_where, try_mean, try_mean_where, try_min,
+    try_min_where, try_sum, try_sum_where, try_variance, try_variance_where, variance,
+    variance_where,
 };
 pub use reshape::{reshape, try_reshape};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use slice::{select, slice, try_select, try_slice};
-pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
+pub use softmax::{
+    softmax, softmax_along, softmax_where, try_softmax, try_softmax_along, try_softmax_where,
+};
 pub use stack::{stack, try_stack};
 
 /// The operations of [`ops`](self) with dfdx's operations, as a readable reference.
@@ -119,13 +135,14 @@ pub mod composed {
         arithmetic::composed::{add, mul, scale, shift, sub},
         concat::composed::{concat, concat_along},
         cross_entropy::composed::cross_entropy,
+        cumsum::composed::cumsum,
         dropout::composed::dropout,
         embedding::composed::embedding,
         expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
         gather::composed::{gather, scatter_add},
-        l2_norm::composed::l2_norm,
+        l2_norm::composed::{l2_norm, l2_norm_along},
         linear::composed::linear,
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,

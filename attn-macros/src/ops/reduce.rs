@@ -232,7 +232,7 @@ impl Emit<ModelFrame<'_>> for Reduce {
         let x = of.slice(0);
         let axis = of.axis(0, self.index);
         let y = to.slice();
-        quote!(p::layers::reduce(#reduction, #x, #axis, #y))
+        quote!(p::layers::reduce(#reduction, #x, #axis, p::Counted::All, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
@@ -250,7 +250,7 @@ impl Emit<ModelFrame<'_>> for Reduce {
         let d_y = gradients.slice();
         let d_x = gradients.targets();
         quote! {
-            p::layers::reduce_backward(#reduction, #x, #axis, #y, #d_y, #(&mut #d_x,)* gradients);
+            p::layers::reduce_backward(#reduction, #x, (#axis, p::Counted::All), #y, #d_y, #(&mut #d_x,)* gradients);
         }
     }
 }

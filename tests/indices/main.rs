@@ -1,0 +1,15 @@
+//! Values by ids, and values without a gradient.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+mod agree;
+mod detach;
+mod gather;
+
+use attn::dfdx::prelude::*;
+use support::cases::{ids, scatter, tensor};
+use support::compare::{Backpropagated, Outcome, backpropagate};
+use support::tensors;
