@@ -6,8 +6,11 @@
 )]
 
 mod agree;
+mod computed;
 mod detach;
 mod gather;
+mod selections;
+mod sums;
 
 use attn::dfdx::prelude::*;
 use support::cases::{ids, scatter, tensor};

@@ -5,9 +5,11 @@
 //! a footprint or a rule for decoding is an error of rustc.
 
 mod activation;
+mod arange;
 mod attention;
 pub(crate) mod attention_layer;
 mod concat;
+mod cumsum;
 mod detach;
 mod dropout;
 mod elementwise;
@@ -24,9 +26,13 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod one_hot;
 mod param;
 mod permute;
+mod rank;
 mod reduce;
+mod scatter_add;
+mod selection;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
@@ -94,6 +100,12 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &concat::CONCAT,
     &permute::PERMUTE,
     &detach::DETACH,
+    &rank::ARGMAX,
+    &rank::TOP_K,
+    &one_hot::ONE_HOT,
+    &arange::ARANGE,
+    &scatter_add::SCATTER_ADD,
+    &cumsum::CUMSUM,
     &split::SPLIT,
     &mean_pool::MEAN_POOL,
     &max_pool::MAX_POOL,
@@ -125,8 +137,8 @@ pub(crate) enum Lower {
         RangeInclusive<usize>,
         &'static dyn LowerOperands,
     ),
-    /// To several values, which a `let` has to name.
-    Parts,
+    /// From the value of its operand to several values, which a `let` has to name.
+    Parts(&'static dyn LowerParts),
     /// From its tokens: operands by name and a body are its own affair.
     Call(LowerCall),
 }
@@ -155,6 +167,38 @@ where
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         self(lowering, call, builder)
+    }
+}
+
+/// Infers the shapes of several results, one for each name. Mistakes are reported, and then there is none.
+pub(crate) trait LowerParts: Sync {
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>>;
+}
+
+impl<F> LowerParts for F
+where
+    F: Fn(
+            &mut Lowering<'_>,
+            &[Ident],
+            &CallSite<'_>,
+            &mut RegionBuilder,
+        ) -> Option<Vec<ValueId>>
+        + Sync,
+{
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        self(lowering, names, call, builder)
     }
 }
 

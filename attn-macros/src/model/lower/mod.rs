@@ -40,6 +40,7 @@ use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
 pub(crate) use call::is_without_bias;
+pub(crate) use operators::named;
 
 /// The network that `draft` declares.
 ///
@@ -362,7 +363,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether a size is not 0; if that is for rustc to find out, the rule is noted.
-    fn at_least_one(&mut self, size: &Size, at: Span, message: String) -> bool {
+    pub(crate) fn at_least_one(&mut self, size: &Size, at: Span, message: String) -> bool {
         match size.value {
             Some(0) => self.error(at, message),
             Some(_) => {}

@@ -9,7 +9,7 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::syntax::{Call, Expr, Index, Part, first};
 use crate::model::types::{Axis, Type};
-use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
+use crate::ops::{CallSite, Lower, LowerParts, Offset, Operation, Slice};
 use crate::spec::{Size, text};
 
 impl Lowering<'_> {
@@ -202,7 +202,7 @@ impl Lowering<'_> {
     }
 
     /// Whether one size is at most another one; if that is for rustc to find out, the rule is noted.
-    pub(super) fn within(
+    pub(crate) fn within(
         &mut self,
         size: &Size,
         most: &Size,
@@ -222,24 +222,20 @@ impl Lowering<'_> {
     }
 
     /// `let (a, b) = split::<axis>(x);`: a value for each name.
-    pub(super) fn split(
+    pub(super) fn parts(
         &mut self,
         names: &[Ident],
         value: &Expr,
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
-        let call = match value {
-            Expr::Call(call) if parts_of(call).is_some() => call,
-            other => {
-                let before = self.cx.count();
-                self.read_all([other], builder);
-                if self.cx.count() == before {
-                    self.error(other.span(), messages::EXPECTED_SPLIT);
-                }
-                return None;
+        let Some((call, operation, lower)) = parts_of(value) else {
+            let before = self.cx.count();
+            self.read_all([value], builder);
+            if self.cx.count() == before {
+                self.error(value.span(), messages::EXPECTED_PARTS);
             }
+            return None;
         };
-        let operation = parts_of(call)?;
         let arguments = self.arguments(call, operation);
         let operands = self.operands(call, operation, &(1..=1), builder)?;
         let call = CallSite {
@@ -249,8 +245,18 @@ impl Lowering<'_> {
             operands,
             result: operation.name,
         };
-        let ty = self.floats_of(&call)?;
-        let axis = self.axis_or_last(&call, &ty)?;
+        lower.lower(self, names, &call, builder)
+    }
+
+    /// Equal parts of an axis.
+    pub(crate) fn split(
+        &mut self,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        let ty = self.floats_of(call)?;
+        let axis = self.axis_or_last(call, &ty)?;
         let Axis::Size(size) = ty.axes[axis].clone() else {
             let message = messages::split_of_any_length(&ty.axes[axis], &self.item.name);
             self.error(call.at.span(), message);
@@ -281,9 +287,13 @@ impl Lowering<'_> {
 }
 
 /// The operation that is called, if it has several results.
-fn parts_of(call: &Call) -> Option<&'static Operation> {
+fn parts_of(value: &Expr) -> Option<(&Call, &'static Operation, &'static dyn LowerParts)> {
+    let Expr::Call(call) = value else { return None };
     let operation = Operation::find(&call.name.to_string())?;
-    matches!(operation.lower, Lower::Parts).then_some(operation)
+    match operation.lower {
+        Lower::Parts(lower) => Some((call, operation, lower)),
+        _ => None,
+    }
 }
 
 /// `1..-1`

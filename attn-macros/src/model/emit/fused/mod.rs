@@ -32,7 +32,7 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> ___GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
-/// const fn footprint(batch, seq) -> p::Footprint                           // the memory that the two take
+/// const fn footprint<E>(batch, seq) -> p::Footprint                         // the memory that the two take
 /// const fn activation_bytes(batch, seq) -> usize                           // the same in bytes
 ///
 /// struct ___GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
@@ -90,6 +90,10 @@ impl<'a> ModelFrame<'a> {
 
     /// A value of ids or lengths.
     fn ids(&self, id: ValueId) -> TokenStream {
+        if !self.model().inputs.contains(&id) {
+            let name = self.value(id);
+            return quote!(#name.as_slice());
+        }
         if self.mode == ExecMode::Session {
             return quote!(new.ids());
         }
