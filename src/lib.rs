@@ -385,8 +385,8 @@ pub mod __private {
         maps::{AttentionMap, Attentions, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Pass, Random, Row, Weighted, asserted, axis,
-            check_at_least, check_axis, check_ids_below, check_length, count, on, summary, summary_of,
-            tapes_of_results,
+            check_at_least, check_axis, check_ids_below, check_length, count, on, summary,
+            summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,

@@ -10,7 +10,10 @@ pub use crate::ops::{
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
     feed_forward::slices::{FeedForward, HiddenLayer, feed_forward_footprint},
-    gather::{Along, slices::{Indexing, gather, gather_backward, scatter_add, scatter_add_backward}},
+    gather::{
+        Along,
+        slices::{Indexing, gather, gather_backward, scatter_add, scatter_add_backward},
+    },
     l2_norm::slices::{l2_norm, l2_norm_along, l2_norm_along_backward, l2_norm_backward},
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
@@ -22,7 +25,10 @@ pub use crate::ops::{
     reduce::slices::{Reduction, reduce, reduce_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
     slice::slices::{slice, slice_backward},
-    softmax::slices::{softmax, softmax_along, softmax_along_backward, softmax_backward, softmax_where, softmax_where_backward},
+    softmax::slices::{
+        softmax, softmax_along, softmax_along_backward, softmax_backward, softmax_where,
+        softmax_where_backward,
+    },
 };
 
 pub use crate::kernel::dropout::Dropout;

@@ -52,13 +52,25 @@ fn too_short_an_axis_is_an_error() {
     let none: Tensor<(usize, Const<2>), f32, Cpu> = Cpu::default().zeros_like(&(0, Const));
     let message = "Best: `seq` has size 0, the model reads 1 of it";
     let best = Cpu::default().build_module::<Best, f32>();
-    assert_eq!(best.try_forward(none.clone()).unwrap_err().to_string(), message);
-    assert_eq!(best.composed().try_forward(none).unwrap_err().to_string(), message);
+    assert_eq!(
+        best.try_forward(none.clone()).unwrap_err().to_string(),
+        message
+    );
+    assert_eq!(
+        best.composed().try_forward(none).unwrap_err().to_string(),
+        message
+    );
     let one: Tensor<(usize, Const<2>), f32, Cpu> = Cpu::default().zeros_like(&(1, Const));
     let message = "Two: `seq` has size 1, the model reads 2 of it";
     let two = Cpu::default().build_module::<Two, f32>();
-    assert_eq!(two.try_forward(one.clone()).unwrap_err().to_string(), message);
-    assert_eq!(two.composed().try_forward(one).unwrap_err().to_string(), message);
+    assert_eq!(
+        two.try_forward(one.clone()).unwrap_err().to_string(),
+        message
+    );
+    assert_eq!(
+        two.composed().try_forward(one).unwrap_err().to_string(),
+        message
+    );
 }
 
 /// The largest id that may be computed is known before anything is.
@@ -72,10 +84,11 @@ fn computed_ids_beyond_a_table_are_an_error() {
         }
     }
     let model = Cpu::default().build_module::<Positions, f32>();
-    let x = |seq| -> Tensor<(usize, Const<2>), f32, Cpu> { Cpu::default().zeros_like(&(seq, Const)) };
+    let x =
+        |seq| -> Tensor<(usize, Const<2>), f32, Cpu> { Cpu::default().zeros_like(&(seq, Const)) };
     let y = model.forward(x(3));
     assert_eq!(y.as_vec(), model.table.weight.as_vec());
-    let message = "table[arange::<seq>()]: the largest id is 3, but there are 3: 0 to 2";
+    let message = "table[arange(..)]: the largest id is 3, but there are 3: 0 to 2";
     assert_eq!(model.try_forward(x(4)).unwrap_err().to_string(), message);
     let error = model.composed().try_forward(x(4)).unwrap_err();
     assert_eq!(error.to_string(), message);
@@ -95,7 +108,11 @@ fn sums_are_of_the_numbers_with_an_id() {
         let x: Tensor<(usize, usize), f32, Cpu> =
             Cpu::default().tensor_from_vec(numbers.clone(), (batch, seq));
         let tokens = ids((seq, batch), 4);
-        let of: Vec<usize> = if batch * seq == 0 { Vec::new() } else { tokens.as_vec() };
+        let of: Vec<usize> = if batch * seq == 0 {
+            Vec::new()
+        } else {
+            tokens.as_vec()
+        };
         let mut all = vec![0.0; 4];
         let mut each = vec![0.0; batch * 4];
         for b in 0..batch {
@@ -107,7 +124,10 @@ fn sums_are_of_the_numbers_with_an_id() {
         let all: Vec<f64> = all.into_iter().map(f64::from).collect();
         let each: Vec<f64> = each.into_iter().map(f64::from).collect();
         let (a, b) = model.forward((x.clone(), tokens.clone()));
-        assert_eq!((tensors::flat(&a), tensors::flat(&b)), (all.clone(), each.clone()));
+        assert_eq!(
+            (tensors::flat(&a), tensors::flat(&b)),
+            (all.clone(), each.clone())
+        );
         let (a, b) = model.composed().forward((x, tokens));
         assert_eq!((tensors::flat(&a), tensors::flat(&b)), (all, each));
     }

@@ -12,7 +12,7 @@ macro_rules! detached {
         fn $name() {
             mod whole {
                 attn::model! {
-                    pub struct M<d = 4>;
+                    pub(super) struct M<d = 4>;
                     fn forward(x: [batch, seq, d], c: [batch, seq, d]) -> [batch, seq, d] {
                         let _unused = c;
                         $($body)*
@@ -22,7 +22,7 @@ macro_rules! detached {
             // The second input is what is detached.
             mod plain {
                 attn::model! {
-                    pub struct M<d = 4>;
+                    pub(super) struct M<d = 4>;
                     fn forward(x: [batch, seq, d], c: [batch, seq, d]) -> [batch, seq, d] { $($plain)* }
                 }
             }

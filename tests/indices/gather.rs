@@ -54,7 +54,9 @@ fn without_sequences_there_is_no_id() {
     assert!(tensors::flat(&model.composed().forward(input())).is_empty());
     // An axis without indices.
     let zero: Tensor<(usize,), usize, Cpu> = Cpu::default().tensor_from_vec(vec![0], (1,));
-    let error = model.try_forward((tensor("x", (1, 0, Const)), zero)).unwrap_err();
+    let error = model
+        .try_forward((tensor("x", (1, 0, Const)), zero))
+        .unwrap_err();
     let message = "x[seq = last]: the id at [0] is 0, but there are 0: none";
     assert_eq!(error.to_string(), message);
 }

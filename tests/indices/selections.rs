@@ -26,7 +26,10 @@ model! {
 }
 
 /// Two sequences, of which the second one has no number that counts. NaN stands behind the mask.
-fn input() -> (Tensor<Rank3<2, 3, 2>, f64, Cpu>, Tensor<Rank2<2, 3>, bool, Cpu>) {
+fn input() -> (
+    Tensor<Rank3<2, 3, 2>, f64, Cpu>,
+    Tensor<Rank2<2, 3>, bool, Cpu>,
+) {
     let nan = f64::NAN;
     let x = [[[1.0, 4.0], [nan, nan], [3.0, -2.0]], [[nan; 2]; 3]];
     (
@@ -38,9 +41,19 @@ fn input() -> (Tensor<Rank3<2, 3, 2>, f64, Cpu>, Tensor<Rank2<2, 3>, bool, Cpu>)
 #[test]
 fn numbers_that_do_not_count_are_not_read() {
     let model = Cpu::default().build_module::<All, f64>();
-    let logs = [(1f64.exp() + 3f64.exp()).ln(), (4f64.exp() + (-2f64).exp()).ln()];
+    let logs = [
+        (1f64.exp() + 3f64.exp()).ln(),
+        (4f64.exp() + (-2f64).exp()).ln(),
+    ];
     let share = |a: f64, b: f64| 1.0 / (1.0 + (b - a).exp());
-    let softmax = [share(1.0, 3.0), share(4.0, -2.0), 0.0, 0.0, share(3.0, 1.0), share(-2.0, 4.0)];
+    let softmax = [
+        share(1.0, 3.0),
+        share(4.0, -2.0),
+        0.0,
+        0.0,
+        share(3.0, 1.0),
+        share(-2.0, 4.0),
+    ];
     let infinity = f64::NEG_INFINITY;
     let want: [Vec<f64>; 7] = [
         vec![4.0, 2.0, 0.0, 0.0],
@@ -54,13 +67,32 @@ fn numbers_that_do_not_count_are_not_read() {
     let check = |found: [Vec<f64>; 7]| {
         for (found, want) in found.iter().zip(&want) {
             let is_close = |(a, b): (&f64, &f64)| a == b || (a - b).abs() < 1e-14;
-            assert!(found.iter().zip(want).all(is_close), "{found:?}, not {want:?}");
+            assert!(
+                found.iter().zip(want).all(is_close),
+                "{found:?}, not {want:?}"
+            );
         }
     };
     let (a, b, c, d, e, f, g) = model.forward(input());
-    check([a.as_vec(), b.as_vec(), c.as_vec(), d.as_vec(), e.as_vec(), f.as_vec(), g.as_vec()]);
+    check([
+        a.as_vec(),
+        b.as_vec(),
+        c.as_vec(),
+        d.as_vec(),
+        e.as_vec(),
+        f.as_vec(),
+        g.as_vec(),
+    ]);
     let (a, b, c, d, e, f, g) = model.composed().forward(input());
-    check([a.as_vec(), b.as_vec(), c.as_vec(), d.as_vec(), e.as_vec(), f.as_vec(), g.as_vec()]);
+    check([
+        a.as_vec(),
+        b.as_vec(),
+        c.as_vec(),
+        d.as_vec(),
+        e.as_vec(),
+        f.as_vec(),
+        g.as_vec(),
+    ]);
 }
 
 /// The gradients of numbers that do not count, also where NaN comes back.
@@ -111,7 +143,12 @@ fn lengths_beyond_the_axis_are_an_error() {
 fn empty_axes_count_as_nothing() {
     let model = Cpu::default().build_module::<All, f32>();
     for (batch, seq) in [(2, 0), (0, 2)] {
-        let input = || (tensor::<_, f32>("x", (batch, seq, Const::<2>)), marks((batch, seq)));
+        let input = || {
+            (
+                tensor::<_, f32>("x", (batch, seq, Const::<2>)),
+                marks((batch, seq)),
+            )
+        };
         let (a, b, c, d, e, f, _) = model.forward(input());
         for y in [a, b, c, d, e] {
             assert!(tensors::flat(&y).iter().all(|y| *y == 0.0));

@@ -108,7 +108,7 @@ macro_rules! computed_ids {
                 struct M<d = 3>;
                 fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
                     let y = linear::<d>(x);
-                    let (_, order) = top_k::<seq, k = 2>(y[d = 0]);
+                    let (_values, order) = top_k::<seq, k = 2>(y[d = 0]);
                     y[seq = order]
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
@@ -169,7 +169,7 @@ macro_rules! computed_ids {
             sums_along_the_same_axis {
                 struct M<d = 3>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-                    let (_, order) = top_k::<k = 2>(linear::<d>(x));
+                    let (_values, order) = top_k::<k = 2>(linear::<d>(x));
                     let y = linear::<2>(x);
                     x * scatter_add::<[batch, seq, d], axis = d>(y, order)
                 }

@@ -118,10 +118,14 @@ mod tests {
 
     #[test]
     fn values_are_repeated_along_other_axes() {
-        let of = |sizes: &[usize], own: &[usize]| repeated(&[1, 2, 3, 4, 5, 6], sizes, own).into_owned();
+        let of =
+            |sizes: &[usize], own: &[usize]| repeated(&[1, 2, 3, 4, 5, 6], sizes, own).into_owned();
         assert_eq!(of(&[2, 3], &[0, 1]), [1, 2, 3, 4, 5, 6]);
         assert_eq!(of(&[3, 2], &[1, 0]), [1, 4, 2, 5, 3, 6]);
-        assert_eq!(of(&[2, 2, 3], &[0, 2]), [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]);
+        assert_eq!(
+            of(&[2, 2, 3], &[0, 2]),
+            [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]
+        );
         assert_eq!(repeated(&[7], &[3], &[]).into_owned(), [7, 7, 7]);
         assert_eq!(repeated::<i32>(&[], &[0, 3], &[0]).into_owned(), []);
     }

@@ -62,7 +62,14 @@ mod tests {
 
     #[test]
     fn sums_are_those_up_to_a_place_or_from_it_on() {
-        let sizes = [[1, 1, 1], [3, 5, 7], [1, 700, 1], [2, 130, 65], [0, 3, 2], [3, 0, 2]];
+        let sizes = [
+            [1, 1, 1],
+            [3, 5, 7],
+            [1, 700, 1],
+            [2, 130, 65],
+            [0, 3, 2],
+            [3, 0, 2],
+        ];
         for [outer, len, inner] in sizes {
             let axis = Axis { outer, len, inner };
             let x = noise::<f32>(axis.elements(), 1);

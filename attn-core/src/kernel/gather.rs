@@ -135,7 +135,11 @@ impl Indexing {
             from += index * side.in_rows;
         }
         let id = ids[at];
-        assert!(id < self.indexed.size, "index {id} of {}", self.indexed.size);
+        assert!(
+            id < self.indexed.size,
+            "index {id} of {}",
+            self.indexed.size
+        );
         from + id * self.indexed.in_rows
     }
 
@@ -282,7 +286,9 @@ mod tests {
     fn ids(case: Case) -> Vec<usize> {
         let count = case.2.iter().product();
         // Repeated, and out of order.
-        (0..count).map(|i| i * i * 7 % case.0[case.1].max(1)).collect()
+        (0..count)
+            .map(|i| i * i * 7 % case.0[case.1].max(1))
+            .collect()
     }
 
     /// The sizes of the result, with the element of the tensor for each of its elements, by the definition.
@@ -379,6 +385,12 @@ mod tests {
     #[should_panic(expected = "index 5 of 5")]
     fn an_index_beyond_the_axis_reads_no_other_row() {
         let of = Indexing::of(&[2, 5], 1, &[2], &[Some(0)]);
-        gather(&[0.0_f32; 10], &[5, 0], &of, &mut [0.0; 2], WriteMode::Overwrite);
+        gather(
+            &[0.0_f32; 10],
+            &[5, 0],
+            &of,
+            &mut [0.0; 2],
+            WriteMode::Overwrite,
+        );
     }
 }

@@ -344,8 +344,8 @@ mod tests {
                     let mut d_x = vec![1.0; x.len()];
                     backward_along(&x, axis, epsilon, &d_y, &mut d_x, WriteMode::Add);
                     for column in 0..outer * inner {
-                        let places = (0..len)
-                            .map(|l| (column / inner * len + l) * inner + column % inner);
+                        let places =
+                            (0..len).map(|l| (column / inner * len + l) * inner + column % inner);
                         let places: Vec<usize> = places.collect();
                         let of = |numbers: &[f64]| -> Vec<f64> {
                             places.iter().map(|place| numbers[*place]).collect()

@@ -393,7 +393,15 @@ mod tests {
                     let mut d_x = vec![1.0; x.len()];
                     let [saved_x, saved_y] = [(reduction.reads_x(), &x), (reduction.reads_y(), &y)]
                         .map(|(is_read, numbers)| if is_read { &numbers[..] } else { &[] });
-                    backward(reduction, saved_x, axis, Counted::All, saved_y, &d_y, &mut d_x);
+                    backward(
+                        reduction,
+                        saved_x,
+                        axis,
+                        Counted::All,
+                        saved_y,
+                        &d_y,
+                        &mut d_x,
+                    );
                     let loss = |x: &[f64]| {
                         let y = columns(x, axis).map(|column| naive(reduction, &column));
                         y.zip(&d_y).map(|(y, d_y)| y * d_y).sum()

@@ -157,7 +157,9 @@ impl<T> Pass<'_, T> {
         S: Shape + HasAxes<shapes::Axis<I>>,
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| l2_norm_along_with_form(fused, x, axis, epsilon))
+        self.run(x, |fused, x| {
+            l2_norm_along_with_form(fused, x, axis, epsilon)
+        })
     }
 
     /// Normalises vectors to length 1, `[.., M]`: [`l2_norm`].

@@ -74,10 +74,10 @@ pub(crate) mod softmax;
 mod stack;
 mod twins;
 
+pub use crate::data::Selection;
 pub use crate::kernel::{
     activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
 };
-pub use crate::data::Selection;
 pub use crate::simd::Vector;
 pub use activation::{
     Activation, Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh, activate, gelu, gelu_tanh,

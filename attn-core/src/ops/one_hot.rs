@@ -2,7 +2,7 @@
 
 use dfdx::{
     shapes::{Const, HasShape, Shape},
-    tensor::{Storage, Tensor, TensorFromVec},
+    tensor::{Tensor, TensorFromVec},
 };
 
 use crate::{
@@ -45,20 +45,10 @@ pub fn one_hot<S: Append, const N: usize, E: Element, D: Backend<E>>(
 pub fn try_one_hot<S: Append, const N: usize, E: Element, D: Backend<E>>(
     ids: &Tensor<S, usize, D>,
 ) -> Result<Tensor<S::With<Const<N>>, E, D>, Error<D::Err>> {
-    of_ids("one_hot", ids)
-}
-
-fn of_ids<S: Append, const N: usize, E: Element, D: Backend<E>>(
-    operation: &'static str,
-    ids: &Tensor<S, usize, D>,
-) -> Result<Tensor<S::With<Const<N>>, E, D>, Error<D::Err>>
-where
-    D: Storage<usize>,
-{
     let shape = ids.shape().append(Const::<N>);
-    check_shape(operation, &shape)?;
+    check_shape("one_hot", &shape)?;
     let ids_of = Ids::read(ids);
-    ids_of.check(operation, "id", N, None)?;
+    ids_of.check("one_hot", "id", N, None)?;
     let mut y = vec![E::zero(); shape.num_elements()];
     slices::one_hot(&ids_of.values, N, &mut y);
     Ok(TensorFromVec::<E>::try_tensor_from_vec(
@@ -76,9 +66,8 @@ impl<T> Pass<'_, T> {
     pub fn one_hot<S: Append, const N: usize, E: Element, D: Backend<E>>(
         &mut self,
         ids: &Tensor<S, usize, D>,
-        operation: &'static str,
     ) -> Result<Tensor<S::With<Const<N>>, E, D>, Error<D::Err>> {
-        of_ids(operation, ids)
+        try_one_hot(ids)
     }
 }
 

@@ -239,7 +239,13 @@ where
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let mut values = zeros(axis.outer * axis.inner);
-    slices::reduce(reduction, x.values(), axis, selection.counted(), &mut values);
+    slices::reduce(
+        reduction,
+        x.values(),
+        axis,
+        selection.counted(),
+        &mut values,
+    );
     let selection = selection.into_owned();
     let mut d_x = x.target();
     let x = reduction.reads_x().then_some(x);

@@ -227,7 +227,9 @@ impl<T> Pass<'_, T> {
         S: Shape + HasAxes<Axis<I>>,
         T: Tape<E, D>,
     {
-        self.run(x, |fused, x| softmax_where_with_form(fused, x, axis, selection))
+        self.run(x, |fused, x| {
+            softmax_where_with_form(fused, x, axis, selection)
+        })
     }
 
     /// The softmax of the last axis: [`softmax`].
@@ -287,7 +289,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        d_x.accumulate(gradients, |d_x| shares::backward_where(y, d_y, axis, counted, d_x))
+        d_x.accumulate(gradients, |d_x| {
+            shares::backward_where(y, d_y, axis, counted, d_x)
+        })
     }
 
     /// The softmax of every row.
@@ -349,7 +353,13 @@ pub(super) mod composed {
     ///
     /// # Errors
     /// If dfdx fails.
-    pub(in crate::ops) fn softmax_where<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+    pub(in crate::ops) fn softmax_where<
+        const I: isize,
+        S,
+        E: Element,
+        D: Device<E>,
+        T: Tape<E, D>,
+    >(
         x: Tensor<S, E, D, T>,
         _: Axis<I>,
         selection: &Selection<'_>,

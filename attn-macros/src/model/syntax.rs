@@ -116,6 +116,17 @@ pub(crate) struct Index {
     pub(crate) entry: TokenStream,
 }
 
+impl Index {
+    /// As a person writes it, but for calls.
+    pub(crate) fn text(&self) -> String {
+        match (&self.part, &self.axis) {
+            (Part::Of(ids), Some(axis)) => format!("{} = {}", text::of(axis), ids.text()),
+            (Part::Of(ids), None) => ids.text(),
+            _ => text::of(&self.entry),
+        }
+    }
+}
+
 pub(crate) enum Part {
     /// `seq = -1`, `seq = last`
     At(TokenStream),

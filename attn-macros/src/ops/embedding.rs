@@ -5,8 +5,8 @@ use quote::quote;
 
 use super::layer::{self, Layer};
 use super::{
-    Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower, ModelOp, Op,
-    Operation, Properties, Saved,
+    Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower,
+    ModelOp, Op, Operation, Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};

@@ -183,12 +183,7 @@ pub(crate) trait LowerParts: Sync {
 
 impl<F> LowerParts for F
 where
-    F: Fn(
-            &mut Lowering<'_>,
-            &[Ident],
-            &CallSite<'_>,
-            &mut RegionBuilder,
-        ) -> Option<Vec<ValueId>>
+    F: Fn(&mut Lowering<'_>, &[Ident], &CallSite<'_>, &mut RegionBuilder) -> Option<Vec<ValueId>>
         + Sync,
 {
     fn lower(

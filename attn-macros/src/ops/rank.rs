@@ -64,7 +64,9 @@ fn lower_argmax(
     let axis = ty.axes[index].clone();
     if let Axis::Size(size) = &axis {
         let message = messages::argmax_of_nothing(size);
-        lowering.at_least_one(size, call.at.span(), message).then_some(())?;
+        lowering
+            .at_least_one(size, call.at.span(), message)
+            .then_some(())?;
     }
     let mut axes = ty.axes;
     axes.remove(index);

@@ -46,7 +46,9 @@ fn lower(
     let at = call.at.span();
     let ty = lowering.result_of_call(call, "out")?;
     let x = lowering.floats_of(call)?;
-    let [_, ids] = *call.operands else { return None };
+    let [numbers, ids] = *call.operands else {
+        return None;
+    };
     let ids_ty = lowering.ty(ids).clone();
     if ids_ty.kind != ValueKind::Ids {
         lowering.takes(call.at, "floats and ids", &ids_ty);
@@ -57,19 +59,24 @@ fn lower(
     let along = lowering.along(&ty, index, &ids_ty, (at, text))?;
     let expected = along.of(&ty, &ids_ty);
     let message = || messages::scatter_differs(&ty, &along.axis, &ids_ty, &expected, &x);
-    lowering.agree(&expected, &x, at, message).then_some(())?;
+    let places = expected
+        .places(&x)
+        .filter(|_| x.axes.len() == expected.axes.len());
+    let numbers = match places {
+        Some(places) if !places.is_sorted() => lowering.in_order(numbers, &places, builder),
+        Some(_) => numbers,
+        None => {
+            lowering.agree(&expected, &x, at, message).then_some(())?;
+            numbers
+        }
+    };
     let bound = lowering.bound_of(ids, &along.axis, at, SCATTER_ADD.name)?;
     let op = ScatterAdd { along, bound };
-    Some(lowering.node(builder, op, call.operands.clone(), (call.result, ty)))
+    Some(lowering.node(builder, op, vec![numbers, ids], (call.result, ty)))
 }
 
 /// The axis of the result that is indexed: the one that is named, or else the only one that `x` lacks.
-fn indexed(
-    lowering: &mut Lowering<'_>,
-    call: &CallSite<'_>,
-    x: &Type,
-    to: &Type,
-) -> Option<usize> {
+fn indexed(lowering: &mut Lowering<'_>, call: &CallSite<'_>, x: &Type, to: &Type) -> Option<usize> {
     if call.arguments.is_given("axis") {
         return lowering.axis_or_last(call, to);
     }

@@ -40,7 +40,9 @@ impl Selected {
         index: usize,
         builder: &mut RegionBuilder,
     ) -> Option<Selected> {
-        let [x, selection] = *call.operands else { return None };
+        let [x, selection] = *call.operands else {
+            return None;
+        };
         let ty = lowering.ty(x).clone();
         let found = lowering.ty(selection).clone();
         let places = places(&ty, index, &found);
@@ -50,7 +52,8 @@ impl Selected {
             lowering.error(call.at.span(), message);
             return None;
         };
-        let comes_before = |axis: &usize| *axis != index && (*axis < index || places.contains(axis));
+        let comes_before =
+            |axis: &usize| *axis != index && (*axis < index || places.contains(axis));
         let all = 0..ty.axes.len();
         let mut order: Vec<usize> = all.clone().filter(|axis| comes_before(axis)).collect();
         order.push(index);
@@ -104,7 +107,9 @@ impl Order {
         let others: Vec<usize> = self.axes.iter().copied().filter(|of| *of != axis).collect();
         let mut sorted = others.clone();
         sorted.sort_unstable();
-        let places = sorted.iter().map(|axis| others.iter().position(|of| of == axis));
+        let places = sorted
+            .iter()
+            .map(|axis| others.iter().position(|of| of == axis));
         let order: Vec<usize> = places.map(Option::unwrap_or_default).collect();
         permuted(lowering, result, &order, name, builder)
     }

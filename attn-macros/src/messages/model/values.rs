@@ -112,7 +112,9 @@ pub(crate) fn parts_without_names(operation: &Operation) -> String {
         _ => "(a, b)",
     };
     let name = operation.name;
-    format!("`{name}` has several results, and each needs a name\nhelp: `let {names} = {name}::<..>(x);`")
+    format!(
+        "`{name}` has several results, and each needs a name\nhelp: `let {names} = {name}::<..>(x);`"
+    )
 }
 
 pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
@@ -185,7 +187,10 @@ pub(crate) fn width_is_an_axis(
 
 /// `x[ids]` of a single number.
 pub(crate) fn no_first_axis(index: &TokenStream, value: &Type) -> String {
-    format!("`{}` is of the first axis, and {value} has none", text::of(index))
+    format!(
+        "`{}` is of the first axis, and {value} has none",
+        text::of(index)
+    )
 }
 
 /// A value in the place of an index that is not made of ids.

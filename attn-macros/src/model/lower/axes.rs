@@ -234,7 +234,7 @@ impl Lowering<'_> {
     }
 
     /// The value with its axes in the order of their places.
-    fn in_order(
+    pub(crate) fn in_order(
         &mut self,
         value: ValueId,
         places: &[usize],

@@ -9,7 +9,7 @@ use crate::model::graph::ValueId;
 use crate::model::syntax::{Index, Part, first};
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{Along, Bound, Gather, Indices, ModelOp, Offset};
-use crate::spec::{Size, text};
+use crate::spec::Size;
 
 /// dfdx's operations take four axes, in the order of memory.
 const MOST_AXES: usize = 4;
@@ -98,7 +98,7 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let at = first(&index.entry);
         let ty = self.ty(value).clone();
-        let text = format!("{of}[{}]", text::of(&index.entry));
+        let text = format!("{of}[{}]", index.text());
         let (ids, ids_ty, operands) = match ids {
             IdsOfIndex::Value(ids) => {
                 let ids_ty = self.ty(ids).clone();

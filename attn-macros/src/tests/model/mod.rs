@@ -2,6 +2,7 @@
 
 mod axes;
 mod elsewhere;
+mod ids;
 mod mistakes;
 mod names;
 mod picture;
