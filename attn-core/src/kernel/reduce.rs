@@ -415,6 +415,72 @@ mod tests {
         });
     }
 
+    /// Both kinds of selections, as marks. Some select nothing.
+    fn selections(axis: Axis) -> [(Vec<usize>, Vec<bool>); 2] {
+        let counts: Vec<usize> = (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect();
+        let mark = |place: usize| place / axis.len % 4 != 3 && place * place % 7 < 3;
+        let marks = (0..axis.outer * axis.len).map(mark).collect();
+        let first = Counted::First(&counts).marks(axis);
+        [(counts, first), (Vec::new(), marks)]
+    }
+
+    #[test]
+    fn only_numbers_that_are_counted_are_reduced() {
+        on_every_isa(|isa| {
+            for axis in SIZES
+                .map(axis)
+                .into_iter()
+                .filter(|axis| axis.elements() < 20_000)
+            {
+                let numbers = noise::<f64>(axis.elements(), 1);
+                for (counts, marks) in selections(axis) {
+                    let counted = match counts.is_empty() {
+                        true => Counted::Where(&marks),
+                        false => Counted::First(&counts),
+                    };
+                    let is_marked = |place: usize| marks[place / axis.inner];
+                    // NaN is not read.
+                    let x: Vec<f64> = (0..numbers.len())
+                        .map(|place| {
+                            if is_marked(place) {
+                                numbers[place]
+                            } else {
+                                f64::NAN
+                            }
+                        })
+                        .collect();
+                    let d_y = noise::<f64>(axis.outer * axis.inner, 2);
+                    for reduction in ALL {
+                        let what = format!("{reduction:?} of {counted:?} in {axis:?} on {isa}");
+                        let naive = |column: &[f64]| {
+                            let some: Vec<f64> =
+                                column.iter().copied().filter(|x| !x.is_nan()).collect();
+                            match some.is_empty() {
+                                true => reduction.of_none(),
+                                false => naive(reduction, &some),
+                            }
+                        };
+                        let mut y = vec![f64::NAN; d_y.len()];
+                        forward(reduction, &x, axis, counted, &mut y);
+                        let want: Vec<f64> =
+                            columns(&x, axis).map(|column| naive(&column)).collect();
+                        let is_close =
+                            |(y, want): (&f64, &f64)| y == want || (y - want).abs() < 1e-12;
+                        assert!(
+                            y.iter().zip(&want).all(is_close),
+                            "{what}: {y:?}, not {want:?}"
+                        );
+                        let mut d_x = vec![1.0; x.len()];
+                        backward(reduction, &x, axis, counted, &y, &d_y, &mut d_x);
+                        let unread = (0..x.len()).filter(|place| !is_marked(*place));
+                        assert!(unread.map(|place| d_x[place]).all(|d| d == 1.0), "{what}");
+                        assert!(d_x.iter().all(|d| d.is_finite()), "{what}");
+                    }
+                }
+            }
+        });
+    }
+
     #[test]
     fn infinities_and_nan_stay_in_their_column() {
         let inf = f32::INFINITY;

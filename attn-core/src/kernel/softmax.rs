@@ -456,6 +456,57 @@ mod tests {
     }
 
     #[test]
+    fn only_numbers_that_are_counted_have_shares() {
+        on_every_isa(|isa| {
+            for [outer, len, inner] in [
+                [1, 1, 1],
+                [3, 5, 7],
+                [4, 9, 1],
+                [2, 13, 65],
+                [0, 3, 2],
+                [3, 0, 2],
+            ] {
+                let axis = Axis { outer, len, inner };
+                let numbers = noise::<f64>(axis.elements(), 1);
+                let d_y = noise::<f64>(axis.elements(), 2);
+                let counts: Vec<usize> = (0..outer).map(|o| o * 7 % (len + 1)).collect();
+                let marks: Vec<bool> = (0..outer * len)
+                    .map(|place| place * place % 7 < 3)
+                    .collect();
+                for counted in [Counted::First(&counts), Counted::Where(&marks)] {
+                    let what = format!("{counted:?} of {axis:?} on {isa}");
+                    let marks = counted.marks(axis);
+                    let only = |numbers: &[f64], other: f64| -> Vec<f64> {
+                        let places = 0..numbers.len();
+                        let number = |at: usize| {
+                            if marks[at / inner] {
+                                numbers[at]
+                            } else {
+                                other
+                            }
+                        };
+                        places.map(number).collect()
+                    };
+                    // Numbers that are not counted are NaN, also those of the gradient.
+                    let mut y = vec![f64::NAN; numbers.len()];
+                    forward_where(&only(&numbers, f64::NAN), axis, counted, &mut y);
+                    let mut d_x = vec![1.0; numbers.len()];
+                    backward_where(&y, &only(&d_y, f64::NAN), axis, counted, &mut d_x);
+
+                    // The others have the share 0 of -∞.
+                    let mut want = vec![f64::NAN; numbers.len()];
+                    forward_along(&only(&numbers, f64::NEG_INFINITY), axis, &mut want);
+                    let want = only(&want, 0.0);
+                    assert_close(&what, &y, &want, Absolute(1e-15));
+                    let mut want_of_x = vec![1.0; numbers.len()];
+                    backward_along(&want, &only(&d_y, 0.0), axis, &mut want_of_x);
+                    assert_close(&what, &d_x, &want_of_x, Absolute(1e-14));
+                }
+            }
+        });
+    }
+
+    #[test]
     fn results_have_the_same_bits_for_any_number_of_threads() {
         let x = noise::<f32>(700 * 65, 1);
         same_for_all_threads(|| softmax(&x, 700));

@@ -61,6 +61,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
         arguments: HashMap::new(),
         layers: none,
         scope,
+        inputs: variables.iter().map(|own| own.name.to_string()).collect(),
         shapes: HashMap::new(),
     };
     walker.statements(statements);
@@ -144,6 +145,7 @@ struct Walker<'w, 'n> {
     layers: Scope,
     /// The variables and operations.
     scope: Scope,
+    inputs: Vec<String>,
     /// The last shape of every declared variable.
     shapes: HashMap<String, String>,
 }
@@ -339,18 +341,36 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// `seq = 0, d_model = 1..`
+    /// `seq = 0, d_model = 1..`, `seq = ids`, `ids`
     fn parts(&mut self, parts: Tokens) {
         for mut part in parts.split() {
+            if self.is_value(&part) {
+                self.expression(part);
+                continue;
+            }
             let axis = part.take_until(|rest| rest.is(0, '='));
             match axis.is_empty() {
                 true => self.names.own(self.axes, None),
                 false => walk_axes(self.names, axis, self.axes),
             }
             if part.take('=') {
-                size(self.names, &part, Some(self.sizes));
+                match self.is_value(&part) {
+                    true => self.expression(part),
+                    false => size(self.names, &part, Some(self.sizes)),
+                }
             }
         }
+    }
+
+    /// Whether a variable or a call stands there, and not a constant.
+    fn is_value(&self, part: &Tokens) -> bool {
+        let Some(name) = part.ident(0) else {
+            return false;
+        };
+        let is_call = part.starts_arguments(1) || part.is_group(1, Delimiter::Parenthesis);
+        let name = name.to_string();
+        let is_variable = self.shapes.contains_key(&name) || self.inputs.contains(&name);
+        is_call || (is_variable && part.rest().len() == 1)
     }
 
     /// `x`, `context = y`
