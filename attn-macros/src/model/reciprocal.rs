@@ -75,6 +75,7 @@ fn reciprocal_of(value: ValueId, values: &mut Vec<Value>) -> Node {
         name,
         ty,
         view: None,
+        alias: None,
     });
     Node {
         op: Rc::new(Elementwise::new(Expr::float(1.0) / Expr::Operand(0), 1)),

@@ -140,7 +140,7 @@ impl ModelOp for LearnedPosition {
             vertex: VertexKind::Embedding,
             lookup: Some(match self.given {
                 true => Lookup::ById {
-                    table: &self.place,
+                    table: Some(&self.place),
                     vocab: &self.max_len,
                 },
                 false => Lookup::ByPosition {
