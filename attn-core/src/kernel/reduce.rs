@@ -575,7 +575,16 @@ mod tests {
                             "{what}: {y:?}, not {want:?}"
                         );
                         let mut d_x = vec![1.0; x.len()];
-                        backward(reduction, &x, axis, counted, &y, &d_y, &mut d_x, WriteMode::Add);
+                        backward(
+                            reduction,
+                            &x,
+                            axis,
+                            counted,
+                            &y,
+                            &d_y,
+                            &mut d_x,
+                            WriteMode::Add,
+                        );
                         let unread = (0..x.len()).filter(|place| !is_marked(*place));
                         assert!(unread.map(|place| d_x[place]).all(|d| d == 1.0), "{what}");
                         assert!(d_x.iter().all(|d| d.is_finite()), "{what}");

@@ -2,7 +2,7 @@
 
 use dfdx::{
     shapes::{Const, HasShape, Shape},
-    tensor::{Tensor, TensorFromVec},
+    tensor::{PutTape, Tape, Tensor, TensorFromVec},
 };
 
 use crate::{
@@ -66,8 +66,11 @@ impl<T> Pass<'_, T> {
     pub fn one_hot<S: Append, const N: usize, E: Element, D: Backend<E>>(
         &mut self,
         ids: &Tensor<S, usize, D>,
-    ) -> Result<Tensor<S::With<Const<N>>, E, D>, Error<D::Err>> {
-        try_one_hot(ids)
+    ) -> Result<Tensor<S::With<Const<N>>, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.with_tape(|tape| Ok(try_one_hot(ids)?.put_tape(tape)))
     }
 }
 

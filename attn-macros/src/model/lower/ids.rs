@@ -115,7 +115,10 @@ impl Lowering<'_> {
         let along = self.along(&ty, axis, &ids_ty, (at, text))?;
         let result = along.of(&ty, &ids_ty);
         if result.axes.len() > MOST_AXES {
-            self.error(at, messages::too_many_axes_of_index(&along.text, &result, MOST_AXES));
+            self.error(
+                at,
+                messages::too_many_axes_of_index(&along.text, &result, MOST_AXES),
+            );
             return None;
         }
         let op = Gather { along, ids };
