@@ -30,6 +30,12 @@ impl Outcome {
         self.get(&format!("gradient of {name}"))
     }
 
+    /// All results, by name.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &[f64])> {
+        let all = self.values.iter();
+        all.map(|(name, values)| (name.as_str(), &values[..]))
+    }
+
     /// All gradients, by name.
     pub fn gradients(&self) -> impl Iterator<Item = (&str, &[f64])> {
         let all = self.values.iter();
@@ -66,24 +72,40 @@ pub fn backpropagate<S: Shape, E: Dtype>(output: Traced<S, E>) -> Backpropagated
 where
     Cpu: Device<E>,
 {
-    let mut outcome = Outcome::default();
-    outcome.values.insert("output".into(), flat(&output));
+    let values = flat(&output);
+    Backpropagated::of([("output", values)], weighted_sum(output))
+}
 
+/// The sum of the elements, each times a fixed factor.
+pub fn weighted_sum<S: Shape, E: Dtype, T: Tape<E, Cpu>>(
+    output: Tensor<S, E, Cpu, T>,
+) -> Tensor<Rank0, E, Cpu, T>
+where
+    Cpu: Device<E>,
+{
     let shape = *output.shape();
     let factors = scattered("factors of the loss", shape.num_elements());
     let factors = factors.into_iter().map(number).collect();
-    let loss: Traced<Rank0, E> = (output * Cpu::default().tensor_from_vec(factors, shape)).sum();
-    outcome.loss = flat(&loss)[0];
-    Backpropagated {
-        outcome,
-        gradients: loss.backward(),
-    }
+    (output * Cpu::default().tensor_from_vec(factors, shape)).sum()
 }
 
 impl<E: Dtype> Backpropagated<E>
 where
     Cpu: Device<E>,
 {
+    /// Runs the backward pass from a loss, which was computed of these outputs.
+    pub fn of<const N: usize>(outputs: [(&str, Vec<f64>); N], loss: Traced<Rank0, E>) -> Self {
+        let outputs = outputs.map(|(name, values)| (name.to_owned(), values));
+        let outcome = Outcome {
+            values: outputs.into(),
+            loss: flat(&loss)[0],
+        };
+        Backpropagated {
+            outcome,
+            gradients: loss.backward(),
+        }
+    }
+
     /// Adds the gradient of an input.
     pub fn input<S: Shape>(mut self, name: &str, input: &Tensor<S, E, Cpu>) -> Self {
         self.add(name, flat(&self.gradients.get(input)));

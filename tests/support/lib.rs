@@ -39,6 +39,8 @@ pub mod parameters;
 #[cfg(feature = "dfdx")]
 pub mod reference;
 #[cfg(feature = "dfdx")]
+pub mod safetensors;
+#[cfg(feature = "dfdx")]
 pub mod subject;
 #[cfg(feature = "dfdx")]
 pub mod tensors;

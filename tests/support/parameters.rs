@@ -19,6 +19,15 @@ where
     add_gradient: Box<dyn Fn(Backpropagated<E>) -> Backpropagated<E>>,
 }
 
+impl<E: Dtype> Parameter<E>
+where
+    Cpu: Device<E>,
+{
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// The layer with these parameters. A parameter that is not in the state gets numbers by its name.
 pub fn make<L, E>(state: &State) -> (L, Vec<Parameter<E>>)
 where
@@ -97,9 +106,12 @@ where
         options: TensorOptions<S, E, Cpu>,
         name: String,
     ) -> Result<Option<Tensor<S, E, Cpu>>, Self::Err> {
-        let dims = options.shape.concrete().into_iter().collect();
-        let values = self.state.values.get(&name).cloned();
-        let values = values.unwrap_or_else(|| numbers(&name, dims));
+        let dims: Vec<_> = options.shape.concrete().into_iter().collect();
+        let values = match self.state.values.get(&name) {
+            Some(values) => values.clone(),
+            None => numbers(&name, dims.clone()),
+        };
+        assert_eq!(values.dims, dims, "the axes of {name}");
         let flat = values.flat.iter().map(|&v| number(v)).collect();
         let tensor = Cpu::default().tensor_from_vec(flat, options.shape);
         let add_gradient = {

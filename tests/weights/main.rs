@@ -23,6 +23,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+use support::safetensors::{self, Stored};
 
 const BATCH: usize = 2;
 const SEQ: usize = 7;
@@ -38,44 +39,17 @@ fn file(name: &str) -> PathBuf {
     folder.join(format!("{name}.safetensors"))
 }
 
-/// The tensors of a safetensors file: the entry in the header, and the bytes. They are read without our own reader.
-fn tensors(path: &Path) -> BTreeMap<String, (String, Vec<usize>, Vec<u8>)> {
-    #[derive(serde::Deserialize)]
-    struct Entry {
-        dtype: String,
-        shape: Vec<usize>,
-        data_offsets: [usize; 2],
-    }
-    let bytes = fs::read(path).unwrap();
-    let (length, rest) = bytes.split_at(8);
-    let length = u64::from_le_bytes(length.try_into().unwrap());
-    let (header, data) = rest.split_at(length as usize);
-    let entries: BTreeMap<String, serde_json::Value> = serde_json::from_slice(header).unwrap();
-    let entries = entries
-        .into_iter()
-        .filter(|(name, _)| name != "__metadata__");
-    let entries = entries.map(|(name, entry)| {
-        let entry: Entry = serde_json::from_value(entry).unwrap();
-        let [start, end] = entry.data_offsets;
-        (name, (entry.dtype, entry.shape, data[start..end].to_vec()))
-    });
-    entries.collect()
-}
-
 /// The inputs and outputs of one forward pass of another library.
-struct Run(BTreeMap<String, (String, Vec<usize>, Vec<u8>)>);
+struct Run(BTreeMap<String, Stored>);
 
 impl Run {
     fn of(name: &str) -> Self {
-        Self(tensors(&file(&format!("{name}.run"))))
+        Self(safetensors::read(&file(&format!("{name}.run"))))
     }
 
     fn numbers(&self, name: &str) -> Vec<f32> {
-        let (_, _, bytes) = &self.0[name];
-        let numbers = bytes.chunks_exact(4);
-        numbers
-            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-            .collect()
+        let numbers = self.0[name].numbers().into_iter();
+        numbers.map(|number| number as f32).collect()
     }
 
     fn floats<const N: usize, const M: usize>(
@@ -122,9 +96,9 @@ fn round_trip<L: BuildModule<Cpu, f32>>(name: &str, map: &WeightMap, left_out: &
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("written.safetensors");
     save_mapped(&layer, map, &path).unwrap();
-    let mut expected = tensors(&file(name));
+    let mut expected = safetensors::read(&file(name));
     expected.retain(|name, _| !left_out.iter().any(|end| name.ends_with(end)));
-    let found = tensors(&path);
+    let found = safetensors::read(&path);
     assert!(found.keys().eq(expected.keys()), "{:?}", found.keys());
     for (tensor, expected) in expected {
         assert!(

@@ -104,7 +104,7 @@ fn a_layer_becomes_all_layers_under_a_prefix() {
 fn a_single_layer_loads_from_a_whole_file() {
     let map = torch_transformer_encoder_layer().under("", "layers.1.");
     let layer: PostNorm = load("encoder", &map);
-    let expected = &tensors(&file("encoder"))["layers.1.linear1.weight"].2;
+    let expected = &safetensors::read(&file("encoder"))["layers.1.linear1.weight"].bytes;
     let found = layer.feed_forward.up_proj.weight.as_vec();
     let found: Vec<u8> = found.into_iter().flat_map(f32::to_le_bytes).collect();
     assert!(found == *expected);

@@ -202,7 +202,7 @@ mod tests {
         let error = read(ids(&[1, 2, 3], (3,)), (2, 4, 4)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "L: the position ids have 3 entries for the query axis, the input has 4"
+            "L: the query axis has length 4, but the position ids cover 3"
         );
         assert!(read(ids(&[1, 2], (1, 2)), (2, 2, 2)).is_err());
         assert_eq!(read(ids(&[], (0,)), (2, 0, 0)).unwrap().longest(), 0);

@@ -68,8 +68,8 @@ fn entry(tokens: &mut Tokens) -> Entry {
                 '>' if !is_arrow => depth -= 1,
                 _ => {}
             }
-            is_arrow = matches!(punct.as_char(), '-' | '=');
         }
+        is_arrow = matches!(token, TokenTree::Punct(punct) if matches!(punct.as_char(), '-' | '='));
         value.extend(tokens.next());
     }
     Entry {

@@ -373,7 +373,10 @@ impl<'w, 'n> Walker<'w, 'n> {
     fn by_position(&mut self, operation: &'static Operation, index: usize, value: Tokens) {
         let key = operation.positional().get(index).copied();
         match (value.rest(), key) {
-            ([TokenTree::Literal(number)], Some(key)) => {
+            (
+                [TokenTree::Literal(number)] | [TokenTree::Punct(_), TokenTree::Literal(number)],
+                Some(key),
+            ) => {
                 // The key that the number belongs to.
                 let key = Ident::new(key, number.span());
                 self.names.language(operation.name, Some(&key));

@@ -79,7 +79,10 @@ impl Checker<'_> {
         if !self.require(&at, even, condition, || messages::odd_rope_dims(&dims)) {
             return None;
         }
-        let sound = self.are_sound(&["head_dim", "heads", "d_model"]);
+        let sound = self.are_sound(match self.entry("head_dim") {
+            Some(_) => &["head_dim"],
+            None => &["heads", "d_model"],
+        });
         let fits = dims.value.zip(head_dim.value);
         let fits = fits.map(|(dims, width)| dims <= width || !sound);
         let condition = unless_out_of_bounds(&[&dims], quote!(#dims <= #head_dim));

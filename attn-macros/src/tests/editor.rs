@@ -184,7 +184,6 @@ fn every_name_of_a_model_is_documented() {
         "pad::before",
         "shift::by",
         "windows::size",
-        "rearrange::axes",
         "words::init::truncated_normal",
         "arguments::init::truncated_normal::std",
         "::table",

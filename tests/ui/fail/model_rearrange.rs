@@ -48,10 +48,9 @@ const LONG: usize = 5;
 
 model! {
     struct Constants<d = { LONG + 1 }>;
-    fn forward(x: [batch, d], y: [batch, LONG]) -> [batch, 2, 3] {
-        let a = rearrange::<[batch, (2, 2)] -> [batch, 2, 2]>(x);
-        let b = rearrange::<[batch, (2, n)] -> [batch, n, 2]>(y);
-        rearrange::<[batch, (2, n)] -> [batch, 2, n]>(x) + mean::<[n, 2]>(b)
+    fn forward(x: [batch, d], y: [batch, LONG]) -> ([batch, 2, 4], [batch, 2, { LONG / 2 }]) {
+        let a = rearrange::<[batch, (2, 4)] -> [batch, 2, 4]>(x);
+        (a, rearrange::<[batch, (2, n)] -> [batch, 2, n]>(y))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The scaling, the dims and the switches of rotary embeddings.
 
-use attn::{attention, dfdx::prelude::*};
+use attn::attention;
 
 const THREE: usize = 3;
 const TEN: usize = 10;

@@ -82,10 +82,10 @@ pub(crate) fn another_axis(found: &TokenStream, axis: &Axis, value: &Type) -> St
 }
 
 /// A second part whose size is to be found out.
-pub(crate) fn second_unknown_part(found: &Ident, axis: &Axis) -> String {
+pub(crate) fn second_unknown_part(found: &Ident, axis: &Axis, model: &Ident) -> String {
     format!(
         "the size of one part of `{axis}` can be found out, and `{found}` is a second one\n\
-         help: a size of the model has a value: `struct Model<{found} = 8>;`"
+         help: a size of the model has a value: `struct {model}<{found} = 8>;`"
     )
 }
 

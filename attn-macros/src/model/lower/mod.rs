@@ -142,7 +142,7 @@ pub(crate) struct Lowering<'a> {
     aliases: HashMap<usize, ValueId>,
     /// The axes of which computed ids are indices.
     below: HashMap<usize, Axis>,
-    /// How many values of a name there are.
+    /// All names of values, and how many values were named after each.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
     attentions: Vec<AttentionLayer>,
@@ -489,13 +489,8 @@ impl<'a> Lowering<'a> {
 
     /// A new value, named after `name`.
     fn value(&mut self, name: &str, ty: Type) -> ValueId {
-        let count = self.names.entry(name.to_owned()).or_default();
-        *count += 1;
         let source = name.to_owned();
-        let name = match count {
-            1 => source.clone(),
-            count => format!("{source}_{count}"),
-        };
+        let name = self.fresh(name);
         self.values.push(Value {
             name,
             source,
@@ -504,6 +499,25 @@ impl<'a> Lowering<'a> {
             alias: None,
         });
         ValueId(self.values.len() - 1)
+    }
+
+    /// A name that no value has: `x`, `x_2` and so on.
+    fn fresh(&mut self, name: &str) -> String {
+        let mut count = self.names.get(name).copied().unwrap_or_default();
+        let fresh = loop {
+            count += 1;
+            let numbered = match count {
+                1 => break name.to_owned(),
+                count => format!("{name}_{count}"),
+            };
+            // The user may have called another value so.
+            if !self.names.contains_key(&numbered) {
+                break numbered;
+            }
+        };
+        self.names.insert(fresh.clone(), 1);
+        self.names.insert(name.to_owned(), count);
+        fresh
     }
 
     pub(crate) fn ty(&self, id: ValueId) -> &Type {

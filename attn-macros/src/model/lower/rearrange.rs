@@ -178,7 +178,8 @@ impl Lowering<'_> {
         let new: Vec<_> = parts.iter().filter(is_new).collect();
         if let [_, second, ..] = new.as_slice() {
             if let Part::New(name) = second {
-                self.error(name.span(), messages::second_unknown_part(name, axis));
+                let message = messages::second_unknown_part(name, axis, &self.item.name);
+                self.error(name.span(), message);
             }
             return None;
         }

@@ -304,16 +304,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// A name that no value has.
-    fn fresh(&mut self, name: &str) -> String {
-        let count = self.names.entry(name.to_owned()).or_default();
-        *count += 1;
-        match count {
-            1 => name.to_owned(),
-            count => format!("{name}_{count}"),
-        }
-    }
-
     /// Compares the values that `forward` or a block returns with the declared types. Where that is nothing, the error is `at` a name.
     pub(super) fn returned(
         &mut self,

@@ -140,7 +140,6 @@ const CASES: &[Case] = &[
     (6, "linear::<vocab>(flatten(x))", "flatten", &["which merges two"]),
     (6, "linear::<vocab>(unfold(x, 1, 3, 1))", "unfold", &["`windows::<seq, size = 3, step = 1, to = n>(x)`"]),
     (6, "linear::<vocab>(roll(x, 1))", "roll", &["`shift::<seq, 1>(x)`"]),
-    (6, "linear::<vocab>(F::pad(x))", "F", &["write `pad::<axis>(x)`"]),
     (6, "linear::<vocab>(vstack(x, x))", "vstack", &["`stack::<[2, batch, d_model]>(a, b)`"]),
     (6, "linear::<vocab>(rearrange(x, \"b (h w) c -> b h w c\"))", "\"b (h w) c -> b h w c\"", &["`rearrange::<[b, (h, w), c] -> [b, h, w, c]>(x)`"]),
     (6, "linear::<vocab>(rearrange::<\"b (h w) c -> b h w c\">(x))", "\"b (h w) c -> b h w c\"", &["`rearrange::<[b, (h, w), c] -> [b, h, w, c]>(x)`"]),

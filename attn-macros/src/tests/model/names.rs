@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proc_macro2::Ident;
 
-use super::expand;
+use super::{expand, lower};
 
 /// Words that the emitted code uses in names, and words that could collide when they are joined.
 const NAMES: &[&str] = &[
@@ -120,4 +120,24 @@ fn every_emitted_type_has_a_name_of_its_own() {
             ));
         }
     }
+}
+
+/// A second `x` is `x_2`, unless the user has called another value so.
+#[test]
+fn every_value_has_a_name_of_its_own() {
+    let model = lower(
+        "struct M<d = 4>;
+        fn forward(x: [batch, d], x_3: [batch, d]) -> [batch, d] {
+            let (y, y_2) = split(concat(x, x_3));
+            let y = gelu(y);
+            let y = y * x;
+            let x = exp(y);
+            let x = x * x_3;
+            let y_2_2 = tanh(y_2);
+            let y_2 = y_2 + y_2_2 + y;
+            x + y_2
+        }",
+    );
+    let names: HashSet<_> = model.values.iter().map(|value| &value.name).collect();
+    assert_eq!(names.len(), model.values.len(), "{names:?}");
 }

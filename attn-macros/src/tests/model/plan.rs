@@ -499,10 +499,10 @@ fn values_with_fewer_axes_are_repeated_as_they_are_read() {
     };
     assert_eq!(of("a * g + c"), ["add"]);
     assert_eq!(of("layer_norm(a) * c + g"), ["layer_norm, add"]);
-    // The smaller value is computed once, which stands between the norm and the loop.
+    // The smaller value is computed once, ahead of the norm.
     assert_eq!(
         of("layer_norm(a) * (1 + c) + g"),
-        ["layer_norm", "shift", "add"]
+        ["shift", "layer_norm, add"]
     );
     assert_eq!(of("let t = linear::<d>(c); a - t"), ["t", "sub"]);
     // The derivative reads what a loop multiplies, but not what it adds to.

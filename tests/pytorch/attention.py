@@ -1,0 +1,155 @@
+"""Every key and word of an attention."""
+
+import torch
+import torch.nn.functional as F
+
+from attention_layers import *
+from case import case
+
+
+def x_of(c, length=5, width=4):
+    return c.floats("x", 2, length, width)
+
+
+@case
+def plain(c):
+    return attention(c, "attention", x_of(c), heads=2)
+
+
+@case
+def causal_with_fewer_keys_and_values(c):
+    return attention(c, "attention", x_of(c, width=8), heads=4, kv_heads=2, allowed=causal(5), bias="")
+
+
+@case
+def widths_of_heads(c):
+    return attention(c, "attention", x_of(c), heads=2, width=3, value_width=5, bias="qv", scale=0.3)
+
+
+@case
+def windows(c):
+    x = x_of(c)
+    d = distance(5, 5)
+    masks = {
+        "window": (d >= 0) & (d < 2),
+        "both": d.abs() < 2,
+        "dilated": (d >= 0) & (d < 4) & (d % 2 == 0),
+        "prefix": (d >= 0) | (torch.arange(5) < 2),
+        "chunks": torch.arange(5)[:, None] // 2 == torch.arange(5) // 2,
+    }
+    return sum(attention(c, name, x, heads=2, allowed=allowed, bias="") for name, allowed in masks.items())
+
+
+@case
+def masks_of_data(c):
+    x = x_of(c)
+    lens, keep, ids = c.numbers("lens", [5, 3]), c.marks("keep", 2, 5), c.ids("documents", 2, 2, 5)
+    of_lens = (torch.arange(5) < lens[:, None])[:, None, None]
+    of_marks = keep[:, None, None]
+    same = (ids[:, :, None] == ids[:, None])[:, None]
+    z = attention(c, "by_lens", x, heads=2, allowed=of_lens)
+    z = z + attention(c, "by_marks", x, heads=2, allowed=of_marks & causal(5))
+    z = z + attention(c, "by_document", x, heads=2, allowed=same & causal(5))
+    return z + attention(c, "by_no_mark", x, heads=2, allowed=~of_marks | causal(5))
+
+
+@case
+def of_a_context(c):
+    x, y, lens = x_of(c, 3), c.floats("y", 2, 4, 3), c.numbers("lens", [4, 2])
+    padding = (torch.arange(4) < lens[:, None])[:, None, None]
+    z = attention(c, "attention", x, y, heads=2, allowed=padding)
+    z = z + attention(c, "upper", x, y, heads=2, allowed=distance(3, 4) >= 0)
+    d = distance(3, 4, aligned_right=True)
+    return z + attention(c, "lower", x, y, heads=2, allowed=(d >= 0) & (d < 2))
+
+
+@case
+def rotated(c):
+    x = x_of(c)
+    z = attention(c, "attention", x, heads=2, allowed=causal(5), prepare=lambda of, _: rope(of))
+    return z + attention(c, "slowly", x, heads=2, kv_heads=1, prepare=lambda of, _: rope(of, 500000.0))
+
+
+@case
+def biased_by_distance(c):
+    x = x_of(c, width=6)
+    z = attention(c, "alibi", x, heads=3, allowed=causal(5), biases=alibi(3, 5, 5))
+    table = c.weight("both.rel_pos_bias", 8, 2)
+    z = z + attention(c, "both", x, heads=2, biases=t5_bias(table, 5, 5, True, 4))
+    table = c.weight("past.rel_pos_bias", 4, 2)
+    return z + attention(c, "past", x, heads=2, allowed=causal(5), biases=t5_bias(table, 5, 5, False, 4))
+
+
+@case
+def normed_queries_and_keys(c):
+    x = x_of(c)
+
+    def rms(of, which):
+        return rope(F.rms_norm(of, of.shape[-1:], c.weight(f"attention.{which}_norm", 2), 1e-6))
+
+    z = attention(c, "attention", x, heads=2, kv_heads=1, prepare=rms)
+    unit = lambda of, _: of / (of.pow(2).sum(-1, keepdim=True) + 1e-6).sqrt()
+    return z + attention(c, "unit", x, heads=2, prepare=unit, scale=10.0)
+
+
+@case
+def capped(c):
+    x = x_of(c)
+    return attention(c, "attention", x, heads=2, allowed=causal(5), softcap=0.5, biases=alibi(2, 5, 5))
+
+
+@case
+def scores_of_other_kinds(c):
+    x = x_of(c)
+    z = attention(c, "dot", x, heads=2, scale=1.0)
+    w = c.weight("additive.score_proj", 2, 3)
+    additive = lambda q, k: (torch.tanh(q[:, :, :, None] + k[:, :, None]) * w[:, None, None]).sum(-1)
+    z = z + attention(c, "additive", x, heads=2, width=3, value_width=2, scores=additive)
+    between = c.weight("bilinear.score_proj", 2, 2, 2)
+    bilinear = lambda q, k: q @ between @ k.transpose(-2, -1)
+    return z + attention(c, "bilinear", x, heads=2, scores=bilinear)
+
+
+@case
+def normalizers(c):
+    x = x_of(c)
+    sink = c.weight("sink.sink", 2)
+    kinds = {
+        "softmax1": lambda s, allowed: softmax_with_sink(s, allowed, torch.zeros(1, 1, 1)),
+        "sink": lambda s, allowed: softmax_with_sink(s, allowed, sink[:, None, None]),
+        "sigmoid": lambda s, allowed: torch.where(allowed, torch.sigmoid(s), 0.0),
+        "relu": lambda s, allowed: torch.where(allowed, torch.relu(s), 0.0),
+        "relu_squared": lambda s, allowed: torch.where(allowed, torch.relu(s) ** 2, 0.0),
+    }
+    y = [attention(c, name, x, heads=2, allowed=causal(5), weights=weights) for name, weights in kinds.items()]
+    return torch.cat(y, -1)
+
+
+@case
+def sparse_normalizers(c):
+    x = x_of(c)
+    z = attention(c, "sparsemax", x, heads=2, weights=lambda s, _: sparsemax(s))
+    return z + attention(c, "entmax", x, heads=2, weights=lambda s, _: entmax15(s))
+
+
+@case
+def of_a_body(c):
+    x, gate = x_of(c), c.data("gate", 2, 5)
+    slope = c.weight("attention.slope", 2)
+    d = distance(5, 5)
+    biases = gate[:, None, None] - slope[:, None, None] * d.abs()
+    return attention(c, "attention", x, heads=2, allowed=(d >= 0) | (d == -2), biases=biases)
+
+
+@case
+def nobody_to_attend_to(c):
+    """The first sequence has no keys."""
+    x, lens = x_of(c), c.numbers("lens", [0, 2])
+    padding = (torch.arange(5) < lens[:, None])[:, None, None].expand(2, 2, 5, 5)
+    zeros = lambda s, allowed: softmax(s, allowed)
+    return attention(c, "attention", x, heads=2, allowed=padding, weights=zeros)
+
+
+@case
+def of_one_sequence(c):
+    return attention(c, "attention", c.floats("x", 5, 4), heads=2, allowed=causal(5), prepare=lambda of, _: rope(of))

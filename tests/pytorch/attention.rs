@@ -1,0 +1,138 @@
+//! Every key and word of an attention.
+
+cases! {
+    plain {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<heads = 2, d_model = d>(x) }
+    } (x: floats[_, _, 4]);
+
+    causal_with_fewer_keys_and_values {
+        struct M<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            attention::<4, kv_heads = 2, mask = causal, bias = false>(x)
+        }
+    } (x: floats[_, _, 8]);
+
+    widths_of_heads {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            attention::<2, head_dim = 3, value_head_dim = 5, bias = [q, v], scale = 0.3>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    windows {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            attention::<2, mask = sliding_window(2), bias = false, name = window>(x)
+                + attention::<2, mask = sliding_window(2, symmetric), bias = false, name = both>(x)
+                + attention::<2, mask = dilated_sliding_window(2, 2), bias = false, name = dilated>(x)
+                + attention::<2, mask = prefix_lm(2), bias = false, name = prefix>(x)
+                + attention::<2, mask = chunked(2), bias = false, name = chunks>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    masks_of_data {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let z = attention::<2, mask = padding, name = by_lens>(x, padding = lens);
+            let z = z + attention::<2, mask = padding & causal, name = by_marks>(x, padding = keep);
+            let z = z + attention::<2, mask = document & causal, name = by_document>(x, document = documents);
+            z + attention::<2, mask = !padding | causal, name = by_no_mark>(x, padding = keep)
+        }
+    } (x: floats[_, _, 4], lens: lens[_], keep: bools[_, _], documents: ids[_, _]);
+
+    of_a_context {
+        struct M<d = 4>;
+        fn forward(x: [batch, q, d], y: [batch, k, 3], lens: lens[batch]) -> [batch, q, d] {
+            let z = attention::<2, mask = padding>(x, context = y, padding = lens);
+            let z = z + attention::<2, mask = causal(upper_left), name = upper>(x, context = y);
+            z + attention::<2, mask = sliding_window(2, lower_right), name = lower>(x, context = y)
+        }
+    } (x: floats[_, _, 4], y: floats[_, _, 3], lens: lens[_]);
+
+    rotated {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let z = attention::<2, mask = causal, position = rope>(x);
+            z + attention::<2, kv_heads = 1, position = rope(500_000), name = slowly>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    biased_by_distance {
+        struct M<d = 6>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let z = attention::<3, mask = causal, position = alibi, name = alibi>(x);
+            let z = z + attention::<2, position = rel_pos_bias(8, 4), bidirectional = true, name = both>(x);
+            z + attention::<2, mask = causal, position = rel_pos_bias(4, 4), bidirectional = false, name = past>(x)
+        }
+    } (x: floats[_, _, 6]);
+
+    normed_queries_and_keys {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let z = attention::<2, kv_heads = 1, qk_norm = rms, position = rope>(x);
+            z + attention::<2, qk_norm = l2, scale = 10, name = unit>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    capped {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            attention::<2, mask = causal, softcap = 0.5, position = alibi>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    scores_of_other_kinds {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let z = attention::<2, score = dot, name = dot>(x);
+            let z = z + attention::<2, score = additive(3), name = additive>(x);
+            z + attention::<2, score = bilinear, name = bilinear>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    normalizers {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 20] {
+            concat(
+                attention::<2, mask = causal, normalizer = softmax1, name = softmax1>(x),
+                attention::<2, mask = causal, normalizer = sink, name = sink>(x),
+                attention::<2, mask = causal, normalizer = sigmoid, name = sigmoid>(x),
+                attention::<2, mask = causal, normalizer = relu, name = relu>(x),
+                attention::<2, mask = causal, normalizer = relu(2), name = relu_squared>(x),
+            )
+        }
+    } (x: floats[_, _, 4]);
+
+    sparse_normalizers {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let z = attention::<2, normalizer = sparsemax, name = sparsemax>(x);
+            z + attention::<2, normalizer = entmax15, name = entmax>(x)
+        }
+    } (x: floats[_, _, 4]);
+
+    of_a_body {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], gate: [batch, seq]) -> [batch, seq, d] {
+            attention::<2>(x, gate = gate) {
+                param slope: [heads] = ones;
+                data gate: [batch, kv_len];
+                fn mask(q_idx, kv_idx) { q_idx >= kv_idx || kv_idx - q_idx == 2 }
+                fn score(score, b, h, q_idx, kv_idx) { score + gate[b, kv_idx] - slope[h] * abs(q_idx - kv_idx) as f32 }
+            }
+        }
+    } (x: floats[_, _, 4], gate: data[_, _]);
+
+    nobody_to_attend_to {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            attention::<2, mask = padding, normalizer = softmax>(x, padding = lens)
+        }
+    } (x: floats[_, _, 4], lens: lens[_]);
+
+    of_one_sequence {
+        struct M<d = 4>;
+        fn forward(x: [seq, d]) -> [seq, d] { attention::<2, mask = causal, position = rope>(x) }
+    } (x: floats[_, 4]);
+}

@@ -1,0 +1,90 @@
+"""Models of text."""
+
+import torch
+import torch.nn.functional as F
+
+from attention_layers import attention, causal, distance, rope
+from case import case
+from layers import feed_forward, layer_norm, linear, rms_norm
+
+
+def gelu_tanh(x):
+    return F.gelu(x, approximate="tanh")
+
+
+@case
+def prompt_tuning(c):
+    table = c.weight("embedding", 7, 4)
+    x = torch.cat([c.weight("prompt", 2, 4).expand(2, 2, 4), F.embedding(c.ids("ids", 7, 2, 3), table)], 1)
+    x = x + c.weight("learned_position", 8, 4)[:5]
+    for layer in ("blocks.0.", "blocks.1."):
+        y = layer_norm(c, layer + "layer_norm", x)
+        x = x + attention(c, layer + "attention", y, heads=2, allowed=causal(5))
+        x = x + feed_forward(c, layer + "feed_forward", layer_norm(c, layer + "layer_norm_2", x), 8, gelu_tanh)
+    return F.linear(layer_norm(c, "layer_norm", x)[:, -1], table)
+
+
+@case
+def gemma_2(c):
+    table = c.weight("embedding", 7, 4)
+    x = F.embedding(c.ids("ids", 7, 2, 4), table) * 4**0.5
+    d = distance(4, 4)
+    local, everywhere = (d >= 0) & (d < 2), d >= 0
+
+    def attend(name, x, allowed):
+        keys = dict(heads=2, kv_heads=1, width=4, scale=0.4, softcap=0.8, bias="", prepare=lambda of, _: rope(of))
+        return attention(c, name, x, allowed=allowed, **keys)
+
+    for layer in ("blocks.0.", "blocks.1."):
+        y = attend(layer + "local", rms_norm(c, layer + "rms_norm", x), local)
+        x = x + rms_norm(c, layer + "rms_norm_2", y)
+        y = rms_norm(c, layer + "rms_norm_3", x)
+        y = gelu_tanh(linear(c, layer + "linear", y, 8, bias=False)) * linear(c, layer + "linear_2", y, 8, bias=False)
+        x = x + rms_norm(c, layer + "rms_norm_4", linear(c, layer + "linear_3", y, 4, bias=False))
+        y = attend(layer + "global", rms_norm(c, layer + "rms_norm_5", x), everywhere)
+        x = x + rms_norm(c, layer + "rms_norm_6", y)
+    return 3 * torch.tanh(F.linear(rms_norm(c, "rms_norm", x), table) / 3)
+
+
+@case
+def parallel_residual(c):
+    x = F.embedding(c.ids("ids", 7, 2, 4), c.weight("embedding", 7, 4))
+    for layer in ("blocks.0.", "blocks.1."):
+        y, z = layer_norm(c, layer + "layer_norm", x), layer_norm(c, layer + "layer_norm_2", x)
+        y = attention(c, layer + "attention", y, heads=2, allowed=causal(4), prepare=lambda of, _: rope(of))
+        x = x + y + feed_forward(c, layer + "feed_forward", z, 8, F.gelu)
+    return linear(c, "linear", layer_norm(c, "layer_norm", x), 7, bias=False)
+
+
+def with_normed_heads(c, name, x):
+    def prepare(of, which):
+        width = of.shape[-1]
+        return rope(F.rms_norm(of, (width,), c.weight(f"{name}.{which}_norm", width), 1e-6))
+
+    return attention(c, name, x, heads=2, allowed=causal(x.shape[1]), bias="", prepare=prepare)
+
+
+@case
+def gated_attention(c):
+    x = c.floats("x", 2, 4, 4)
+    y = rms_norm(c, "rms_norm", x)
+    return x + torch.sigmoid(linear(c, "linear", y, 4, bias=False)) * with_normed_heads(c, "attention", y)
+
+
+@case
+def skips_of_a_u(c):
+    def norm(x):
+        return F.rms_norm(x, (4,), eps=1e-6)
+
+    def squared(name, other, x):
+        return linear(c, other, F.relu(linear(c, name, norm(x), 8, bias=False)) ** 2, 4, bias=False)
+
+    mix, skip = c.weight("mix", 2), c.weight("skip", 2)
+    first = norm(F.embedding(c.ids("ids", 7, 2, 4), c.weight("embedding", 7, 4)))
+    a = first + with_normed_heads(c, "attention", first)
+    b = a + squared("linear", "linear_2", a)
+    x = mix[0] * (b + skip[0] * b) + mix[1] * first
+    x = x + with_normed_heads(c, "attention_2", norm(x))
+    x = x + skip[1] * a
+    x = x + squared("linear_3", "linear_4", x)
+    return 15 * torch.tanh(linear(c, "linear_5", norm(x), 7, bias=False) / 15)

@@ -1,0 +1,85 @@
+//! Models of text.
+
+cases! {
+    // Lester et al. 2021: learned vectors before the tokens.
+    prompt_tuning {
+        struct M<vocab = 7, d = 4, tokens = 3, all = 5>;
+        fn forward(ids: ids[batch, tokens]) -> [batch, vocab] {
+            param prompt: [2, d] = normal(0.02);
+            let mut x = concat::<all>(prompt, embedding::<vocab, d>(ids));
+            x += learned_position::<8, d>(x);
+            repeat 2 {
+                x += attention::<heads = 2, mask = causal>(layer_norm(x));
+                x += feed_forward::<8, activation = gelu_tanh>(layer_norm(x));
+            }
+            let x = layer_norm(x);
+            linear::<tied = embedding>(x[all = -1])
+        }
+    } (ids: ids[_, 3]);
+
+    // Gemma Team 2024: scaled embeddings, norms before and after, soft caps, every other layer a window.
+    gemma_2 {
+        struct M<vocab = 7, d = 4>;
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(ids) * sqrt(d);
+            repeat 2 {
+                let y = attention::<
+                    2, kv_heads = 1, head_dim = 4, scale = 0.4, softcap = 0.8, mask = sliding_window(2), position = rope, bias = false, name = local
+                >(rms_norm(x));
+                x += rms_norm(y);
+                let y = rms_norm(x);
+                let y = gelu_tanh(linear::<8, bias = false>(y)) * linear::<8, bias = false>(y);
+                x += rms_norm(linear::<d, bias = false>(y));
+                let y = attention::<
+                    2, kv_heads = 1, head_dim = 4, scale = 0.4, softcap = 0.8, mask = causal, position = rope, bias = false, name = global
+                >(rms_norm(x));
+                x += rms_norm(y);
+            }
+            let logits = linear::<tied = embedding>(rms_norm(x));
+            3 * tanh(logits / 3)
+        }
+    } (ids: ids[_, _]);
+
+    // GPT-NeoX, Black et al. 2022: attention and the feed-forward layer read the same sum.
+    parallel_residual {
+        struct M<vocab = 7, d = 4>;
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = embedding::<vocab, d>(ids);
+            repeat 2 {
+                x = x
+                    + attention::<heads = 2, mask = causal, position = rope>(layer_norm(x))
+                    + feed_forward::<8, activation = gelu>(layer_norm(x));
+            }
+            linear::<vocab, bias = false>(layer_norm(x))
+        }
+    } (ids: ids[_, _]);
+
+    // A gate of what an attention read (Qiu et al. 2025), behind its output projection.
+    gated_attention {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = rms_norm(x);
+            x + sigmoid(linear::<d, bias = false>(y)) * attention::<heads = 2, mask = causal, qk_norm = rms, position = rope, bias = false>(y)
+        }
+    } (x: floats[_, _, 4]);
+
+    // The speed runs of nanoGPT (Jordan et al. 2024): skips from the first half of the layers to the second, mixtures with the first
+    // value, norms without gains, squared ReLU and capped logits.
+    skips_of_a_u {
+        struct M<vocab = 7, d = 4>;
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+            param mix: [2] = 0.5;
+            param skip: [2] = ones;
+            let x = embedding::<vocab, d>(ids);
+            let first = x / sqrt(mean::<d>(x * x) + 1e-6);
+            let a = first + attention::<heads = 2, mask = causal, qk_norm = rms, position = rope, bias = false>(first);
+            let b = a + linear::<d, bias = false>(relu_squared(linear::<8, bias = false>(a / sqrt(mean::<d>(a * a) + 1e-6))));
+            let c = mix[2 = 0] * (b + skip[2 = 0] * b) + mix[2 = 1] * first;
+            let c = c + attention::<heads = 2, mask = causal, qk_norm = rms, position = rope, bias = false>(c / sqrt(mean::<d>(c * c) + 1e-6));
+            let e = c + skip[2 = 1] * a;
+            let e = e + linear::<d, bias = false>(relu_squared(linear::<8, bias = false>(e / sqrt(mean::<d>(e * e) + 1e-6))));
+            let logits = linear::<vocab, bias = false>(e / sqrt(mean::<d>(e * e) + 1e-6));
+            15 * tanh(logits / 15)
+        }
+    } (ids: ids[_, _]);
+}
