@@ -73,7 +73,6 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
 /// The operations of a model for the fused form: elementwise ones that are one pass over memory become one.
 pub(crate) fn fuse_model(model: &mut network::graph::Model) {
     let repeating = network::read_in_place(&model.body, &model.results);
-    let repeating = network::multiply_by_reciprocals(&repeating, &mut model.values);
     model.grouped = network::hoist(&network::group(&repeating, &model.results));
     network::share_memory(model);
     for layer in &mut model.attentions {

@@ -210,3 +210,25 @@ fn values_of_a_model_with_a_module_have_its_result() {
     );
     assert_eq!(values.get("y").unwrap().operation(), "inner");
 }
+
+model! {
+    /// A quotient by a number that is repeated along a row.
+    struct Quotient<d = 2>;
+
+    fn forward(x: [batch, d], by: [batch]) -> [batch, d] {
+        x / by
+    }
+}
+
+/// The reciprocal of such a number is infinite, the quotient is not.
+#[test]
+fn a_quotient_by_a_subnormal_number_is_finite() {
+    let dev = Cpu::default();
+    let model = dev.build_module::<Quotient, f32>();
+    let x: Tensor<Rank2<1, 2>, f32, Cpu> = dev.tensor([[1e-3, -2e-3]]);
+    let y = model.forward((x.clone(), dev.tensor([1e-40])));
+    let expected = [1e-3_f32 / 1e-40, -2e-3 / 1e-40].map(f64::from);
+    assert_eq!(flat(&y), expected);
+    let y = model.composed().forward((x, dev.tensor([1e-40])));
+    assert_eq!(flat(&y), expected);
+}
