@@ -1,4 +1,4 @@
-//! What the operations of a pass compute.
+//! An observer records the results of the operations of a pass.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -9,7 +9,7 @@ pub struct Observer {
     seen: Rc<RefCell<Seen>>,
 }
 
-/// What an observer has seen.
+/// The results of a pass and its first gradient that is not finite.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The results, in the order of execution.
@@ -74,7 +74,7 @@ impl Observer {
         results.find_map(|(index, result)| Some((index, result.not_finite?)))
     }
 
-    /// What it has seen.
+    /// Returns the records.
     pub fn into_seen(self) -> Seen {
         std::mem::take(&mut self.seen.borrow_mut())
     }
