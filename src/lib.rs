@@ -400,8 +400,8 @@ pub mod __private {
         maps::{AttentionMap, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted, asserted,
-            axis, check_at_least, check_axis, check_length, check_multiple, count, on, summary,
-            summary_of, tapes_of_results,
+            axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple, count,
+            on, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,

@@ -5,7 +5,8 @@
 //! - the arrays that operations on the tape compute: values, saved values, gradients of values, temporaries;
 //! - the results of operations until the backward pass has processed them, and their gradients while it computes them.
 //!
-//! These are not counted: parameters and their gradients, an operation's copies of them and of inputs, lists of indices, and scratch
+//! These are not counted: parameters and their gradients, an operation's copies of them and of inputs, lists of indices that a model does
+//! not compute, and scratch
 //! memory of kernels: tiles, and in the derivative of an attention the queries of the sequences in progress. A pool of buffers
 //! rounds lengths up and keeps memory for the next step, unless [`keep_at_most`] limits it. That is not counted, either.
 //!

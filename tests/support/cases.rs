@@ -17,6 +17,12 @@ pub fn lens_up_to(batch: usize, most: usize) -> Tensor<(usize,), usize, Cpu> {
     Cpu::default().tensor_from_vec(lens.collect(), (batch,))
 }
 
+/// Lengths of at most `most`: 0, 1, 2, and so on.
+pub fn lens_of<S: Shape>(shape: S, most: usize) -> Tensor<S, usize, Cpu> {
+    let lens = (0..shape.num_elements()).map(|place| place % (most + 1));
+    Cpu::default().tensor_from_vec(lens.collect(), shape)
+}
+
 /// Marks of the sequences of a batch: with holes and from a later token on, none, all, and so on.
 pub fn marks<S: Shape>(shape: S) -> Tensor<S, bool, Cpu> {
     let dims: Vec<usize> = shape.concrete().into_iter().collect();

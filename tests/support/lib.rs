@@ -15,6 +15,7 @@ pub mod close;
 pub mod differences;
 pub mod elementwise_cases;
 pub mod graph_cases;
+pub mod index_cases;
 pub mod initial;
 pub mod layer_cases;
 pub mod numbers;

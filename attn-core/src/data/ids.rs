@@ -33,6 +33,19 @@ impl Ids {
         }
     }
 
+    /// Some indices.
+    pub fn of(values: &[usize]) -> Self {
+        Self {
+            values: values.to_vec(),
+            shape: vec![values.len()],
+        }
+    }
+
+    /// The sizes of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
     /// Checks that all indices are below `count` or equal to `ignored`.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod documents;
 mod ids;
 mod padding;
 mod position_ids;
+mod selection;
 
 pub use declared::{Data, DataElement, Declared, Table};
 pub use documents::{DocumentData, Documents};
@@ -15,6 +16,7 @@ pub use ids::Ids;
 pub(crate) use ids::known;
 pub use padding::{LengthsPerQuery, Padding, PaddingData};
 pub use position_ids::{PositionData, PositionIds};
+pub use selection::Selection;
 
 use dfdx::{
     shapes::{HasShape, Shape},

@@ -1,6 +1,7 @@
 //! Intermediate values: matrices side by side. All of them count as [activations](crate::memory).
 
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::memory::AllocationGuard;
 
 /// `N` matrices with the same number of rows, side by side in one: the result of a product with stacked weights.
 /// `[rows, Σ widths]`.
@@ -125,6 +126,43 @@ impl<E: Pooled> Array<E> {
     /// An uninitialised array with the shape of a matrix.
     pub fn like(matrix: Matrix<'_, E>) -> Self {
         Self::uninit(matrix.rows(), [matrix.cols()])
+    }
+}
+
+/// Computed indices. They count as [activations](crate::memory), too.
+///
+/// ```
+/// use attn::{__private::runtime::fused::IdArray, memory};
+///
+/// let before = memory::allocated();
+/// let mut ids = IdArray::zeros(3);
+/// ids.as_mut_slice().copy_from_slice(&[2, 0, 1]);
+/// assert_eq!(ids.as_slice(), [2, 0, 1]);
+/// assert_eq!(memory::allocated() - before, 3 * size_of::<usize>());
+/// ```
+#[derive(Debug)]
+pub struct IdArray {
+    ids: Vec<usize>,
+    _guard: AllocationGuard,
+}
+
+impl IdArray {
+    /// So many indices, all 0.
+    pub fn zeros(count: usize) -> Self {
+        Self {
+            ids: vec![0; count],
+            _guard: AllocationGuard::of::<usize>(count),
+        }
+    }
+
+    /// The indices, row-major.
+    pub fn as_slice(&self) -> &[usize] {
+        &self.ids
+    }
+
+    /// The indices, row-major, mutable.
+    pub fn as_mut_slice(&mut self) -> &mut [usize] {
+        &mut self.ids
     }
 }
 

@@ -66,6 +66,18 @@ impl Footprint {
         }
     }
 
+    /// Indices with these axes, in an operation on numbers of `E`.
+    pub const fn ids<E>(axes: &[usize]) -> Self {
+        let each = size_of::<usize>().div_ceil(size_of::<E>());
+        let numbers = count(axes).saturating_mul(each);
+        Self {
+            kept: numbers,
+            forward: numbers,
+            inference: numbers,
+            backward: 0,
+        }
+    }
+
     /// An array that exists during a computation of the forward pass.
     pub const fn forward_only(axes: &[usize]) -> Self {
         Self {

@@ -21,7 +21,7 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
-pub use array::Array;
+pub use array::{Array, IdArray};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};

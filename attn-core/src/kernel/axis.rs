@@ -41,6 +41,12 @@ impl Axis {
         outer * block..(outer + 1) * block
     }
 
+    /// The range of the elements at one index of the outer axes and at some of the axis.
+    pub(super) fn part(self, outer: usize, run: Range<usize>) -> Range<usize> {
+        let start = self.block(outer).start;
+        start + run.start * self.inner..start + run.end * self.inner
+    }
+
     /// A tensor with the axis as the matrix `[outer, len * inner]`.
     ///
     /// # Panics
@@ -134,29 +140,35 @@ impl Counted<'_> {
 compiled! {
     Axes:
 
-    /// `to[o, i] = Σ x[o, .., i]`. PyTorch: `x.sum(1)`.
+    /// `to[o, i]` is the sum of `x[o, l, i]` over the `l` that are `counted`. The others are not read. PyTorch: `x.sum(1)`.
     ///
     /// # Panics
-    /// If the lengths do not fit.
+    /// If the lengths do not fit, or a count exceeds the axis.
     #[track_caller]
-    pub fn sum<E>(x: &[E], axis: Axis, to: &mut [E]) {
+    pub fn sum<E>(x: &[E], axis: Axis, counted: Counted<'_>, to: &mut [E]) {
         axis.assert_lengths(x.len(), to.len());
-        let block = |o: usize| &x[axis.block(o)];
+        axis.assert_counted(counted);
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
-            fold_rows::<Sum, Itself, E>(block(o), None, to);
+            for run in counted.runs(axis, o) {
+                fold_rows::<Sum, Itself, E>(&x[axis.part(o, run)], None, to);
+            }
         });
     }
 
-    /// Adds the derivative of [`sum`]: `d_x[o, l, i] += d_y[o, i]` for all `l`.
+    /// Adds the derivative of [`sum`]: `d_x[o, l, i] += d_y[o, i]` for the `l` that are `counted`.
     ///
     /// # Panics
-    /// If the lengths do not fit.
+    /// As [`sum`].
     #[track_caller]
-    pub fn sum_backward<E>(d_y: &[E], axis: Axis, d_x: &mut [E]) {
+    pub fn sum_backward<E>(d_y: &[E], axis: Axis, counted: Counted<'_>, d_x: &mut [E]) {
         axis.assert_lengths(d_x.len(), d_y.len());
+        axis.assert_counted(counted);
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
-            add_repeated(E::ONE, &d_y[o * axis.inner..][..axis.inner], d_x);
+            let d_y = &d_y[o * axis.inner..][..axis.inner];
+            for run in counted.runs(axis, o) {
+                add_repeated(E::ONE, d_y, &mut d_x[axis.columns(run)]);
+            }
         });
     }
 
@@ -187,8 +199,7 @@ compiled! {
         for_each_part(axis, axis.inner, to, |o, to| {
             to.fill(E::ZERO);
             for run in counted.runs(axis, o) {
-                let x = &x[axis.block(o)][run.start * axis.inner..run.end * axis.inner];
-                fold_rows::<Sum, Itself, E>(x, None, to);
+                fold_rows::<Sum, Itself, E>(&x[axis.part(o, run)], None, to);
             }
             call::scale(share(counted.count(axis, o)), to);
         });
@@ -206,7 +217,7 @@ compiled! {
             let d_y = &d_y[o * axis.inner..][..axis.inner];
             let share = share(counted.count(axis, o));
             for run in counted.runs(axis, o) {
-                add_repeated(share, d_y, &mut d_x[run.start * axis.inner..run.end * axis.inner]);
+                add_repeated(share, d_y, &mut d_x[axis.columns(run)]);
             }
         });
     }
@@ -252,7 +263,7 @@ impl<E: Real> Kernel for AddRepeated<'_, E> {
 }
 
 /// `1 / count`, or any number if `count` is 0.
-fn share<E: Pooled>(count: usize) -> E {
+pub(super) fn share<E: Pooled>(count: usize) -> E {
     E::ONE / E::of_f64(count.max(1) as f64)
 }
 
@@ -371,7 +382,7 @@ mod tests {
                 let what = format!("{axis:?} on {isa}");
                 let x = noise::<f32>(axis.elements(), 1);
                 let mut to = vec![f32::NAN; axis.outer * axis.inner];
-                sum(&x, axis, &mut to);
+                sum(&x, axis, Counted::All, &mut to);
                 let want = naive(&wide(&x), axis, &vec![true; axis.outer * axis.len]);
                 // Sums of up to 700 numbers, in several parts: some ten roundings of 30.
                 assert_close(&what, &to, &want, Absolute(1e-4));
@@ -447,7 +458,7 @@ mod tests {
         let x = noise::<f32>(axis.elements(), 1);
         same_for_all_threads(|| {
             let mut sums = vec![0.0; axis.outer * axis.inner];
-            sum(&x, axis, &mut sums);
+            sum(&x, axis, Counted::All, &mut sums);
             let mut all = vec![0.0; axis.elements()];
             repeat(&sums, axis, &mut all);
             mean_backward(&sums, axis, Counted::Where(&marks(axis)), &mut all);

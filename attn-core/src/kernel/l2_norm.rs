@@ -9,6 +9,7 @@
 
 use std::iter::repeat;
 
+use super::axis::{Axis, for_each_part, for_some_columns};
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
@@ -55,6 +56,135 @@ compiled! {
                 into,
             });
         });
+    }
+}
+
+compiled! {
+    L2NormAlong:
+
+    /// Divides the numbers along an axis by their Euclidean norm. PyTorch: `torch.nn.functional.normalize(x, dim=1, eps=epsilon)`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn forward_along<E>(x: &[E], axis: Axis, epsilon: E, y: &mut [E]) {
+        axis.assert_equal_lengths(&[x.len(), y.len()]);
+        if axis.inner == 1 {
+            let y = MatrixMut::new(y, axis.outer, axis.len);
+            return forward(Matrix::new(x, axis.outer, axis.len).into(), epsilon, y.into());
+        }
+        for_each_part(axis, axis.len * axis.inner, y, |o, y| {
+            let x = Matrix::new(&x[axis.block(o)], axis.len, axis.inner);
+            for_some_columns(MatrixMut::new(y, axis.len, axis.inner), |cols, y| {
+                run(ForwardColumns { x: x.some_cols(cols), epsilon, y });
+            });
+        });
+    }
+
+    /// The derivative of [`forward_along`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[track_caller]
+    pub fn backward_along<E>(
+        x: &[E],
+        axis: Axis,
+        epsilon: E,
+        d_y: &[E],
+        d_x: &mut [E],
+        into: WriteMode,
+    ) {
+        axis.assert_equal_lengths(&[x.len(), d_y.len(), d_x.len()]);
+        if axis.inner == 1 {
+            let [x, d_y] = [x, d_y].map(|x| Matrix::new(x, axis.outer, axis.len));
+            let d_x = MatrixMut::new(d_x, axis.outer, axis.len);
+            return backward(x, epsilon, d_y, d_x, into);
+        }
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            let [x, d_y] = [x, d_y].map(|x| Matrix::new(&x[axis.block(o)], axis.len, axis.inner));
+            for_some_columns(MatrixMut::new(d_x, axis.len, axis.inner), |cols, d_x| {
+                let [x, d_y] = [x, d_y].map(|x| x.some_cols(cols.clone()));
+                run(BackwardColumns { x, epsilon, d_y, d_x, into });
+            });
+        });
+    }
+}
+
+/// The reciprocals of norms, or of `epsilon` in their place, from the sums of squares; and where `epsilon` is in the place of a norm.
+#[inline(always)]
+fn inverse<V: Vector<Element: Real>>(squares: V, epsilon: V::Element) -> (V, V::Mask) {
+    let epsilon = V::splat(epsilon);
+    let length = squares.sqrt();
+    let is_short = length.le(epsilon);
+    let one = V::splat(V::Element::ONE);
+    (one / V::select(is_short, epsilon, length), is_short)
+}
+
+struct ForwardColumns<'a, E> {
+    x: Matrix<'a, E>,
+    epsilon: E,
+    y: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for ForwardColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for start in (0..self.x.cols()).step_by(V::LANES) {
+            let lanes = start..self.x.cols().min(start + V::LANES);
+            let mut squares = V::zero();
+            for l in 0..self.x.rows() {
+                let x = load_any::<V>(&self.x.row(l)[lanes.clone()]);
+                squares = x.mul_add(x, squares);
+            }
+            let (inverse, _) = inverse(squares, self.epsilon);
+            for l in 0..self.x.rows() {
+                let x = load_any::<V>(&self.x.row(l)[lanes.clone()]);
+                store_any(x * inverse, &mut self.y.row_mut(l)[lanes.clone()]);
+            }
+        }
+    }
+}
+
+struct BackwardColumns<'a, E> {
+    x: Matrix<'a, E>,
+    epsilon: E,
+    d_y: Matrix<'a, E>,
+    d_x: MatrixMut<'a, E>,
+    into: WriteMode,
+}
+
+impl<E: Real> Kernel for BackwardColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        for start in (0..self.x.cols()).step_by(V::LANES) {
+            let lanes = start..self.x.cols().min(start + V::LANES);
+            let mut squares = V::zero();
+            let mut products = V::zero();
+            for l in 0..self.x.rows() {
+                let x = load_any::<V>(&self.x.row(l)[lanes.clone()]);
+                squares = x.mul_add(x, squares);
+                products = x.mul_add(load_any(&self.d_y.row(l)[lanes.clone()]), products);
+            }
+            let (inverse, is_short) = inverse(squares, self.epsilon);
+            // `Σ y dy / |x|`, the factor of `x`.
+            let along = V::select(is_short, V::zero(), products * inverse * inverse);
+            for l in 0..self.x.rows() {
+                let x = load_any::<V>(&self.x.row(l)[lanes.clone()]);
+                let d_y = load_any::<V>(&self.d_y.row(l)[lanes.clone()]);
+                let d_x = &mut self.d_x.row_mut(l)[lanes.clone()];
+                let old = match self.into {
+                    WriteMode::Overwrite => V::zero(),
+                    WriteMode::Add => load_any(d_x),
+                };
+                store_any((d_y - x * along).mul_add(inverse, old), d_x);
+            }
+        }
     }
 }
 
@@ -193,6 +323,45 @@ mod tests {
                         let want: Vec<f64> = want.iter().map(|d| before + d).collect();
                         // The error of the central differences.
                         assert_close(format!("{cols} on {isa}"), &d_x, &want, Absolute(1e-8));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn along_an_axis_it_is_that_of_rows() {
+        on_every_isa(|isa| {
+            for [outer, len, inner] in [[1, 1, 2], [3, 5, 7], [2, 13, 65], [0, 3, 2], [3, 0, 2]] {
+                let axis = Axis { outer, len, inner };
+                let x = noise::<f64>(axis.elements(), 1);
+                let d_y = noise::<f64>(axis.elements(), 2);
+                // One epsilon is shorter than all columns, the others are longer than some or all.
+                for epsilon in [1e-12, 1.0, 100.0] {
+                    let what = format!("{axis:?}, {epsilon} on {isa}");
+                    let mut y = vec![f64::NAN; x.len()];
+                    forward_along(&x, axis, epsilon, &mut y);
+                    let mut d_x = vec![1.0; x.len()];
+                    backward_along(&x, axis, epsilon, &d_y, &mut d_x, WriteMode::Add);
+                    for column in 0..outer * inner {
+                        let places =
+                            (0..len).map(|l| (column / inner * len + l) * inner + column % inner);
+                        let places: Vec<usize> = places.collect();
+                        let of = |numbers: &[f64]| -> Vec<f64> {
+                            places.iter().map(|place| numbers[*place]).collect()
+                        };
+                        let [x, d_y] = [&x, &d_y].map(|numbers| of(numbers));
+                        // Some roundings of numbers up to 1.
+                        assert_close(&what, &of(&y), &naive(&x, epsilon), Absolute(1e-15));
+                        let mut want = vec![1.0; len];
+                        backward(
+                            Matrix::new(&x, 1, len),
+                            epsilon,
+                            Matrix::new(&d_y, 1, len),
+                            MatrixMut::new(&mut want, 1, len),
+                            WriteMode::Add,
+                        );
+                        assert_close(&what, &of(&d_x), &want, Absolute(1e-13));
                     }
                 }
             }

@@ -24,8 +24,7 @@ compiled! {
             let any = counted.count(axis, o) > 0;
             to.fill(if any { Max::start() } else { E::ZERO });
             for run in counted.runs(axis, o) {
-                let x = &x[axis.block(o)][run.start * axis.inner..run.end * axis.inner];
-                fold_rows::<Max, Itself, E>(x, None, to);
+                fold_rows::<Max, Itself, E>(&x[axis.part(o, run)], None, to);
             }
         });
     }

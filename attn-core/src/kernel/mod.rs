@@ -13,10 +13,12 @@ mod compiled;
 pub mod concat;
 pub mod contraction;
 pub mod cross_entropy;
+pub mod cumsum;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 mod fold;
+pub mod gather;
 mod index;
 pub mod l2_norm;
 mod lanes;
@@ -32,6 +34,7 @@ mod panel;
 pub mod parallel;
 pub mod permute;
 pub mod pool;
+pub mod rank;
 pub mod reduce;
 pub mod rows;
 pub mod sinusoid;
@@ -57,23 +60,28 @@ pub trait Kernels:
     + concat::Concat<Self>
     + contraction::Contractions<Self>
     + cross_entropy::CrossEntropy<Self>
+    + cumsum::Cumsum<Self>
     + elementwise::Elementwise<Self>
+    + gather::Gather<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
     + loops::Loops<Self>
     + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>
+    + l2_norm::L2NormAlong<Self>
     + max::Maxima<Self>
     + norm::Norms<Self>
     + optim::Optim<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
+    + rank::Ranks<Self>
     + reduce::Reductions<Self>
     + sinusoid::Sinusoid<Self>
     + softmax::Softmax<Self>
     + softmax::SoftmaxAlong<Self>
     + windows::Unfold<Self>
     + strips::Strips<Self>
+    + softmax::SoftmaxWhere<Self>
 {
 }
 

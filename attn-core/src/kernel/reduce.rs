@@ -49,6 +49,14 @@ impl Reduction {
         }
     }
 
+    /// The result where none of several numbers is counted.
+    pub const fn of_none(self) -> f64 {
+        match self {
+            Self::Logsumexp => f64::NEG_INFINITY,
+            _ => 0.0,
+        }
+    }
+
     /// Whether the derivative reads the numbers.
     pub const fn reads_x(self) -> bool {
         !matches!(self, Self::Sum | Self::Mean)
@@ -63,42 +71,45 @@ impl Reduction {
 compiled! {
     Reductions:
 
-    /// Reduces `x` along `axis`.
+    /// Reduces the numbers of `x` along `axis` that are `counted`. The others are not read.
+    ///
+    /// If none of several is counted, the result is that of [`Reduction::of_none`].
     ///
     /// # Panics
-    /// If the lengths do not fit.
+    /// If the lengths do not fit, or a count exceeds the axis.
     #[track_caller]
-    pub fn forward<E>(reduction: Reduction, x: &[E], axis: Axis, y: &mut [E]) {
+    pub fn forward<E>(reduction: Reduction, x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
         axis.assert_lengths(x.len(), y.len());
-        if axis.len == 0 {
+        axis.assert_counted(counted);
+        if axis.len == 0 && matches!(counted, Counted::All) {
             return y.fill(E::of_f64(reduction.of_nothing()));
         }
-        if axis.inner == 1 && reduction != Reduction::Logsumexp {
+        let is_whole = matches!(counted, Counted::All);
+        if is_whole && axis.inner == 1 && reduction != Reduction::Logsumexp {
             return for_each_task(axis, 1, y, |rows, y| {
                 let x = &x[rows.start * axis.len..rows.end * axis.len];
                 run(RowFolds { reduction, x, y });
             });
         }
-        let block = |o: usize| &x[axis.block(o)];
+        let part = Part { x, axis, counted };
         match reduction {
-            Reduction::Sum => axis::sum(x, axis, y),
-            Reduction::Mean => axis::mean(x, axis, Counted::All, y),
-            Reduction::Max => {
-                for_each_part(axis, axis.inner, y, |o, y| fold::<Max, Itself, E>(block(o), None, y));
-            }
-            Reduction::Min => {
-                for_each_part(axis, axis.inner, y, |o, y| fold::<Min, Itself, E>(block(o), None, y));
-            }
+            Reduction::Sum => axis::sum(x, axis, counted, y),
+            Reduction::Mean => axis::mean(x, axis, counted, y),
+            Reduction::Max => max::forward(x, axis, counted, y),
+            Reduction::Min => for_each_part(axis, axis.inner, y, |o, y| match part.count(o) {
+                0 => y.fill(E::ZERO),
+                _ => part.fold::<Min, Itself>(o, None, y),
+            }),
             Reduction::Variance => for_each_with_origins(axis, axis.inner, y, |o, means, y| {
-                mean(block(o), axis, means);
-                fold::<Sum, SquaredDeviation, E>(block(o), Some(means), y);
-                call::scale(share(axis), y);
+                part.mean(o, means);
+                part.fold::<Sum, SquaredDeviation>(o, Some(means), y);
+                call::scale(part.share(o), y);
             }),
             Reduction::Logsumexp => for_each_with_origins(axis, axis.inner, y, |o, largest, y| {
-                fold::<Max, Itself, E>(block(o), None, largest);
+                part.fold::<Max, Itself>(o, None, largest);
                 // With a maximum of ±∞ nothing can be subtracted, and nothing need be: the result is the maximum.
                 replace(largest, |largest| largest == E::INFINITY || largest == -E::INFINITY);
-                fold::<Sum, Power, E>(block(o), Some(largest), y);
+                part.fold::<Sum, Power>(o, Some(largest), y);
                 run(AddLogarithm { origins: largest, y });
             }),
         }
@@ -111,22 +122,25 @@ compiled! {
     /// is 0.
     ///
     /// # Panics
-    /// If the lengths do not fit.
+    /// As [`forward`].
     #[track_caller]
     pub fn backward<E>(
         reduction: Reduction,
         x: &[E],
         axis: Axis,
+        counted: Counted<'_>,
         y: &[E],
         d_y: &[E],
         d_x: &mut [E],
         into: WriteMode,
     ) {
         axis.assert_lengths(d_x.len(), d_y.len());
+        axis.assert_counted(counted);
         let width = axis.len * axis.inner;
         let row = |o: usize| o * axis.inner..(o + 1) * axis.inner;
+        let is_whole = matches!(counted, Counted::All);
         let is_of_rows = matches!(reduction, Reduction::Sum | Reduction::Mean | Reduction::Variance);
-        if axis.inner == 1 && axis.len > 0 && is_of_rows {
+        if is_whole && axis.inner == 1 && axis.len > 0 && is_of_rows {
             return for_each_task(axis, width, d_x, |rows, d_x| {
                 let x = match reduction.reads_x() {
                     true => &x[rows.start * width..rows.end * width],
@@ -138,23 +152,21 @@ compiled! {
         if into == WriteMode::Overwrite {
             d_x.fill(E::ZERO);
         }
+        let part = Part { x, axis, counted };
         match reduction {
-            Reduction::Sum => axis::sum_backward(d_y, axis, d_x),
-            Reduction::Mean => axis::mean_backward(d_y, axis, Counted::All, d_x),
-            Reduction::Max | Reduction::Min => {
-                max::backward(x, axis, Counted::All, y, d_y, d_x);
-            }
+            Reduction::Sum => axis::sum_backward(d_y, axis, counted, d_x),
+            Reduction::Mean => axis::mean_backward(d_y, axis, counted, d_x),
+            Reduction::Max | Reduction::Min => max::backward(x, axis, counted, y, d_y, d_x),
             Reduction::Variance => for_each_with_origins(axis, width, d_x, |o, means, d_x| {
-                let x = &x[axis.block(o)];
-                mean(x, axis, means);
-                let scale = E::TWO * share::<E>(axis);
-                add_terms::<Deviation, E>(x, means, scale, &d_y[row(o)], d_x);
+                part.mean(o, means);
+                let scale = E::TWO * part.share(o);
+                part.add_terms::<Deviation>(o, means, scale, &d_y[row(o)], d_x);
             }),
             Reduction::Logsumexp => for_each_with_origins(axis, width, d_x, |o, origins, d_x| {
                 origins.copy_from_slice(&y[row(o)]);
                 // Then all numbers are -∞, whose exponentials are 0.
                 replace(origins, |y| y == -E::INFINITY);
-                add_terms::<Power, E>(&x[axis.block(o)], origins, E::ONE, &d_y[row(o)], d_x);
+                part.add_terms::<Power>(o, origins, E::ONE, &d_y[row(o)], d_x);
             }),
         }
     }
@@ -240,21 +252,45 @@ fn keep<V: Vector>(is_kept: V, numbers: &[V::Element]) -> V {
     V::select(is_kept.ne(V::zero()), load_any(numbers), V::zero())
 }
 
-/// `to` is the fold of the terms of `x`, whose rows have the length of `to`.
-fn fold<J: Join<E>, T: Term<E>, E: Pooled>(x: &[E], origins: Option<&[E]>, to: &mut [E]) {
-    to.fill(J::start());
-    fold_rows::<J, T, E>(x, origins, to);
+/// The counted numbers of a tensor along an axis.
+#[derive(Clone, Copy)]
+struct Part<'a, E> {
+    x: &'a [E],
+    axis: Axis,
+    counted: Counted<'a>,
 }
 
-/// The means of the columns of a block.
-fn mean<E: Pooled>(x: &[E], axis: Axis, to: &mut [E]) {
-    fold::<Sum, Itself, E>(x, None, to);
-    call::scale(share(axis), to);
-}
+impl<E: Pooled> Part<'_, E> {
+    fn count(self, o: usize) -> usize {
+        self.counted.count(self.axis, o)
+    }
 
-/// `1 / len`
-fn share<E: Real>(axis: Axis) -> E {
-    E::ONE / E::of_f64(axis.len as f64)
+    /// `1 / count`
+    fn share(self, o: usize) -> E {
+        axis::share(self.count(o))
+    }
+
+    /// `to` is the fold of the terms of each column.
+    fn fold<J: Join<E>, T: Term<E>>(self, o: usize, origins: Option<&[E]>, to: &mut [E]) {
+        to.fill(J::start());
+        for run in self.counted.runs(self.axis, o) {
+            fold_rows::<J, T, E>(&self.x[self.axis.part(o, run)], origins, to);
+        }
+    }
+
+    /// The means of the columns.
+    fn mean(self, o: usize, to: &mut [E]) {
+        self.fold::<Sum, Itself>(o, None, to);
+        call::scale(self.share(o), to);
+    }
+
+    /// `d_x[l, i] += term(x[l, i], origins[i]) * scale * d_y[i]`
+    fn add_terms<T: Term<E>>(self, o: usize, origins: &[E], scale: E, d_y: &[E], d_x: &mut [E]) {
+        for run in self.counted.runs(self.axis, o) {
+            let x = &self.x[self.axis.part(o, run.clone())];
+            add_terms::<T, E>(x, origins, scale, d_y, &mut d_x[self.axis.columns(run)]);
+        }
+    }
 }
 
 /// Replaces some numbers by 0.
@@ -420,7 +456,7 @@ mod tests {
 
     fn reduced<E: crate::kernel::Kernels>(reduction: Reduction, x: &[E], axis: Axis) -> Vec<E> {
         let mut y = vec![E::NAN; axis.outer * axis.inner];
-        forward(reduction, x, axis, &mut y);
+        forward(reduction, x, axis, Counted::All, &mut y);
         y
     }
 
@@ -464,6 +500,7 @@ mod tests {
                         reduction,
                         saved_x,
                         axis,
+                        Counted::All,
                         saved_y,
                         &d_y,
                         &mut d_x,
@@ -477,6 +514,81 @@ mod tests {
                     let what = format!("{reduction:?} of {axis:?} on {isa}");
                     // The error of the central differences.
                     assert_close(what, &d_x, &want, Absolute(1e-8));
+                }
+            }
+        });
+    }
+
+    /// Both kinds of selections, as marks. Some select nothing.
+    fn selections(axis: Axis) -> [(Vec<usize>, Vec<bool>); 2] {
+        let counts: Vec<usize> = (0..axis.outer).map(|o| o * 7 % (axis.len + 1)).collect();
+        let mark = |place: usize| place / axis.len % 4 != 3 && place * place % 7 < 3;
+        let marks = (0..axis.outer * axis.len).map(mark).collect();
+        let first = Counted::First(&counts).marks(axis);
+        [(counts, first), (Vec::new(), marks)]
+    }
+
+    #[test]
+    fn only_numbers_that_are_counted_are_reduced() {
+        on_every_isa(|isa| {
+            for axis in SIZES
+                .map(axis)
+                .into_iter()
+                .filter(|axis| axis.elements() < 20_000)
+            {
+                let numbers = noise::<f64>(axis.elements(), 1);
+                for (counts, marks) in selections(axis) {
+                    let counted = match counts.is_empty() {
+                        true => Counted::Where(&marks),
+                        false => Counted::First(&counts),
+                    };
+                    let is_marked = |place: usize| marks[place / axis.inner];
+                    // NaN is not read.
+                    let x: Vec<f64> = (0..numbers.len())
+                        .map(|place| {
+                            if is_marked(place) {
+                                numbers[place]
+                            } else {
+                                f64::NAN
+                            }
+                        })
+                        .collect();
+                    let d_y = noise::<f64>(axis.outer * axis.inner, 2);
+                    for reduction in ALL {
+                        let what = format!("{reduction:?} of {counted:?} in {axis:?} on {isa}");
+                        let naive = |column: &[f64]| {
+                            let some: Vec<f64> =
+                                column.iter().copied().filter(|x| !x.is_nan()).collect();
+                            match some.is_empty() {
+                                true => reduction.of_none(),
+                                false => naive(reduction, &some),
+                            }
+                        };
+                        let mut y = vec![f64::NAN; d_y.len()];
+                        forward(reduction, &x, axis, counted, &mut y);
+                        let want: Vec<f64> =
+                            columns(&x, axis).map(|column| naive(&column)).collect();
+                        let is_close =
+                            |(y, want): (&f64, &f64)| y == want || (y - want).abs() < 1e-12;
+                        assert!(
+                            y.iter().zip(&want).all(is_close),
+                            "{what}: {y:?}, not {want:?}"
+                        );
+                        let mut d_x = vec![1.0; x.len()];
+                        backward(
+                            reduction,
+                            &x,
+                            axis,
+                            counted,
+                            &y,
+                            &d_y,
+                            &mut d_x,
+                            WriteMode::Add,
+                        );
+                        let unread = (0..x.len()).filter(|place| !is_marked(*place));
+                        assert!(unread.map(|place| d_x[place]).all(|d| d == 1.0), "{what}");
+                        assert!(d_x.iter().all(|d| d.is_finite()), "{what}");
+                    }
                 }
             }
         });
@@ -526,7 +638,16 @@ mod tests {
         let gradient = |reduction| {
             let y = reduced(reduction, &x, axis);
             let mut d_x = [0.0; 8];
-            backward(reduction, &x, axis, &y, &[2.0; 4], &mut d_x, WriteMode::Add);
+            backward(
+                reduction,
+                &x,
+                axis,
+                Counted::All,
+                &y,
+                &[2.0; 4],
+                &mut d_x,
+                WriteMode::Add,
+            );
             d_x
         };
         let d_x = gradient(Reduction::Logsumexp);
@@ -558,7 +679,16 @@ mod tests {
                 same_for_all_threads(|| {
                     let y = reduced(reduction, &x, axis);
                     let mut d_x = vec![0.0; axis.elements()];
-                    backward(reduction, &x, axis, &y, &y, &mut d_x, WriteMode::Add);
+                    backward(
+                        reduction,
+                        &x,
+                        axis,
+                        Counted::All,
+                        &y,
+                        &y,
+                        &mut d_x,
+                        WriteMode::Add,
+                    );
                     (y, d_x)
                 });
             }

@@ -10,12 +10,12 @@
 
 use std::iter::repeat;
 
-use super::axis::{Axis, for_each_part, for_some_columns};
+use super::axis::{Axis, Counted, for_each_part, for_some_columns};
 use super::compiled::compiled;
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::rows::{Sink, Source, for_chunks};
-use super::{Matrix, MatrixMut, Real, assert_same_shape};
+use super::{Buffer, Matrix, MatrixMut, Pooled, Real, assert_same_shape};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
 use crate::simd::{Kernel, Vector, math, run};
 
@@ -95,6 +95,92 @@ compiled! {
                 });
             });
         });
+    }
+}
+
+compiled! {
+    SoftmaxWhere:
+
+    /// The softmax along an axis of the numbers that are `counted`. The others are not read, and become 0.
+    ///
+    /// # Panics
+    /// If the lengths differ, or a count exceeds the axis.
+    #[track_caller]
+    pub fn forward_where<E>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+        if matches!(counted, Counted::All) {
+            return forward_along(x, axis, y);
+        }
+        axis.assert_equal_lengths(&[x.len(), y.len()]);
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.len * axis.inner, y, |o, y| {
+            y.fill(E::ZERO);
+            let some = Selected { axis, counted, o };
+            let x = some.gather(&x[axis.block(o)]);
+            let mut shares = Buffer::uninit(x.len());
+            forward_along(&x, some.axis(), &mut shares);
+            some.scatter(&shares, y, |share, y| *y = share);
+        });
+    }
+
+    /// Adds the derivative of [`forward_where`] to `d_x`, from the result `y` and its gradient, of which only the numbers that are `counted`
+    /// are read.
+    ///
+    /// # Panics
+    /// As [`forward_where`].
+    #[track_caller]
+    pub fn backward_where<E>(y: &[E], d_y: &[E], axis: Axis, counted: Counted<'_>, d_x: &mut [E]) {
+        if matches!(counted, Counted::All) {
+            return backward_along(y, d_y, axis, d_x);
+        }
+        axis.assert_equal_lengths(&[y.len(), d_y.len(), d_x.len()]);
+        axis.assert_counted(counted);
+        for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
+            let some = Selected { axis, counted, o };
+            let [y, d_y] = [y, d_y].map(|numbers| some.gather(&numbers[axis.block(o)]));
+            let mut slopes = Buffer::zeros(y.len());
+            backward_along(&y, &d_y, some.axis(), &mut slopes);
+            some.scatter(&slopes, d_x, |slope, d_x| *d_x += slope);
+        });
+    }
+}
+
+/// The counted indices of an axis at one index of the outer axes.
+#[derive(Clone, Copy)]
+struct Selected<'a> {
+    axis: Axis,
+    counted: Counted<'a>,
+    o: usize,
+}
+
+impl Selected<'_> {
+    fn axis(self) -> Axis {
+        Axis {
+            outer: 1,
+            len: self.counted.count(self.axis, self.o),
+            inner: self.axis.inner,
+        }
+    }
+
+    fn gather<E: Pooled>(self, block: &[E]) -> Buffer<E> {
+        let mut numbers = Buffer::uninit(self.axis().elements());
+        let mut end = 0;
+        for run in self.counted.runs(self.axis, self.o) {
+            let part = &block[self.axis.columns(run)];
+            numbers[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        numbers
+    }
+
+    fn scatter<E: Pooled>(self, numbers: &[E], block: &mut [E], write: impl Fn(E, &mut E)) {
+        let mut end = 0;
+        for run in self.counted.runs(self.axis, self.o) {
+            let part = &mut block[self.axis.columns(run)];
+            let len = part.len();
+            let both = part.iter_mut().zip(&numbers[end..end + len]);
+            both.for_each(|(to, number)| write(*number, to));
+            end += len;
+        }
     }
 }
 
@@ -367,6 +453,57 @@ mod tests {
             let x = Matrix::<f32>::new(&[], rows, cols);
             forward(x.into(), MatrixMut::new(&mut [], rows, cols).into());
         }
+    }
+
+    #[test]
+    fn only_numbers_that_are_counted_have_shares() {
+        on_every_isa(|isa| {
+            for [outer, len, inner] in [
+                [1, 1, 1],
+                [3, 5, 7],
+                [4, 9, 1],
+                [2, 13, 65],
+                [0, 3, 2],
+                [3, 0, 2],
+            ] {
+                let axis = Axis { outer, len, inner };
+                let numbers = noise::<f64>(axis.elements(), 1);
+                let d_y = noise::<f64>(axis.elements(), 2);
+                let counts: Vec<usize> = (0..outer).map(|o| o * 7 % (len + 1)).collect();
+                let marks: Vec<bool> = (0..outer * len)
+                    .map(|place| place * place % 7 < 3)
+                    .collect();
+                for counted in [Counted::First(&counts), Counted::Where(&marks)] {
+                    let what = format!("{counted:?} of {axis:?} on {isa}");
+                    let marks = counted.marks(axis);
+                    let only = |numbers: &[f64], other: f64| -> Vec<f64> {
+                        let places = 0..numbers.len();
+                        let number = |at: usize| {
+                            if marks[at / inner] {
+                                numbers[at]
+                            } else {
+                                other
+                            }
+                        };
+                        places.map(number).collect()
+                    };
+                    // Numbers that are not counted are NaN, also those of the gradient.
+                    let mut y = vec![f64::NAN; numbers.len()];
+                    forward_where(&only(&numbers, f64::NAN), axis, counted, &mut y);
+                    let mut d_x = vec![1.0; numbers.len()];
+                    backward_where(&y, &only(&d_y, f64::NAN), axis, counted, &mut d_x);
+
+                    // The others have the share 0 of -∞.
+                    let mut want = vec![f64::NAN; numbers.len()];
+                    forward_along(&only(&numbers, f64::NEG_INFINITY), axis, &mut want);
+                    let want = only(&want, 0.0);
+                    assert_close(&what, &y, &want, Absolute(1e-15));
+                    let mut want_of_x = vec![1.0; numbers.len()];
+                    backward_along(&want, &only(&d_y, 0.0), axis, &mut want_of_x);
+                    assert_close(&what, &d_x, &want_of_x, Absolute(1e-14));
+                }
+            }
+        });
     }
 
     #[test]

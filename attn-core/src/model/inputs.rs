@@ -83,6 +83,27 @@ pub fn check_multiple<Dev>(
     })
 }
 
+/// Checks that ids below one size are indices of an axis of another size. They are computed later, and may be as large.
+///
+/// # Errors
+/// [`Error::OutOfRange`], with the largest id and the size.
+pub fn check_ids_below<Dev>(
+    operation: &'static str,
+    below: usize,
+    count: usize,
+) -> Result<(), Error<Dev>> {
+    if below <= count {
+        return Ok(());
+    }
+    Err(Error::OutOfRange {
+        operation,
+        what: "largest id",
+        index: below - 1,
+        count,
+        place: Vec::new(),
+    })
+}
+
 /// Checks that an axis has the same size in two inputs.
 ///
 /// # Errors

@@ -23,7 +23,9 @@ mod results;
 mod summary;
 mod weights;
 
-pub use inputs::{asserted, axis, check_at_least, check_axis, check_length, check_multiple};
+pub use inputs::{
+    asserted, axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple,
+};
 pub use opaque::{Built, count};
 pub use outline::Outline;
 pub use pass::{Pass, on};

@@ -207,7 +207,7 @@ pub(crate) mod slices {
         fused::{Footprint, GradTarget, Gradients},
         kernel::{
             Buffer,
-            axis::{self, Axis},
+            axis::{self, Axis, Counted},
         },
     };
 
@@ -235,7 +235,12 @@ pub(crate) mod slices {
         let mut sums: Option<Buffer<E>> = None;
         for &step in steps.iter().rev() {
             let mut fewer = Buffer::counted(step.outer * step.inner);
-            axis::sum(sums.as_deref().unwrap_or(d_y), step, &mut fewer);
+            axis::sum(
+                sums.as_deref().unwrap_or(d_y),
+                step,
+                Counted::All,
+                &mut fewer,
+            );
             sums = Some(fewer);
         }
         d_x.add(1.0, sums.as_deref().unwrap_or(d_y), gradients)

@@ -1,7 +1,7 @@
 //! Normalisation to length 1.
 
 use dfdx::{
-    shapes::{Dim, HasShape, Shape},
+    shapes::{self, Dim, HasAxes, HasShape, Shape},
     tensor::{Tape, Tensor},
 };
 
@@ -10,7 +10,8 @@ use crate::{
     fused::{Operation, zeros},
     kernel::{Matrix, MatrixMut},
     model::Pass,
-    ops::{LastAxis, check_shape, twins::twins},
+    ops::{LastAxis, check_shape, shape::axis_of, twins::twins},
+    unwrap,
 };
 
 twins! {
@@ -61,7 +62,106 @@ pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
     })?)
 }
 
+/// `x / max(|x|, epsilon)` along one axis, where `|x|` is the Euclidean length of the numbers there. [`l2_norm`] is that of the last axis.
+///
+/// PyTorch: `torch.nn.functional.normalize(x, dim=0, eps=epsilon)`.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::l2_norm_along};
+///
+/// let x: Tensor<Rank2<2, 2>, f64, _> = Cpu::default().tensor([[3.0, 0.0], [-4.0, 0.0]]);
+/// let y = l2_norm_along(x, Axis::<0>, 1e-12).array();
+/// assert!((y[0][0] - 0.6).abs() < 1e-15 && (y[1][0] + 0.8).abs() < 1e-15);
+/// assert_eq!([y[0][1], y[1][1]], [0.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// If [`try_l2_norm_along`] returns an error or panics.
+#[track_caller]
+pub fn l2_norm_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: shapes::Axis<I>,
+    epsilon: f64,
+) -> Tensor<S, E, D, T>
+where
+    S: Shape + HasAxes<shapes::Axis<I>>,
+{
+    unwrap(try_l2_norm_along(x, axis, epsilon))
+}
+
+/// The fallible version of [`l2_norm_along`].
+///
+/// # Errors
+/// [`Error::TooLarge`] if the sizes of `x` do not fit the memory; [`Error::Device`] if dfdx fails.
+///
+/// # Panics
+/// If `epsilon` is not greater than 0.
+#[track_caller]
+pub fn try_l2_norm_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: shapes::Axis<I>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<shapes::Axis<I>>,
+{
+    l2_norm_along_with_form(D::FUSED, x, axis, epsilon)
+}
+
+/// [`try_l2_norm_along`] in the fused or the composed form.
+#[track_caller]
+pub(crate) fn l2_norm_along_with_form<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    axis: shapes::Axis<I>,
+    epsilon: f64,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<shapes::Axis<I>>,
+{
+    let is_positive = E::of(epsilon) > E::zero();
+    assert!(is_positive, "l2_norm: epsilon is {epsilon}");
+    check_shape("l2_norm", x.shape())?;
+    if !fused {
+        return Ok(composed::l2_norm_along(x, axis, epsilon)?);
+    }
+    let device = x.device().clone();
+    let shape = *x.shape();
+    let axis = axis_of::<I>(&shape);
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = zeros(axis.elements());
+    slices::l2_norm_along(x.values(), axis, epsilon, &mut y);
+    Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
+        let d_x = &mut x.target();
+        slices::l2_norm_along_backward(x.values(), axis, epsilon, d_y, d_x, gradients)
+    })?)
+}
+
 impl<T> Pass<'_, T> {
+    /// Normalises the numbers along one axis to length 1: [`l2_norm_along`].
+    ///
+    /// # Errors
+    /// The errors of [`try_l2_norm_along`].
+    ///
+    /// # Panics
+    /// The panics of [`try_l2_norm_along`].
+    #[track_caller]
+    pub fn l2_norm_along<const I: isize, S, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        axis: shapes::Axis<I>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        S: Shape + HasAxes<shapes::Axis<I>>,
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| {
+            l2_norm_along_with_form(fused, x, axis, epsilon)
+        })
+    }
+
     /// Normalises vectors to length 1, `[.., M]`: [`l2_norm`].
     ///
     /// # Errors
@@ -88,10 +188,30 @@ pub(crate) mod slices {
         Element,
         fused::{GradTarget, Gradients},
         kernel::{
-            Matrix, MatrixMut, l2_norm as kernel,
+            Matrix, MatrixMut,
+            axis::Axis,
+            l2_norm as kernel,
             rows::{Sink, Source},
         },
     };
+
+    /// Divides the numbers along an axis by their length, or by `epsilon` if that is greater.
+    pub fn l2_norm_along<E: Element>(x: &[E], axis: Axis, epsilon: f64, y: &mut [E]) {
+        kernel::forward_along(x, axis, E::of(epsilon), y);
+    }
+
+    /// The derivative of [`l2_norm_along`].
+    pub fn l2_norm_along_backward<E: Element>(
+        x: &[E],
+        axis: Axis,
+        epsilon: f64,
+        d_y: &[E],
+        d_x: &mut GradTarget<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let (d_x, into) = d_x.numbers_mut(gradients);
+        kernel::backward_along(x, axis, E::of(epsilon), d_y, d_x, into);
+    }
 
     /// Divides every row by its length, or by `epsilon` if that is greater.
     pub fn l2_norm<'a, E: Element>(
@@ -121,16 +241,42 @@ pub(crate) mod slices {
 /// The composed form, with dfdx's operations.
 pub(super) mod composed {
     use dfdx::{
-        shapes::HasShape,
+        shapes::{Axes3, Axis, HasAxes, HasShape, Shape},
         tensor::{OnesTensor, Tape, Tensor, WithEmptyTape, ZerosTensor},
-        tensor_ops::{BroadcastTo, ChooseFrom, Device, SumTo, TryAdd, TryDiv, TryLe},
+        tensor_ops::{BroadcastTo, ChooseFrom, Device, PermuteTo, SumTo, TryAdd, TryDiv, TryLe},
     };
 
     use crate::{
         Element,
-        composed::{is_empty, reshape, zeros_after},
-        ops::{LastAxis, shape::rows},
+        composed::{contiguous, is_empty, reshape, zeros_after},
+        ops::{
+            LastAxis,
+            shape::{around, rows},
+        },
     };
+
+    /// [`l2_norm_along`](super::l2_norm_along)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn l2_norm_along<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+        x: Tensor<S, E, D, T>,
+        _: Axis<I>,
+        epsilon: f64,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        S: Shape + HasAxes<Axis<I>>,
+    {
+        let shape = *x.shape();
+        if is_empty(&shape) {
+            return zeros_after(x, shape);
+        }
+        let x = around::<I, _, _, _, _>(x)?;
+        let x = contiguous(x.try_permute::<(usize, usize, usize), Axes3<0, 2, 1>>()?)?;
+        let y = l2_norm(x, epsilon)?;
+        let y = contiguous(y.try_permute::<(usize, usize, usize), Axes3<0, 2, 1>>()?)?;
+        reshape(y, shape)
+    }
 
     /// [`l2_norm`](super::l2_norm)
     ///

@@ -9,6 +9,7 @@
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
 //! | [`layer_norm`], [`rms_norm`], [`normalize`], [`l2_norm`] | normalisation of the last axis |
 //! | [`group_norm`] | normalisation of groups of channels |
+//! | [`l2_norm_along`] | normalisation of any axis |
 //! | [`gelu`], [`gelu_tanh`], [`relu`], [`relu_squared`], [`silu`], [`sigmoid`], [`tanh`] | elementwise functions |
 //! | [`swiglu`], [`geglu`], [`geglu_tanh`], [`reglu`] | one half of the last axis gates the other |
 //! | [`embedding`] | rows of a table |
@@ -17,16 +18,23 @@
 //! | [`scale`], [`shift`] | by a number |
 //! | [`softmax`], [`softmax_along`] | softmax of the last axis, or of any axis |
 //! | [`sum`], [`mean`], [`max`], [`min`], [`variance`], [`logsumexp`] | reductions of any axis |
+//! | [`sum_where`], [`mean_where`], [`max_where`], [`min_where`], [`variance_where`], [`logsumexp_where`], [`softmax_where`] | the same of some numbers along an axis |
+//! | [`cumsum`](fn@cumsum) | sums along an axis up to each place |
+//! | [`argmax`], [`top_k`] | indices of the largest numbers |
+//! | [`one_hot`](fn@one_hot) | ids as vectors with one 1 |
 //! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
 //! | [`slice`](fn@slice), [`select`] | a range of an axis, one index of it |
 //! | [`einsum`](fn@einsum) | products over any axes: of matrices, of vectors, in batches |
+//! | [`gather`](fn@gather) | the numbers at indices of an axis |
+//! | [`scatter_add`] | sums by their indices along an axis |
 //! | [`permute`](fn@permute) | the axes in another order |
 //! | [`reshape`](fn@reshape) | the same numbers in another shape |
 //! | [`rearrange`] | axes that are split, put in another order and merged |
 //! | [`pad`], [`shift_along`] | an axis with numbers at its ends, a tensor moved along an axis |
 //! | [`windows`](fn@windows) | sliding windows along an axis |
+//! | [`detach`](fn@detach) | the same numbers without a gradient |
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
@@ -43,6 +51,8 @@ pub(crate) mod activation;
 pub(crate) mod arithmetic;
 pub(crate) mod concat;
 mod cross_entropy;
+pub(crate) mod cumsum;
+pub(crate) mod detach;
 pub(crate) mod dropout;
 pub(crate) mod einsum;
 pub(crate) mod elementwise;
@@ -50,15 +60,18 @@ pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod feed_forward;
 pub(crate) mod gate;
+pub(crate) mod gather;
 pub(crate) mod l2_norm;
 pub(crate) mod learned_position;
 pub(crate) mod linear;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
+pub(crate) mod one_hot;
 pub(crate) mod pad;
 pub(crate) mod param;
 pub(crate) mod permute;
+pub(crate) mod rank;
 pub(crate) mod rearrange;
 pub(crate) mod reduce;
 mod reshape;
@@ -70,6 +83,7 @@ pub(crate) mod stack;
 mod twins;
 pub(crate) mod windows;
 
+pub use crate::data::Selection;
 pub use crate::kernel::{
     activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
 };
@@ -84,6 +98,8 @@ pub use arithmetic::{
 };
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
+pub use cumsum::{cumsum, try_cumsum};
+pub use detach::{detach, try_detach};
 pub use dropout::{dropout, try_dropout};
 pub use einsum::{einsum, try_einsum};
 pub use embedding::{embedding, try_embedding};
@@ -96,7 +112,8 @@ pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,
 };
-pub use l2_norm::{l2_norm, try_l2_norm};
+pub use gather::{gather, scatter_add, try_gather, try_scatter_add};
+pub use l2_norm::{l2_norm, l2_norm_along, try_l2_norm, try_l2_norm_along};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
@@ -105,18 +122,24 @@ pub use norm::{
     Gain, GroupNormalization, GroupNormalizes, NormKind, Normalization, Normalizes, group_norm,
     layer_norm, normalize, rms_norm, try_group_norm, try_layer_norm, try_normalize, try_rms_norm,
 };
+pub use one_hot::{one_hot, try_one_hot};
 pub use pad::{pad, shift_along, try_pad, try_shift_along};
 pub use permute::{permute, try_permute};
+pub use rank::{argmax, top_k, try_argmax, try_top_k};
 pub use rearrange::{rearrange, try_rearrange};
 pub use reduce::{
-    logsumexp, max, mean, min, sum, try_logsumexp, try_max, try_mean, try_min, try_sum,
-    try_variance, variance,
+    logsumexp, logsumexp_where, max, max_where, mean, mean_where, min, min_where, sum, sum_where,
+    try_logsumexp, try_logsumexp_where, try_max, try_max_where, try_mean, try_mean_where, try_min,
+    try_min_where, try_sum, try_sum_where, try_variance, try_variance_where, variance,
+    variance_where,
 };
 pub use reshape::{reshape, try_reshape};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use slice::{select, slice, try_select, try_slice};
-pub use softmax::{softmax, softmax_along, try_softmax, try_softmax_along};
+pub use softmax::{
+    softmax, softmax_along, softmax_where, try_softmax, try_softmax_along, try_softmax_where,
+};
 pub use stack::{stack, try_stack};
 pub use windows::{try_windows, windows};
 
@@ -129,13 +152,15 @@ pub mod composed {
         arithmetic::composed::{add, mul, scale, shift, sub},
         concat::composed::{concat, concat_along},
         cross_entropy::composed::cross_entropy,
+        cumsum::composed::cumsum,
         dropout::composed::dropout,
         einsum::composed::einsum,
         embedding::composed::embedding,
         expand::composed::{broadcast, expand},
         feed_forward::composed::{feed_forward, gated_feed_forward},
         gate::composed::gate,
-        l2_norm::composed::l2_norm,
+        gather::composed::{gather, scatter_add},
+        l2_norm::composed::{l2_norm, l2_norm_along},
         linear::composed::linear,
         max_pool::composed::max_pool,
         mean_pool::composed::mean_pool,

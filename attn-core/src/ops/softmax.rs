@@ -7,6 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
+    data::Selection,
     fused::{Array, GradTarget, Operation},
     kernel::Matrix,
     model::Pass,
@@ -124,7 +125,113 @@ where
     )
 }
 
+/// [`softmax_along`] of some numbers along the axis: the others are not read, become 0, and have the gradient 0.
+///
+/// PyTorch: `torch.softmax(x.masked_fill(~keep, -torch.inf), 1)`, where a row without any is NaN; here it is 0.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::{Selection, softmax_where}};
+///
+/// let x: Tensor<Rank2<2, 2>, f32, _> = Cpu::default().tensor([[2.0, 2.0], [2.0, f32::NAN]]);
+/// let y = softmax_where(x, Axis::<1>, Selection::lengths(vec![2, 1]));
+/// assert_eq!(y.array(), [[0.5, 0.5], [1.0, 0.0]]);
+/// ```
+///
+/// # Panics
+/// If [`try_softmax_where`] returns an error or panics.
+#[doc(alias = "masked_softmax")]
+#[track_caller]
+pub fn softmax_where<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+    selection: Selection<'_>,
+) -> Tensor<S, E, D, T>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    unwrap(try_softmax_where(x, axis, selection))
+}
+
+/// The fallible version of [`softmax_where`].
+///
+/// # Errors
+/// [`Error::LengthBeyondKeys`] if a length is greater than the axis; [`Error::TooLarge`] if the sizes of `x` do not fit the memory;
+/// [`Error::Device`] if dfdx fails.
+///
+/// # Panics
+/// If the selection is of other sizes.
+#[track_caller]
+pub fn try_softmax_where<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+    selection: Selection<'_>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    softmax_where_with_form(D::FUSED, x, axis, selection)
+}
+
+/// [`try_softmax_where`] in the fused or the composed form.
+#[track_caller]
+pub(crate) fn softmax_where_with_form<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    x: Tensor<S, E, D, T>,
+    axis: Axis<I>,
+    selection: Selection<'_>,
+) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
+where
+    S: Shape + HasAxes<Axis<I>>,
+{
+    check_shape("softmax", x.shape())?;
+    let shape = *x.shape();
+    let along = axis_of::<I>(&shape);
+    selection.check("softmax", along)?;
+    if !fused {
+        return Ok(composed::softmax_where(x, axis, &selection)?);
+    }
+    let device = x.device().clone();
+    let axis = along;
+    let mut operation = Operation::default();
+    let x = operation.read(x)?;
+    let mut y = Array::uninit(axis.outer * axis.len, [axis.inner]);
+    slices::softmax_where(x.values(), axis, selection.counted(), y.as_mut_slice());
+    let d_x = x.into_slot();
+    let values = y.as_slice().to_vec();
+    let selection = selection.into_owned();
+    Ok(
+        operation.finish(&device, values, shape, move |d_y, gradients| {
+            let d_x = &mut GradTarget::slot(d_x);
+            let of = (axis, selection.counted());
+            slices::softmax_where_backward(y.as_slice(), of, d_y, d_x, gradients)
+        })?,
+    )
+}
+
 impl<T> Pass<'_, T> {
+    /// The softmax of some numbers along one axis: [`softmax_where`].
+    ///
+    /// # Errors
+    /// The errors of [`try_softmax_where`].
+    ///
+    /// # Panics
+    /// The panics of [`try_softmax_where`].
+    #[track_caller]
+    pub fn softmax_where<const I: isize, S, E: Element, D: Backend<E>>(
+        &mut self,
+        x: &Tensor<S, E, D>,
+        axis: Axis<I>,
+        selection: Selection<'_>,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        S: Shape + HasAxes<Axis<I>>,
+        T: Tape<E, D>,
+    {
+        self.run(x, |fused, x| {
+            softmax_where_with_form(fused, x, axis, selection)
+        })
+    }
+
     /// The softmax of the last axis: [`softmax`].
     ///
     /// # Errors
@@ -163,11 +270,29 @@ pub(crate) mod slices {
         fused::{GradTarget, Gradients},
         kernel::{
             Matrix, MatrixMut,
-            axis::Axis,
+            axis::{Axis, Counted},
             rows::{Sink, Source},
             softmax as shares,
         },
     };
+
+    /// The softmax along an axis of the `counted` numbers. The others become 0.
+    pub fn softmax_where<E: Element>(x: &[E], axis: Axis, counted: Counted<'_>, y: &mut [E]) {
+        shares::forward_where(x, axis, counted, y);
+    }
+
+    /// The derivative of [`softmax_where`], given its result `y`.
+    pub fn softmax_where_backward<E: Element>(
+        y: &[E],
+        (axis, counted): (Axis, Counted<'_>),
+        d_y: &[E],
+        d_x: &mut GradTarget<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        d_x.accumulate(gradients, |d_x| {
+            shares::backward_where(y, d_y, axis, counted, d_x)
+        })
+    }
 
     /// The softmax of every row.
     pub fn softmax<'a, E: Element>(x: impl Into<Source<'a, E>>, y: impl Into<Sink<'a, E>>) {
@@ -216,11 +341,41 @@ pub(super) mod composed {
     use crate::{
         Element,
         composed::{is_empty, reshape, zeros_after},
+        data::Selection,
         ops::{
             LastAxis,
-            shape::{around, rows},
+            reduce::composed::only,
+            shape::{around, axis_of, rows},
         },
     };
+
+    /// [`softmax_where`](super::softmax_where)
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub(in crate::ops) fn softmax_where<
+        const I: isize,
+        S,
+        E: Element,
+        D: Device<E>,
+        T: Tape<E, D>,
+    >(
+        x: Tensor<S, E, D, T>,
+        _: Axis<I>,
+        selection: &Selection<'_>,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        S: Shape + HasAxes<Axis<I>>,
+    {
+        let shape = *x.shape();
+        if is_empty(&shape) {
+            return zeros_after(x, shape);
+        }
+        let marks = selection.counted().marks(axis_of::<I>(&shape));
+        // A number of -∞ where the whole column is one makes NaN, which reaches no gradient of what was counted.
+        let x = only(around::<I, _, _, _, _>(x)?, &marks, f64::NEG_INFINITY)?;
+        reshape(only(x.try_softmax::<Axis<1>>()?, &marks, 0.0)?, shape)
+    }
 
     /// [`softmax`](super::softmax)
     ///

@@ -27,17 +27,19 @@ pub(super) struct Walker<'w, 'n> {
     layers: Scope,
     /// The variables and operations.
     scope: Scope,
+    inputs: Vec<String>,
     /// The last shape of every declared variable.
     shapes: HashMap<String, String>,
 }
 
 impl<'w, 'n> Walker<'w, 'n> {
-    /// `scope`: the variables and operations that are there from the start.
+    /// `scope`: the variables and operations that are there from the start, of which `inputs` are the variables.
     pub(super) fn new(
         cx: &'w Diagnostics,
         names: &'w mut Names<'n>,
         blocks: &'w Blocks,
         [sizes, axes, scope]: [Scope; 3],
+        inputs: Vec<String>,
     ) -> Self {
         let layers = names.scope(&[], &[], &[]);
         Walker {
@@ -49,6 +51,7 @@ impl<'w, 'n> Walker<'w, 'n> {
             arguments: HashMap::new(),
             layers,
             scope,
+            inputs,
             shapes: HashMap::new(),
         }
     }
@@ -265,18 +268,36 @@ impl<'w, 'n> Walker<'w, 'n> {
         }
     }
 
-    /// `seq = 0, d_model = 1..`
+    /// `seq = 0, d_model = 1..`, `seq = ids`, `ids`
     fn parts(&mut self, parts: Tokens) {
         for mut part in parts.split() {
+            if self.is_value(&part) {
+                self.expression(part);
+                continue;
+            }
             let axis = part.take_until(|rest| rest.is(0, '='));
             match axis.is_empty() {
                 true => self.names.own(self.axes, None),
                 false => walk_axes(self.names, axis, self.axes),
             }
             if part.take('=') {
-                size(self.names, &part, Some(self.sizes));
+                match self.is_value(&part) {
+                    true => self.expression(part),
+                    false => size(self.names, &part, Some(self.sizes)),
+                }
             }
         }
+    }
+
+    /// Whether a variable or a call stands there, and not a constant.
+    fn is_value(&self, part: &Tokens) -> bool {
+        let Some(name) = part.ident(0) else {
+            return false;
+        };
+        let is_call = part.starts_arguments(1) || part.is_group(1, Delimiter::Parenthesis);
+        let name = name.to_string();
+        let is_variable = self.shapes.contains_key(&name) || self.inputs.contains(&name);
+        is_call || (is_variable && part.rest().len() == 1)
     }
 
     /// `x`, `context = y`

@@ -157,7 +157,8 @@ impl Item {
         };
         let axes = names.scope(&[axes], &[], &renamed(&statements));
         let scope = names.scope(&[callable], &[], &variables);
-        Walker::new(cx, names, blocks, [sizes, axes, scope]).statements(statements);
+        let inputs = variables.iter().map(|own| own.name.to_string()).collect();
+        Walker::new(cx, names, blocks, [sizes, axes, scope], inputs).statements(statements);
     }
 }
 

@@ -34,6 +34,7 @@ impl LayerBlock {
             source: name.to_owned(),
             ty,
             view: None,
+            alias: None,
         });
         ValueId(self.values.len() - 1)
     }

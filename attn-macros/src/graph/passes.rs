@@ -117,6 +117,7 @@ fn side_by_side(layer: &mut LayerBlock, parts: &[ValueId]) -> ValueId {
         name,
         ty,
         view: None,
+        alias: None,
     });
     for (part, id) in parts.iter().enumerate() {
         layer.values[id.0].view = Some(View {

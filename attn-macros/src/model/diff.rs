@@ -195,8 +195,8 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             }
             is_passed_on &= matches!(gradient, Gradient::Same);
         }
-        // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters.
-        if !is_passed_on {
+        // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters. An alias has neither.
+        if !is_passed_on && !self.block.is_alias(node.result) {
             self.adjoint(node, d_result, computed, lines);
         }
         self.gradients.remove(&node.result.0);
@@ -249,12 +249,12 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
     /// Where a contribution to the gradient of a value goes.
     fn target(&mut self, value: ValueId, lines: &mut Vec<BackwardStep<'m, O>>) -> GradTarget {
         let value = self.block.whole(value);
-        if self.block.is_input(value) {
+        if self.is_input(value) {
             return GradTarget::Input(value);
         }
         let is_part = !self.is_whole(value);
         let is_first = is_part && self.begun.insert(value.0);
-        let memory = self.block.memory(value);
+        let memory = self.block.holder(value);
         match self.gradients.get(&memory.0) {
             None => {
                 let new = self.buffer(memory);
@@ -266,9 +266,14 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         }
     }
 
+    /// Whether the gradient of a value is that of an input.
+    fn is_input(&self, value: ValueId) -> bool {
+        self.block.inputs.contains(&self.block.holder(value))
+    }
+
     /// Whether the gradient of a value is a buffer of its own.
     fn is_whole(&self, value: ValueId) -> bool {
-        !self.block.is_input(value) && self.block.value(value).view.is_none()
+        !self.is_input(value) && self.block.value(value).view.is_none()
     }
 
     /// The buffer of a value that has a gradient, such that no other value has it.
@@ -287,10 +292,10 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
 
     /// Adds a gradient as it is.
     fn share(&mut self, value: ValueId, from: GradSource, lines: &mut Vec<BackwardStep<'m, O>>) {
-        if self.block.value(value).ty.kind != ValueKind::Floats {
+        let value = self.block.whole(value);
+        if self.block.value(value).ty.kind != ValueKind::Floats || self.block.is_alias(value) {
             return;
         }
-        let value = self.block.whole(value);
         if !self.is_whole(value) {
             let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });
@@ -381,11 +386,11 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         let mut defined = Vec::new();
         self.gather(&repeat.body, &mut read, &mut defined);
         let after = repeat.carried.iter().map(|carried| carried.after);
-        read.extend(after.map(|value| self.block.memory(value)));
+        read.extend(after.map(|value| self.block.holder(value)));
         defined.extend(repeat.carried.iter().map(|carried| carried.value));
         read.sort_by_key(|value| value.0);
         read.dedup();
-        read.retain(|value| !defined.contains(value) && !self.block.is_input(*value));
+        read.retain(|value| !defined.contains(value) && !self.is_input(*value));
         read
     }
 
@@ -394,13 +399,13 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             match step {
                 Step::Node(node) => {
                     let operands = node.gradients().map(|(index, _)| node.operands[index]);
-                    read.extend(operands.map(|operand| self.block.memory(operand)));
+                    read.extend(operands.map(|operand| self.block.holder(operand)));
                     defined.push(node.result);
                 }
                 Step::Repeat(repeat) => {
                     let ends = |carried: &Carried| [carried.before, carried.after];
                     let ends = repeat.carried.iter().flat_map(ends);
-                    read.extend(ends.map(|value| self.block.memory(value)));
+                    read.extend(ends.map(|value| self.block.holder(value)));
                     defined.extend(repeat.carried.iter().map(|carried| carried.value));
                     self.gather(&repeat.body, read, defined);
                 }

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Punct, Span, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::parse::ParseStream;
+use syn::parse::{ParseStream, Parser};
 use syn::{Lit, Token, braced, parenthesized, token};
 
 use super::condition::parse_if;
@@ -172,7 +172,7 @@ fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
         Expr::Name(name)
     };
     while input.peek(token::Bracket) {
-        value = parse_indices(value, input)?;
+        value = parse_indices(value, input, cx)?;
     }
     if input.peek(Token![.]) {
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR));
@@ -198,55 +198,117 @@ pub(super) fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
     })
 }
 
-/// `[seq = 0, d_model = 1..]` behind a value.
-fn parse_indices(value: Expr, input: ParseStream<'_>) -> syn::Result<Expr> {
+/// `[seq = 0, d_model = 1..]` or `[ids]` behind a value.
+fn parse_indices(value: Expr, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let group: Group = input.parse()?;
-    let entries = split_at_commas(group.stream());
+    let entries = split_outside_angles(group.stream());
     if entries.is_empty() {
         let message = messages::expected_part(&group.stream());
         return Err(syn::Error::new(group.span(), message));
     }
-    let indices = entries.into_iter().map(parse_index);
+    let entries = entries.into_iter().enumerate();
+    let indices = entries.map(|(place, entry)| parse_index(place, entry, cx));
     Ok(Expr::Index {
         value: Box::new(value),
         indices: indices.collect::<syn::Result<_>>()?,
     })
 }
 
-/// `axis = index`, `axis = start..end`
-fn parse_index(entry: TokenStream) -> syn::Result<Index> {
+/// The parts between commas, but for those in the keys of a call.
+fn split_outside_angles(tokens: TokenStream) -> Vec<TokenStream> {
+    let mut parts = vec![TokenStream::new()];
+    let mut depth = 0;
+    let mut before = ' ';
+    for token in tokens {
+        let sign = match &token {
+            TokenTree::Punct(punct) => punct.as_char(),
+            _ => ' ',
+        };
+        match sign {
+            '<' if depth > 0 || before == ':' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            _ => {}
+        }
+        before = sign;
+        match parts.last_mut() {
+            Some(last) if sign != ',' || depth > 0 => last.extend([token]),
+            _ => parts.push(TokenStream::new()),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// `axis = index`, `axis = start..end`, `axis = ids`, or `ids` of the first axis.
+fn parse_index(place: usize, entry: TokenStream, cx: &Diagnostics) -> syn::Result<Index> {
     let tokens: Vec<TokenTree> = entry.clone().into_iter().collect();
-    let is = |token: &TokenTree, sign: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign);
     let (axis, value) = match tokens.as_slice() {
         [axis, equals, value @ ..]
-            if is(equals, '=') && value.first().is_some_and(|first| !is(first, '=')) =>
+            if is_sign(equals, '=') && value.first().is_some_and(|first| !is_sign(first, '=')) =>
         {
-            (axis, value)
+            (Some(TokenStream::from(axis.clone())), value)
+        }
+        value if place == 0 && (is_of_ids(value) || matches!(value, [TokenTree::Ident(_)])) => {
+            (None, value)
         }
         _ => {
             let message = messages::expected_part(&entry);
             return Err(syn::Error::new_spanned(entry, message));
         }
     };
+    let part = parse_part(value, cx)?;
+    Ok(Index { axis, part, entry })
+}
+
+fn is_sign(token: &TokenTree, sign: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
+}
+
+/// Whether ids are computed or listed here: no constant begins so.
+fn is_of_ids(value: &[TokenTree]) -> bool {
+    match value {
+        [TokenTree::Group(list)] => list.delimiter() == Delimiter::Bracket,
+        [TokenTree::Ident(_), TokenTree::Group(operands), ..] => {
+            operands.delimiter() != Delimiter::Brace
+        }
+        [TokenTree::Ident(_), colon, _, angle, ..] => is_sign(colon, ':') && is_sign(angle, '<'),
+        _ => false,
+    }
+}
+
+fn parse_part(value: &[TokenTree], cx: &Diagnostics) -> syn::Result<Part> {
+    let all = || value.iter().cloned().collect::<TokenStream>();
     let side = |tokens: &[TokenTree]| -> Option<TokenStream> {
         (!tokens.is_empty()).then(|| tokens.iter().cloned().collect())
     };
     let dots = value
         .windows(2)
-        .position(|pair| pair.iter().all(|token| is(token, '.')));
-    let part = match dots {
-        None => Part::At(value.iter().cloned().collect()),
-        Some(dots) => {
+        .position(|pair| pair.iter().all(|token| is_sign(token, '.')));
+    Ok(match (value, dots) {
+        ([TokenTree::Group(list)], _) if is_of_ids(value) => {
+            Part::List(split_at_commas(list.stream()))
+        }
+        (_, None) if is_of_ids(value) => {
+            let ids = |input: ParseStream<'_>| {
+                let ids = parse_expr(input, cx)?;
+                match input.is_empty() {
+                    true => Ok(ids),
+                    false => Err(in_the_way(input, messages::EXPECTED_OPERATOR)),
+                }
+            };
+            Part::Of(ids.parse2(all())?)
+        }
+        (_, None) => Part::At(all()),
+        (_, Some(dots)) => {
             let end = &value[dots + 2..];
-            if let Some(sign) = end.first().filter(|token| is(token, '=') || is(token, '.')) {
+            if let Some(sign) = end
+                .first()
+                .filter(|token| is_sign(token, '=') || is_sign(token, '.'))
+            {
                 return Err(syn::Error::new(sign.span(), messages::HALF_OPEN));
             }
             Part::Range([side(&value[..dots]), side(end)])
         }
-    };
-    Ok(Index {
-        axis: axis.clone().into(),
-        part,
     })
 }
 

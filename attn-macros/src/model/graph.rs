@@ -55,6 +55,8 @@ pub(crate) struct Value {
     pub(crate) ty: Type,
     /// The value whose memory it is in. Then it has none of its own.
     pub(crate) view: Option<View>,
+    /// The value whose numbers it is, without a gradient. Then it has no memory of its own, either.
+    pub(crate) alias: Option<ValueId>,
 }
 
 /// The memory of another value.
@@ -251,7 +253,26 @@ impl<'m, O: ?Sized> Block<'m, O> {
 
     /// The value whose memory a value is in.
     pub(crate) fn memory(&self, id: ValueId) -> ValueId {
+        let Value { view, alias, .. } = self.value(id);
+        match alias.or(view.map(|view| view.of)) {
+            Some(of) => self.memory(of),
+            None => id,
+        }
+    }
+
+    /// The value whose gradient has that of this one. That of a detached value is of the value itself, and nobody reads it.
+    pub(crate) fn holder(&self, id: ValueId) -> ValueId {
         self.value(id).view.map_or(id, |view| view.of)
+    }
+
+    /// The value that has its numbers.
+    pub(crate) fn source(&self, id: ValueId) -> ValueId {
+        self.value(id).alias.unwrap_or(id)
+    }
+
+    /// Whether it is another value without a gradient.
+    pub(crate) fn is_alias(&self, id: ValueId) -> bool {
+        self.value(id).alias.is_some()
     }
 }
 

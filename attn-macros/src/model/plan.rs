@@ -169,6 +169,7 @@ fn region<'m, O: Op + ?Sized>(
         planned.free = free;
         steps.push(planned);
         match step {
+            Step::Node(node) if block.is_alias(node.result) => {}
             Step::Node(node) => own.push(node.result),
             Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
         }

@@ -140,7 +140,8 @@ fn has_rows<O: ?Sized>(block: Block<'_, O>, id: ValueId, axes: &[Axis]) -> bool 
     let value = block.value(id);
     let is_one =
         same_axes(&value.ty.axes, axes) || same_axes(&value.ty.axes, &axes[..axes.len() - 1]);
-    is_one && value.ty.kind == ValueKind::Floats && value.view.is_none()
+    let is_own = value.view.is_none() && value.alias.is_none();
+    is_one && value.ty.kind == ValueKind::Floats && is_own
 }
 
 /// Whether an operation computes each of these rows by itself.

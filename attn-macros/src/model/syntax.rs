@@ -158,13 +158,31 @@ pub(crate) struct AxisDraft {
 
 /// The part of an axis.
 pub(crate) struct Index {
-    pub(crate) axis: TokenStream,
+    /// The first axis has no need of a name: `table[ids]`.
+    pub(crate) axis: Option<TokenStream>,
     pub(crate) part: Part,
+    /// As written.
+    pub(crate) entry: TokenStream,
+}
+
+impl Index {
+    /// As a person writes it, but for calls.
+    pub(crate) fn text(&self) -> String {
+        match (&self.part, &self.axis) {
+            (Part::Of(ids), Some(axis)) => format!("{} = {}", text::of(axis), ids.text()),
+            (Part::Of(ids), None) => ids.text(),
+            _ => text::of(&self.entry),
+        }
+    }
 }
 
 pub(crate) enum Part {
-    /// `seq = -1`
+    /// `seq = -1`, `seq = last`
     At(TokenStream),
+    /// `seq = argmax::<seq>(y)`
+    Of(Expr),
+    /// `heads = [0, 2]`
+    List(Vec<TokenStream>),
     /// `seq = 1..`: from an index on, up to another one. Either may be missing.
     Range([Option<TokenStream>; 2]),
 }
@@ -321,9 +339,14 @@ impl Expr {
     pub(crate) fn parts(&self) -> Vec<&Expr> {
         let inside: Vec<&Expr> = match self {
             Expr::Name(_) | Expr::Number(_) | Expr::Invalid(_) => Vec::new(),
-            Expr::Negate(_, inner)
-            | Expr::Index { value: inner, .. }
-            | Expr::Rename { value: inner, .. } => vec![inner],
+            Expr::Negate(_, inner) | Expr::Rename { value: inner, .. } => vec![inner],
+            Expr::Index { value, indices } => {
+                let ids = indices.iter().filter_map(|index| match &index.part {
+                    Part::Of(ids) => Some(ids),
+                    Part::At(_) | Part::List(_) | Part::Range(_) => None,
+                });
+                std::iter::once(&**value).chain(ids).collect()
+            }
             Expr::Binary { sides, .. } => sides.iter().collect(),
             Expr::If {
                 condition,
@@ -350,6 +373,8 @@ impl Expr {
             Expr::Index { indices, .. } => {
                 let parts = indices.iter().flat_map(|index| match &index.part {
                     Part::At(at) => vec![at],
+                    Part::Of(_) => Vec::new(),
+                    Part::List(list) => list.iter().collect(),
                     Part::Range(ends) => ends.iter().flatten().collect(),
                 });
                 parts.collect()
@@ -364,6 +389,14 @@ impl Expr {
             match part {
                 Expr::Name(name) => f(name),
                 Expr::If { condition, .. } => condition.switches().for_each(&mut *f),
+                Expr::Index { indices, .. } => {
+                    // `x[seq = last]`
+                    let names = indices.iter().filter_map(|index| match &index.part {
+                        Part::At(at) => syn::parse2(at.clone()).ok(),
+                        _ => None,
+                    });
+                    names.for_each(|name: Ident| f(&name));
+                }
                 _ => {}
             }
         }

@@ -5,13 +5,14 @@ use quote::quote;
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower, ModelOp, Op,
-    Operation, Properties, Saved,
+    Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower,
+    ModelOp, Op, Operation, Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Axis;
 use crate::spec::{Real, Size};
 
 pub(super) static EMBEDDING: Operation = Operation {
@@ -53,7 +54,14 @@ fn lower(
         };
         (lowering.layer(call, layer, &ty, builder), vocab, ty)
     };
-    let embedding = Embedding { place, vocab };
+    let axis = Axis::Size(vocab.clone());
+    let bound = lowering.bound_of(call.operands[0], &axis, call.at.span(), EMBEDDING.name)?;
+    let embedding = Embedding {
+        place,
+        vocab,
+        axis,
+        bound,
+    };
     let operands = call.operands.clone();
     Some(lowering.node(builder, embedding, operands, (call.result, ty)))
 }
@@ -85,12 +93,15 @@ impl Layer for Table {
 struct Embedding {
     place: ParamPath,
     vocab: Size,
+    /// The same as an axis.
+    axis: Axis,
+    bound: Bound,
 }
 
 impl Op for Embedding {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            saved: Saved::Nothing,
+            saved: Saved::Reads(vec![0]),
             kept: None,
             fusion: Fusion::None,
         }
@@ -107,7 +118,7 @@ impl ModelOp for Embedding {
             label: Label::Layer(&self.place),
             vertex: VertexKind::Embedding,
             lookup: Some(Lookup::ById {
-                table: &self.place,
+                table: Some(&self.place),
                 vocab: &self.vocab,
             }),
             attention: None,
@@ -123,15 +134,16 @@ impl ModelOp for Embedding {
     }
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
-        let ids = of.input(0);
         let vocab = &self.vocab;
-        Some(quote!(call.inputs.#ids.check("embedding", "id", #vocab, None)?;))
+        self.bound.check(of, 0, EMBEDDING.name, &quote!(#vocab))
     }
 }
 
 impl Emit<ModelFrame<'_>> for Embedding {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
-        of.layer("embedding", &self.place)
+        let check = self.bound.check_composed(of, EMBEDDING.name, &self.axis);
+        let line = of.layer("embedding", &self.place);
+        quote!(#check #line)
     }
 
     fn footprints(&self, _: &FusedNode<'_>) -> Footprints {

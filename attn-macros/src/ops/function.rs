@@ -40,7 +40,7 @@ const fn or_reduction(
         may_be_tied: false,
         signature: "two of `[..]`, or one and a number, to the same; with axes, one of `[..]` to the same without them",
         doc,
-        lower: Lower::FunctionOrOperands(function, 1..=1, reduction),
+        lower: Lower::FunctionOrOperands(function, 1..=2, reduction),
     }
 }
 

@@ -1,6 +1,6 @@
-//! `l2_norm(x)`, over the last axis.
+//! `l2_norm(x)`, over the last axis, and `l2_norm::<axis>(x)`, along any other.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::norm::{asked_epsilon, epsilon};
@@ -12,18 +12,28 @@ use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Axis;
 use crate::spec::Real;
+use crate::spec::keys::{Key, KeyKind};
 
 /// That of the key's default.
 const EPSILON: f64 = 1e-12;
 
 pub(super) static L2_NORM: Operation = Operation {
     name: "l2_norm",
-    keys: &[epsilon("1e-12")],
-    positional: 0,
+    keys: &[
+        Key {
+            name: "axis",
+            kind: KeyKind::Axes,
+            default: "the last one",
+            doc: "Along which axis the length is 1.",
+        },
+        epsilon("1e-12"),
+    ],
+    positional: 1,
     may_be_tied: false,
-    signature: "`[.., d_model]` to the same",
-    doc: "`x / max(|x|, epsilon)` over the last axis: vectors of length 1. PyTorch: `torch.nn.functional.normalize(x, dim=-1)`.",
+    signature: "`[..]` to the same",
+    doc: "`x / max(|x|, epsilon)` along an axis: vectors of length 1. PyTorch: `torch.nn.functional.normalize(x, dim)`.",
     lower: Lower::Operands(1..=1, &lower),
 };
 
@@ -35,11 +45,38 @@ fn lower(
     let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(EPSILON));
     let ty = lowering.floats_of(call)?;
     let operands = call.operands.clone();
-    Some(lowering.node(builder, L2Norm { epsilon }, operands, (call.result, ty)))
+    // One number is a row.
+    if ty.axes.is_empty() {
+        return Some(lowering.node(builder, L2Norm { epsilon }, operands, (call.result, ty)));
+    }
+    let index = lowering.axis_or_last(call, &ty)?;
+    let is_last = index + 1 == ty.axes.len();
+    let axis = ty.axes[index].clone();
+    let result = (call.result, ty);
+    Some(match is_last {
+        true => lowering.node(builder, L2Norm { epsilon }, operands, result),
+        false => {
+            let op = L2NormAlong {
+                epsilon,
+                axis,
+                index,
+            };
+            lowering.node(builder, op, operands, result)
+        }
+    })
 }
 
+/// Over the last axis.
 struct L2Norm {
     epsilon: Real,
+}
+
+/// Along another axis.
+struct L2NormAlong {
+    epsilon: Real,
+    axis: Axis,
+    /// Its index.
+    index: usize,
 }
 
 impl Op for L2Norm {
@@ -104,6 +141,75 @@ impl Emit<ModelFrame<'_>> for L2Norm {
         let d_x = gradients.targets();
         quote! {
             p::layers::l2_norm_backward(#x, (#epsilon) as f64, #d_y, #(&mut #d_x,)* gradients);
+        }
+    }
+}
+
+impl Op for L2NormAlong {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Operands,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::Computed]
+    }
+}
+
+impl ModelOp for L2NormAlong {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text(format!("l2_norm {}", self.axis)),
+            vertex: VertexKind::Norm,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Decode::along(&self.axis, "l2_norm")
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for L2NormAlong {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        let axis = Literal::isize_unsuffixed(self.index as isize);
+        let epsilon = &self.epsilon;
+        of.define(&quote!(l2_norm_along(&#x, p::shapes::Axis::<#axis>, (#epsilon) as f64)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let x = of.slice(0);
+        let axis = of.axis(0, self.index);
+        let epsilon = &self.epsilon;
+        let y = to.slice();
+        quote!(p::layers::l2_norm_along(#x, #axis, (#epsilon) as f64, #y))
+    }
+
+    fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        let x = of.slice(0);
+        let axis = of.axis(0, self.index);
+        let epsilon = &self.epsilon;
+        let d_y = gradients.slice();
+        let d_x = gradients.targets();
+        quote! {
+            p::layers::l2_norm_along_backward(#x, #axis, (#epsilon) as f64, #d_y, #(&mut #d_x,)* gradients);
         }
     }
 }

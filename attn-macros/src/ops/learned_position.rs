@@ -5,8 +5,8 @@ use quote::quote;
 
 use super::layer::{self, Layer};
 use super::{
-    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower, ModelOp, Op,
-    Operation, Properties, Saved,
+    Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lookup, Lower,
+    ModelOp, Op, Operation, Properties, Saved,
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
@@ -14,7 +14,7 @@ use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::model::types::Type;
+use crate::model::types::{Axis, Type};
 use crate::spec::{Real, Size};
 
 pub(super) static LEARNED_POSITION: Operation = Operation {
@@ -58,10 +58,15 @@ fn lower(
         width,
     };
     let place = lowering.layer(call, layer, &ty, builder);
-    let given = positions.is_some();
+    let axis = Axis::Size(max_len.clone());
+    let given = match positions {
+        Some(ids) => Some(lowering.bound_of(ids, &axis, call.at.span(), call.operation.name)?),
+        None => None,
+    };
     let position = LearnedPosition {
         place,
         max_len,
+        axis,
         given,
     };
     let operands = vec![positions.unwrap_or(call.operands[0])];
@@ -115,14 +120,19 @@ impl Layer for Table {
 struct LearnedPosition {
     place: ParamPath,
     max_len: Size,
-    /// Whether its operand are the positions.
-    given: bool,
+    /// The same as an axis.
+    axis: Axis,
+    /// How large the positions may be, if they are its operand.
+    given: Option<Bound>,
 }
 
 impl Op for LearnedPosition {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            saved: Saved::Nothing,
+            saved: match self.given {
+                Some(_) => Saved::Reads(vec![0]),
+                None => Saved::Nothing,
+            },
             kept: None,
             fusion: Fusion::None,
         }
@@ -139,11 +149,11 @@ impl ModelOp for LearnedPosition {
             label: Label::Layer(&self.place),
             vertex: VertexKind::Embedding,
             lookup: Some(match self.given {
-                true => Lookup::ById {
-                    table: &self.place,
+                Some(_) => Lookup::ById {
+                    table: Some(&self.place),
                     vocab: &self.max_len,
                 },
-                false => Lookup::ByPosition {
+                None => Lookup::ByPosition {
                     table: &self.place,
                     max_len: &self.max_len,
                 },
@@ -162,11 +172,15 @@ impl ModelOp for LearnedPosition {
 
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let max_len = &self.max_len;
-        if self.given {
-            let ids = of.input(0);
-            return Some(quote!(
-                call.inputs.#ids.check("learned_position", "position", #max_len, None)?;
-            ));
+        match &self.given {
+            Some(Bound::OfCall) => {
+                let ids = of.input(0);
+                return Some(quote!(
+                    call.inputs.#ids.check("learned_position", "position", #max_len, None)?;
+                ));
+            }
+            Some(bound) => return bound.check(of, 0, "learned_position", &quote!(#max_len)),
+            None => {}
         }
         let len = of.length_of_result();
         Some(quote!(p::check_length(#len, #max_len)?;))
@@ -176,8 +190,10 @@ impl ModelOp for LearnedPosition {
 impl Emit<ModelFrame<'_>> for LearnedPosition {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let place = of.place(&self.place);
-        if self.given {
-            return of.layer("learned_position_at", &self.place);
+        if let Some(bound) = &self.given {
+            let check = bound.check_composed(of, "learned_position", &self.axis);
+            let line = of.layer("learned_position_at", &self.place);
+            return quote!(#check #line);
         }
         let shape = of.shape(1);
         of.define(&quote!(learned_position(#shape, &#place)))
@@ -190,7 +206,7 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let y = to.matrix();
-        if self.given {
+        if self.given.is_some() {
             let ids = of.ids(0);
             return quote!(#weights.forward(#ids, #y));
         }
@@ -204,7 +220,7 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let weights = of.weights(&self.place);
         let d_y = gradients.matrix();
-        if self.given {
+        if self.given.is_some() {
             let ids = of.ids(0);
             return quote!(#weights.backward(#ids, #d_y, gradients););
         }

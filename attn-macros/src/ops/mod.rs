@@ -5,9 +5,12 @@
 //! a footprint or a rule for decoding is an error of rustc.
 
 mod activation;
+mod arange;
 mod attention;
 pub(crate) mod attention_layer;
 mod concat;
+mod cumsum;
+mod detach;
 mod dropout;
 mod einsum;
 mod elementwise;
@@ -15,6 +18,7 @@ mod embedding;
 mod expand;
 mod feed_forward;
 mod function;
+mod gather;
 mod group_norm;
 mod l2_norm;
 mod layer;
@@ -24,11 +28,15 @@ mod max_pool;
 mod mean_pool;
 mod module;
 mod norm;
+mod one_hot;
 mod pad;
 mod param;
 mod permute;
+mod rank;
 mod rearrange;
 mod reduce;
+mod scatter_add;
+mod selection;
 mod sinusoidal_position;
 mod slice;
 mod softmax;
@@ -55,6 +63,7 @@ use crate::spec::{Real, Size};
 pub(crate) use attention::Attention;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
+pub(crate) use gather::{Along, Bound, Gather, Indices};
 pub(crate) use layer::Layer;
 pub(crate) use param::{Param, Tensor};
 pub(crate) use permute::Permute;
@@ -100,6 +109,13 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &permute::PERMUTE,
     &rearrange::REARRANGE,
     &stack::STACK,
+    &detach::DETACH,
+    &rank::ARGMAX,
+    &rank::TOP_K,
+    &one_hot::ONE_HOT,
+    &arange::ARANGE,
+    &scatter_add::SCATTER_ADD,
+    &cumsum::CUMSUM,
     &split::SPLIT,
     &pad::PAD,
     &pad::SHIFT,
@@ -136,8 +152,8 @@ pub(crate) enum Lower {
         RangeInclusive<usize>,
         &'static dyn LowerOperands,
     ),
-    /// To several values, which a `let` has to name.
-    Parts,
+    /// From the value of its operand to several values, which a `let` has to name.
+    Parts(&'static dyn LowerParts),
     /// From its tokens: operands by name and a body are its own affair.
     Call(LowerCall),
 }
@@ -166,6 +182,33 @@ where
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         self(lowering, call, builder)
+    }
+}
+
+/// Infers the shapes of several results, one for each name. Mistakes are reported, and then there is none.
+pub(crate) trait LowerParts: Sync {
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>>;
+}
+
+impl<F> LowerParts for F
+where
+    F: Fn(&mut Lowering<'_>, &[Ident], &CallSite<'_>, &mut RegionBuilder) -> Option<Vec<ValueId>>
+        + Sync,
+{
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_>,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        self(lowering, names, call, builder)
     }
 }
 
@@ -339,7 +382,8 @@ impl Decode {
 /// How rows of a learned table are found.
 pub(crate) enum Lookup<'o> {
     ById {
-        table: &'o ParamPath,
+        /// The layer with the table, if it is one.
+        table: Option<&'o ParamPath>,
         vocab: &'o Size,
     },
     ByPosition {

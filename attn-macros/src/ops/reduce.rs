@@ -3,11 +3,13 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
+use super::selection::{Selected, Selection};
 use super::{
     CallSite, Cost, Decode, Description, Elementwise, Emit, Fusion, Gradient, Label, Lower,
     LowerOperands, ModelOp, Op, Operation, Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output};
+use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
@@ -33,7 +35,7 @@ const fn operation(reduction: &'static Reduction, doc: &'static str) -> Operatio
         may_be_tied: false,
         signature: SIGNATURE,
         doc,
-        lower: Lower::Operands(1..=1, reduction),
+        lower: Lower::Operands(1..=2, reduction),
     }
 }
 
@@ -98,12 +100,51 @@ impl LowerOperands for Reduction {
         let ty = lowering.floats_of(call)?;
         let mut axes = lowering.required_axes(call, &ty)?;
         axes.sort_unstable();
+        if call.operands.len() > 1 {
+            return self.of_some(lowering, call, &axes, builder);
+        }
         let mut nodes = Nodes { lowering, builder };
         let x = call.operands[0];
         Some(match self {
             Reduction::Variance => nodes.variance(x, &axes, call.result),
             _ => nodes.reduce_all(*self, x, &axes, call.result),
         })
+    }
+}
+
+impl Reduction {
+    /// Of the numbers that the second operand selects.
+    fn of_some(
+        self,
+        lowering: &mut Lowering<'_>,
+        call: &CallSite<'_>,
+        axes: &[usize],
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let [index] = *axes else {
+            let message = messages::selection_of_several(call.operation, axes.len());
+            lowering.error(call.at.span(), message);
+            return None;
+        };
+        let Selected {
+            value,
+            selection,
+            order,
+        } = Selected::lower(lowering, call, index, builder)?;
+        let mut ty = lowering.ty(value).clone();
+        let op = Reduce {
+            reduction: self,
+            axis: ty.axes.remove(order.index),
+            index: order.index,
+            selection: Some(selection),
+        };
+        let name = match order.is_in_order() {
+            true => call.result,
+            false => self.name(),
+        };
+        let operands = vec![value, call.operands[1]];
+        let result = lowering.node(builder, op, operands, (name, ty));
+        Some(order.back_without(lowering, result, call.result, builder))
     }
 }
 
@@ -135,6 +176,7 @@ impl Nodes<'_, '_> {
             reduction,
             axis,
             index,
+            selection: None,
         };
         self.lowering.node(self.builder, op, vec![x], (name, ty))
     }
@@ -177,11 +219,19 @@ struct Reduce {
     /// The axis of the operand, and its index there.
     axis: Axis,
     index: usize,
+    /// The numbers that count, if not all do: the second operand.
+    selection: Option<Selection>,
 }
 
 impl Reduce {
     fn label(&self) -> String {
         format!("{} {}", self.reduction.name(), self.axis)
+    }
+
+    fn counted(&self, of: &FusedNode<'_>) -> TokenStream {
+        let selection = self.selection.as_ref();
+        let counted = selection.map(|selection| selection.counted(of, self.index));
+        counted.unwrap_or(quote!(p::Counted::All))
     }
 }
 
@@ -198,8 +248,11 @@ impl Op for Reduce {
         }
     }
 
-    fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::Computed]
+    /// What selects has none.
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        let mut gradients = vec![Gradient::None; operands];
+        gradients[0] = Gradient::Computed;
+        gradients
     }
 }
 
@@ -221,17 +274,25 @@ impl ModelOp for Reduce {
         Cost::none()
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let selection = self.selection.as_ref()?;
+        selection.check(of, self.reduction.name(), self.index)
     }
 }
 
 impl Emit<ModelFrame<'_>> for Reduce {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
-        let method = format_ident!("{}", self.reduction.name());
+        let name = self.reduction.name();
         let x = of.operand(0);
         let axis = Literal::isize_unsuffixed(self.index as isize);
-        of.define(&quote!(#method(&#x, p::shapes::Axis::<#axis>)))
+        let Some(selection) = &self.selection else {
+            let method = format_ident!("{name}");
+            return of.define(&quote!(#method(&#x, p::shapes::Axis::<#axis>)));
+        };
+        let method = format_ident!("{name}_where");
+        let [check, selection] = selection.composed(of, name, self.index);
+        let line = of.define(&quote!(#method(&#x, p::shapes::Axis::<#axis>, #selection)));
+        quote!(#check #line)
     }
 
     fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
@@ -242,13 +303,15 @@ impl Emit<ModelFrame<'_>> for Reduce {
         let reduction = self.reduction.variant();
         let x = of.slice(0);
         let axis = of.axis(0, self.index);
+        let counted = self.counted(of);
         let y = to.slice();
-        quote!(p::layers::reduce(#reduction, #x, #axis, #y))
+        quote!(p::layers::reduce(#reduction, #x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let reduction = self.reduction.variant();
         let axis = of.axis(0, self.index);
+        let counted = self.counted(of);
         let saved = self.properties().saved;
         let x = match saved {
             Saved::Nothing => quote!(&[]),
@@ -261,7 +324,7 @@ impl Emit<ModelFrame<'_>> for Reduce {
         let d_y = gradients.slice();
         let d_x = gradients.targets();
         quote! {
-            p::layers::reduce_backward(#reduction, #x, #axis, #y, #d_y, #(&mut #d_x,)* gradients);
+            p::layers::reduce_backward(#reduction, #x, (#axis, #counted), #y, #d_y, #(&mut #d_x,)* gradients);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! `softmax(x)`, over the last axis, and `softmax::<axis>(x)`, along any other.
+//! `softmax(x)`, over the last axis, `softmax::<axis>(x)`, along any other, and `softmax::<axis>(x, keep)`, of some numbers.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
+use super::selection::{Selected, Selection};
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -26,7 +27,7 @@ pub(super) static SOFTMAX: Operation = Operation {
     may_be_tied: false,
     signature: "`[..]` to the same",
     doc: "`exp(x) / Σ exp(x)` along an axis: `softmax(x)`, `softmax::<seq>(x)`. PyTorch: `torch.softmax(x, dim)`.",
-    lower: Lower::Operands(1..=1, &lower),
+    lower: Lower::Operands(1..=2, &lower),
 };
 
 fn lower(
@@ -38,12 +39,49 @@ fn lower(
     let x = call.operands.clone();
     let index = lowering.axis_or_last(call, &ty)?;
     let axis = ty.axes[index].clone();
+    if call.operands.len() > 1 {
+        return of_some(lowering, call, index, builder);
+    }
     let result = (call.result, ty);
     let is_last = index + 1 == result.1.axes.len();
     Some(match is_last {
         true => lowering.node(builder, Softmax { axis }, x, result),
-        false => lowering.node(builder, SoftmaxAlong { axis, index }, x, result),
+        false => {
+            let op = SoftmaxAlong {
+                axis,
+                index,
+                selection: None,
+            };
+            lowering.node(builder, op, x, result)
+        }
     })
+}
+
+/// Of the numbers that the second operand selects. The others become 0.
+fn of_some(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    index: usize,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
+    let Selected {
+        value,
+        selection,
+        order,
+    } = Selected::lower(lowering, call, index, builder)?;
+    let ty = lowering.ty(value).clone();
+    let op = SoftmaxAlong {
+        axis: ty.axes[order.index].clone(),
+        index: order.index,
+        selection: Some(selection),
+    };
+    let name = match order.is_in_order() {
+        true => call.result,
+        false => SOFTMAX.name,
+    };
+    let operands = vec![value, call.operands[1]];
+    let result = lowering.node(builder, op, operands, (name, ty));
+    Some(order.back(lowering, result, call.result, builder))
 }
 
 /// Over the last axis.
@@ -51,11 +89,13 @@ struct Softmax {
     axis: Axis,
 }
 
-/// Along another axis.
+/// Along another axis, or of some numbers.
 struct SoftmaxAlong {
     axis: Axis,
     /// Its index.
     index: usize,
+    /// The numbers that count, if not all do: the second operand.
+    selection: Option<Selection>,
 }
 
 impl Op for Softmax {
@@ -127,8 +167,11 @@ impl Op for SoftmaxAlong {
         }
     }
 
-    fn gradients(&self, _: usize) -> Vec<Gradient> {
-        vec![Gradient::Computed]
+    /// What selects has none.
+    fn gradients(&self, operands: usize) -> Vec<Gradient> {
+        let mut gradients = vec![Gradient::None; operands];
+        gradients[0] = Gradient::Computed;
+        gradients
     }
 }
 
@@ -150,8 +193,9 @@ impl ModelOp for SoftmaxAlong {
         Cost::none()
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let selection = self.selection.as_ref()?;
+        selection.check(of, SOFTMAX.name, self.index)
     }
 }
 
@@ -159,7 +203,12 @@ impl Emit<ModelFrame<'_>> for SoftmaxAlong {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
         let axis = Literal::isize_unsuffixed(self.index as isize);
-        of.define(&quote!(softmax_along(&#x, p::shapes::Axis::<#axis>)))
+        let Some(selection) = &self.selection else {
+            return of.define(&quote!(softmax_along(&#x, p::shapes::Axis::<#axis>)));
+        };
+        let [check, selection] = selection.composed(of, SOFTMAX.name, self.index);
+        let line = of.define(&quote!(softmax_where(&#x, p::shapes::Axis::<#axis>, #selection)));
+        quote!(#check #line)
     }
 
     fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
@@ -170,7 +219,13 @@ impl Emit<ModelFrame<'_>> for SoftmaxAlong {
         let x = of.slice(0);
         let axis = of.axis(0, self.index);
         let y = to.slice();
-        quote!(p::layers::softmax_along(#x, #axis, #y))
+        match &self.selection {
+            None => quote!(p::layers::softmax_along(#x, #axis, #y)),
+            Some(selection) => {
+                let counted = selection.counted(of, self.index);
+                quote!(p::layers::softmax_where(#x, #axis, #counted, #y))
+            }
+        }
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
@@ -178,6 +233,14 @@ impl Emit<ModelFrame<'_>> for SoftmaxAlong {
         let axis = of.axis(0, self.index);
         let d_y = gradients.slice();
         let d_x = gradients.targets();
-        quote!(p::layers::softmax_along_backward(#y, #axis, #d_y, #(&mut #d_x,)* gradients);)
+        match &self.selection {
+            None => {
+                quote!(p::layers::softmax_along_backward(#y, #axis, #d_y, #(&mut #d_x,)* gradients);)
+            }
+            Some(selection) => {
+                let of = selection.counted(of, self.index);
+                quote!(p::layers::softmax_where_backward(#y, (#axis, #of), #d_y, #(&mut #d_x,)* gradients);)
+            }
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! `let (a, b) = split::<axis>(x);`: a slice for each name.
 
-use super::{Lower, Operation};
+use proc_macro2::Ident;
+
+use super::{CallSite, Lower, Operation};
+use crate::model::graph::ValueId;
+use crate::model::lower::{Lowering, RegionBuilder};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static SPLIT: Operation = Operation {
@@ -15,5 +19,14 @@ pub(super) static SPLIT: Operation = Operation {
     may_be_tied: false,
     signature: "`[.., n * d]` to `n` times `[.., d]`",
     doc: "Parts of an axis, of one size, as many as there are names: `let (a, b) = split::<axis>(x);`. PyTorch: `x.chunk(n, dim)`.",
-    lower: Lower::Parts,
+    lower: Lower::Parts(&lower),
 };
+
+fn lower(
+    lowering: &mut Lowering<'_>,
+    names: &[Ident],
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<Vec<ValueId>> {
+    lowering.split(names, call, builder)
+}

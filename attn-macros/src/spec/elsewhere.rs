@@ -417,6 +417,65 @@ static FORMS: &[Form] = &[
     ),
     operation(
         &[
+            "gather",
+            "index_select",
+            "take",
+            "take_along_dim",
+            "take_along_axis",
+            "index",
+        ],
+        "write `x[seq = ids]`: axes of the ids that `x` has are the same, the others are new",
+    ),
+    operation(
+        &["embedding_bag", "EmbeddingBag"],
+        "write `mean::<seq>(table[ids], keep)` with a `param table: [vocab, d_model] = normal(1);`",
+    ),
+    operation(
+        &[
+            "stop_gradient",
+            "no_grad",
+            "lax_stop_gradient",
+            "StopGradient",
+        ],
+        "write `detach(x)`, the same numbers without a gradient",
+    ),
+    operation(
+        &["argsort", "sort"],
+        "write `let (values, ids) = top_k::<axis, k = n>(x);`, the largest number first; with `-x` it is the smallest",
+    ),
+    operation(&["argmin"], "write `argmax::<axis>(-x)`"),
+    operation(
+        &["topk"],
+        "write `let (values, ids) = top_k::<axis, k = 2>(x);`",
+    ),
+    operation(
+        &["onehot", "to_categorical"],
+        "write `one_hot::<count>(ids)`, a vector with a 1 for each id",
+    ),
+    operation(
+        &["range", "iota", "position_ids", "positions"],
+        "write `arange::<seq>()`, the indices of an axis",
+    ),
+    operation(
+        &[
+            "index_add",
+            "segment_sum",
+            "scatter",
+            "scatter_reduce",
+            "bincount",
+        ],
+        "write `scatter_add::<[vocab, d_model]>(x, ids)`, sums of numbers by id",
+    ),
+    operation(
+        &["cumulative_sum", "prefix_sum", "associative_scan"],
+        "write `cumsum::<seq>(x)`, the sums up to each place",
+    ),
+    operation(
+        &["masked_softmax", "masked_mean", "masked_sum"],
+        "a second operand says what counts: `softmax::<seq>(x, keep)`, `mean::<seq>(x, lens)`",
+    ),
+    operation(
+        &[
             "matmul",
             "mm",
             "bmm",

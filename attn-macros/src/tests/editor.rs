@@ -122,6 +122,9 @@ const REST: &str = "
         param table: [4, d] = truncated_normal(std = 0.02);
         param bound: [] = WIDTH;
         let (left, right) = split::<axis = d>(z[seq = 0, d = 1..FIRST]);
+        let ids = argmax::<axis = seq>(z);
+        let (values, order) = top_k::<axis = seq, k = 2>(z[seq = ids] + z[d = [0, 1]][seq = 0]);
+        let z = detach(z) + values[seq = 0] * one_hot::<count = d>(order)[seq = 0] + table[order][seq = argmax::<seq>(z)];
         let z = z + sum::<[batch, seq]>(z) * concat::<d>(left, right) - mean::<seq>(z) + bound * table[4 = -1];
         let z = einsum::<axes = [batch, seq, d]>(z as [batch, kv = seq, d], einsum::<[batch, seq, kv]>(z, z as [batch, kv = seq, d]));
         let z = rearrange::<[batch, (steps, 2), d] -> [rows = (batch, steps), { 2 * WIDTH }, d]>(pad::<seq, before = 1, to = longer>(z));
@@ -185,6 +188,11 @@ fn every_name_of_a_model_is_documented() {
         "arguments::init::truncated_normal::std",
         "::table",
         "::left",
+        "::ids",
+        "::order",
+        "operations::argmax",
+        "top_k::k",
+        "one_hot::count",
         "::right",
         "items::param",
         "::slope",

@@ -70,6 +70,7 @@ impl<F: Frame> Forward<'_, F> {
             }
             done.push(planned);
             match step {
+                Step::Node(node) if self.frame.block().is_alias(node.result) => {}
                 Step::Node(node) => {
                     pass.push((node, planned));
                     if planned.with == Some(FuseWith::Next) {

@@ -16,7 +16,7 @@ use crate::model::diff::{Backward, BufferId};
 use crate::model::graph::{Block, Region, Repeat, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
-use crate::model::types::{Axis, Type};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::{Emit, Op};
 
 pub(crate) use backward::emit_backward;
@@ -140,6 +140,11 @@ pub(crate) trait Frame: Sized {
 
     /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
     fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
+        if self.ty(id).kind == ValueKind::Ids {
+            let count = self.rows(&self.ty(id).axes);
+            lines.line(quote!(let mut #name = p::IdArray::zeros(#count);));
+            return lines.take(name, self.footprint_of(id));
+        }
         let how = format_ident!("{how}");
         let parts = self.block().parts(id);
         let [rows, _] = self.extents(id);
@@ -161,7 +166,11 @@ pub(crate) trait Frame: Sized {
             }
             Axis::Size(size) => quote!(#size),
         });
-        tracked_code::array(&axes.collect::<Vec<_>>())
+        let axes = axes.collect::<Vec<_>>();
+        match self.ty(id).kind {
+            ValueKind::Ids => quote!(p::Footprint::ids::<E>(&[#(#axes),*])),
+            _ => tracked_code::array(&axes),
+        }
     }
 
     /// A value of floats, to read.
@@ -175,7 +184,7 @@ pub(crate) trait Frame: Sized {
                 matrix: quote!(#name.view()),
             },
         };
-        let Some(view) = block.value(id).view else {
+        let Some(view) = block.value(block.source(id)).view else {
             return memory;
         };
         let matrix = match view.part {

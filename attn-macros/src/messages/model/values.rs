@@ -5,6 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use super::LAST_AXIS;
 use crate::messages::{did_you_mean, listed, quoted};
 use crate::model::types::{Axis, Type};
+use crate::ops::Operation;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, text};
 
@@ -101,6 +102,18 @@ pub(crate) fn split_of_any_length(axis: &Axis, model: &Ident) -> String {
     format!(
         "`{axis}` is of any length, and `split` needs a constant size\n\
          help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
+    )
+}
+
+/// An operation with several results in the place of one value.
+pub(crate) fn parts_without_names(operation: &Operation) -> String {
+    let names = match operation.name {
+        "top_k" => "(values, ids)",
+        _ => "(a, b)",
+    };
+    let name = operation.name;
+    format!(
+        "`{name}` has several results, and each needs a name\nhelp: `let {names} = {name}::<..>(x);`"
     )
 }
 
@@ -260,4 +273,114 @@ pub(crate) fn einsum_sizes_differ(axis: &Axis, other: &Axis) -> String {
 
 pub(crate) fn too_many_axes(operation: &str, found: usize, most: usize) -> String {
     format!("the result of this `{operation}` has {found} axes, and a value has at most {most}")
+}
+
+/// `x[ids]` of a single number.
+pub(crate) fn no_first_axis(index: &TokenStream, value: &Type) -> String {
+    format!(
+        "`{}` is of the first axis, and {value} has none",
+        text::of(index)
+    )
+}
+
+/// A value in the place of an index that is not made of ids.
+pub(crate) fn expected_ids(index: &TokenStream, found: &Type) -> String {
+    format!(
+        "`{}`: an axis is indexed by constants or by ids, found {found}\n\
+         help: ids are an input, `last: ids[batch]`, or computed: `argmax::<seq>(x)`",
+        text::of(index)
+    )
+}
+
+pub(crate) const NO_INDEX_LISTED: &str = "expected indices, found none\nhelp: `x[heads = [0, 2]]`";
+
+/// Computed ids that are indices of a longer axis.
+pub(crate) fn ids_beyond(what: &str, below: &Size, size: &Size) -> String {
+    format!("`{what}`: the ids are below {below}, and the axis has size {size}")
+}
+
+/// Ids with an axis that is not one axis of the value.
+pub(crate) fn ambiguous_ids(axis: &Axis, ids: &Type, value: &Type) -> String {
+    format!(
+        "`{axis}` of {ids} is not one axis of {value}\n\
+         help: axes of the ids are those of the same names of the value, and every name is there once"
+    )
+}
+
+pub(crate) fn too_many_axes_of_index(what: &str, found: &Type, most: usize) -> String {
+    format!(
+        "`{what}` has {} axes, {found}, and a value has at most {most}",
+        found.axes.len()
+    )
+}
+
+pub(crate) fn argmax_of_nothing(size: &Size) -> String {
+    format!("there is no largest number along an axis of size {size}")
+}
+
+pub(crate) fn top_k_names(found: usize) -> String {
+    format!(
+        "`top_k` has two results, found {found} names\n\
+         help: `let (values, ids) = top_k::<axis, k = 2>(x);`; the name of an unused one begins with `_`"
+    )
+}
+
+pub(crate) fn top_k_beyond(k: &Size, size: &Size) -> String {
+    format!("`top_k`: there are no {k} numbers along an axis of size {size}")
+}
+
+/// A result of `scatter_add` whose indexed axis is not the only one that the operand lacks.
+pub(crate) fn scatter_axis(to: &Type, x: &Type, missing: usize) -> String {
+    format!(
+        "`scatter_add`: {missing} axes of {to} are not in {x}, and the ids are indices of one\n\
+         help: name it: `scatter_add::<{to}, axis = seq>(x, ids)`"
+    )
+}
+
+/// Numbers that are not those at the ids of a result.
+pub(crate) fn scatter_differs(
+    to: &Type,
+    axis: &Axis,
+    ids: &Type,
+    expected: &Type,
+    found: &Type,
+) -> String {
+    format!(
+        "`scatter_add` to {to} by {ids} along `{axis}` takes {expected}, found {found}\n\
+         help: axes of the ids that the result has, by name, are the same; the others stand in the place of `{axis}`"
+    )
+}
+
+/// A second operand of a reduction.
+pub(crate) fn selection_differs(
+    operation: &Operation,
+    lens: &Type,
+    marks: &Type,
+    found: &Type,
+) -> String {
+    let name = operation.name;
+    let lens = match lens.axes.as_slice() {
+        [] => String::new(),
+        _ => format!("{lens} or "),
+    };
+    format!(
+        "`{name}` takes {lens}{marks} as its second operand, which says what counts, found {found}"
+    )
+}
+
+/// What counts, of several axes.
+pub(crate) fn selection_of_several(operation: &Operation, axes: usize) -> String {
+    let name = operation.name;
+    format!(
+        "`{name}` with a second operand is along one axis, found {axes}\n\
+         help: reduce the others before: `{name}::<seq>(sum::<d_model>(x), keep)`"
+    )
+}
+
+/// An assignment of ids in a loop.
+pub(crate) fn repeat_changes_ids(name: &Ident, ty: &Type) -> String {
+    format!(
+        "a `repeat` changes floats, and `{name}` is {ty}\n\
+         help: a `let` in the loop declares ids of one round"
+    )
 }

@@ -122,6 +122,17 @@ impl ComposedNode<'_> {
         quote!((#(#axes,)*))
     }
 
+    /// The device of the first input.
+    pub(crate) fn device(&self) -> TokenStream {
+        let input = self.cx.model.inputs.first().map(|id| self.cx.var(*id));
+        quote!(#input.device())
+    }
+
+    /// An axis of the inputs, or the constant that the type of the result says.
+    pub(crate) fn axis(&self, axis: &Axis) -> TokenStream {
+        axis_value(self.cx, axis)
+    }
+
     /// The size of an axis.
     pub(crate) fn size(&self, axis: &Axis) -> TokenStream {
         match axis {

@@ -7,7 +7,7 @@ use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes::ConstValue;
-use crate::model::syntax::first;
+use crate::model::syntax::{TypeDraft, first};
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{CallSite, Expand, Permute};
 use crate::spec::{Size, split_at_commas};
@@ -40,6 +40,38 @@ impl Lowering<'_> {
                 .error(call.at, messages::missing_key_of(call.at, "axis"));
         }
         self.axes_of(call, ty)
+    }
+
+    /// The axis that the key `axis` names, be it one of a value or not.
+    pub(crate) fn axis_of_call(&mut self, call: &CallSite<'_>) -> Option<Axis> {
+        let Some(tokens) = call.arguments.tokens("axis").cloned() else {
+            if !call.arguments.is_given("axis") && call.arguments.complete {
+                self.cx
+                    .error(call.at, messages::missing_key_of(call.at, "axis"));
+            }
+            return None;
+        };
+        self.axis(&tokens)
+    }
+
+    /// The axes that a key names, of a result.
+    pub(crate) fn result_of_call(&mut self, call: &CallSite<'_>, key: &str) -> Option<Type> {
+        let Some(tokens) = call.arguments.tokens(key).cloned() else {
+            if !call.arguments.is_given(key) && call.arguments.complete {
+                self.cx
+                    .error(call.at, messages::missing_key_of(call.at, key));
+            }
+            return None;
+        };
+        let axes = match one_group(&tokens) {
+            Some(group) => split_at_commas(group.stream()),
+            None => vec![tokens.clone()],
+        };
+        self.declared_type(&TypeDraft {
+            kind: None,
+            axes,
+            span: first(&tokens),
+        })
     }
 
     /// The same for an operation along one axis: without the key, the last one.
@@ -208,7 +240,7 @@ impl Lowering<'_> {
     }
 
     /// The value with its axes in the order of their places.
-    fn in_order(
+    pub(crate) fn in_order(
         &mut self,
         value: ValueId,
         places: &[usize],

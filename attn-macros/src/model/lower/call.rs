@@ -40,8 +40,9 @@ impl Lowering<'_> {
         let result = match &operation.lower {
             // An operand of its own: it may be a number.
             Lower::Function(_) => None,
-            Lower::Parts => {
-                self.cx.error(&call.name, messages::PARTS_WITHOUT_NAMES);
+            Lower::Parts(_) => {
+                let message = messages::parts_without_names(operation);
+                self.cx.error(&call.name, message);
                 self.read_all(&call.operands, builder);
                 return None;
             }

@@ -9,6 +9,7 @@ mod bind;
 mod block;
 mod call;
 mod choice;
+mod ids;
 mod made;
 mod operators;
 mod param;
@@ -48,6 +49,7 @@ use scope::{Changes, Scopes};
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
 pub(crate) use call::is_without_bias;
+pub(crate) use operators::named;
 
 /// The network that `draft` declares.
 ///
@@ -138,6 +140,8 @@ pub(crate) struct Lowering<'a> {
     values: Vec<Value>,
     /// Values that are another one with other names for its axes, each with that one. Nothing but the lowering knows of them.
     aliases: HashMap<usize, ValueId>,
+    /// The axes of which computed ids are indices.
+    below: HashMap<usize, Axis>,
     /// All names of values, and how many values were named after each.
     names: HashMap<String, usize>,
     modules: Vec<Module>,
@@ -212,6 +216,7 @@ impl<'a> Lowering<'a> {
             inputs: Vec::new(),
             values: Vec::new(),
             aliases: HashMap::new(),
+            below: HashMap::new(),
             names: OWN.map(|name| (name.to_owned(), 1)).into(),
             modules: vec![model],
             attentions: Vec::new(),
@@ -455,7 +460,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether a size is not 0; if that is for rustc to find out, the rule is noted.
-    fn at_least_one(&mut self, size: &Size, at: Span, message: String) -> bool {
+    pub(crate) fn at_least_one(&mut self, size: &Size, at: Span, message: String) -> bool {
         match size.value {
             Some(0) => self.error(at, message),
             Some(_) => {}
@@ -491,6 +496,7 @@ impl<'a> Lowering<'a> {
             source,
             ty,
             view: None,
+            alias: None,
         });
         ValueId(self.values.len() - 1)
     }
@@ -534,6 +540,22 @@ impl<'a> Lowering<'a> {
             result,
             name: None,
         }));
+        result
+    }
+
+    /// The same numbers without a gradient, as the result of an operation.
+    pub(crate) fn alias(
+        &mut self,
+        builder: &mut RegionBuilder,
+        op: impl ModelOp + 'static,
+        value: ValueId,
+        name: &str,
+    ) -> ValueId {
+        let ty = self.ty(value).clone();
+        let value = self.memory(value);
+        let source = self.values[value.0].alias.unwrap_or(value);
+        let result = self.node(builder, op, vec![value], (name, ty));
+        self.values[result.0].alias = Some(source);
         result
     }
 

@@ -497,7 +497,7 @@ fn function_of(call: &Call) -> Option<(&'static Operation, &'static Function)> {
 }
 
 /// The user's name for a value, or that of the operation.
-pub(super) fn named(name: Option<&Ident>, kind: &str) -> String {
+pub(crate) fn named(name: Option<&Ident>, kind: &str) -> String {
     name.map_or_else(|| kind.to_owned(), |name| name.unraw().to_string())
 }
 

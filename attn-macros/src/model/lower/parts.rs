@@ -9,11 +9,11 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::syntax::{Call, Expr, Index, Part, first};
 use crate::model::types::{Axis, Type};
-use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
+use crate::ops::{CallSite, Lower, LowerParts, Offset, Operation, Slice};
 use crate::spec::{Size, text};
 
 impl Lowering<'_> {
-    /// `x[seq = 0, d_model = 1..]`
+    /// `x[seq = 0, d_model = 1..]`, `table[ids]`
     pub(super) fn index(
         &mut self,
         value: &Expr,
@@ -21,26 +21,44 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
+        let text = value.text();
         let mut value = self.floats(value, "[..]", builder)?;
         for (number, index) in indices.iter().enumerate() {
-            let text = index.axis.to_string();
-            if indices[..number]
-                .iter()
-                .any(|before| before.axis.to_string() == text)
-            {
-                self.error(first(&index.axis), messages::axis_twice(&index.axis));
-                return None;
-            }
-            let ty = self.ty(value).clone();
-            let axis = self.index_of_axis(&index.axis, &ty)?;
-            let slice = self.slice(index, axis, &ty)?;
             let result = match number + 1 == indices.len() {
                 true => named(name, "part"),
                 false => "part".to_owned(),
             };
-            value = self.slice_node(slice, value, &result, builder);
+            let axis = self.axis_of_index(value, index, &indices[..number])?;
+            value = match self.ids_of_index(index, builder)? {
+                Some(ids) => self.gather(value, axis, index, ids, (&text, &result), builder)?,
+                None => {
+                    let ty = self.ty(value).clone();
+                    let slice = self.slice(index, axis, &ty)?;
+                    self.slice_node(slice, value, &result, builder)
+                }
+            };
         }
         Some(value)
+    }
+
+    /// The index of the axis that is named, and was not before. Without a name it is the first one.
+    fn axis_of_index(&mut self, value: ValueId, index: &Index, before: &[Index]) -> Option<usize> {
+        let ty = self.ty(value).clone();
+        let Some(axis) = &index.axis else {
+            if ty.axes.is_empty() {
+                let message = messages::no_first_axis(&index.entry, &ty);
+                self.error(first(&index.entry), message);
+                return None;
+            }
+            return Some(0);
+        };
+        let text = axis.to_string();
+        let mut before = before.iter().filter_map(|before| before.axis.as_ref());
+        if before.any(|before| before.to_string() == text) {
+            self.error(first(axis), messages::axis_twice(axis));
+            return None;
+        }
+        self.index_of_axis(axis, &ty)
     }
 
     fn slice_node(
@@ -62,12 +80,18 @@ impl Lowering<'_> {
 
     fn slice(&mut self, index: &Index, place: usize, ty: &Type) -> Option<Slice> {
         let axis = ty.axes[place].clone();
+        let Some(name) = &index.axis else {
+            self.cx
+                .error(&index.entry, messages::expected_part(&index.entry));
+            return None;
+        };
         let (start, len) = match &index.part {
-            Part::At(at) => (self.at(at, &axis, &index.axis)?, None),
+            Part::At(at) => (self.at(at, &axis, name)?, None),
             Part::Range(range) => {
-                let (start, len) = self.range(range, &axis, &index.axis)?;
+                let (start, len) = self.range(range, &axis, name)?;
                 (start, Some(len))
             }
+            Part::Of(_) | Part::List(_) => return None,
         };
         Some(Slice {
             axis,
@@ -78,7 +102,12 @@ impl Lowering<'_> {
     }
 
     /// One index, which the axis must have.
-    fn at(&mut self, at: &TokenStream, axis: &Axis, name: &TokenStream) -> Option<Offset> {
+    pub(super) fn at(
+        &mut self,
+        at: &TokenStream,
+        axis: &Axis,
+        name: &TokenStream,
+    ) -> Option<Offset> {
         let offset = self.offset(at)?;
         let message = || messages::no_such_index(at, name, axis.size());
         if let Offset::FromEnd(before) = &offset {
@@ -201,27 +230,25 @@ impl Lowering<'_> {
     }
 
     /// `let (a, b) = split::<axis>(x);`, `let (a, b) = block(x);`: a value for each name.
-    pub(super) fn split(
+    pub(super) fn parts(
         &mut self,
         names: &[Ident],
         value: &Expr,
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
-        let call = match value {
-            Expr::Call(call) if let Some(block) = self.block(&call.name) => {
-                return self.parts_of_block(call, block, names, builder);
+        if let Expr::Call(call) = value
+            && let Some(block) = self.block(&call.name)
+        {
+            return self.parts_of_block(call, block, names, builder);
+        }
+        let Some((call, operation, lower)) = parts_of(value) else {
+            let before = self.cx.count();
+            self.read_all([value], builder);
+            if self.cx.count() == before {
+                self.error(value.span(), messages::EXPECTED_PARTS);
             }
-            Expr::Call(call) if parts_of(call).is_some() => call,
-            other => {
-                let before = self.cx.count();
-                self.read_all([other], builder);
-                if self.cx.count() == before {
-                    self.error(other.span(), messages::EXPECTED_SPLIT);
-                }
-                return None;
-            }
+            return None;
         };
-        let operation = parts_of(call)?;
         let arguments = self.arguments(call, operation);
         let operands = self.operands(call, operation, &(1..=1), builder)?;
         let call = CallSite {
@@ -231,8 +258,18 @@ impl Lowering<'_> {
             operands,
             result: operation.name,
         };
-        let ty = self.floats_of(&call)?;
-        let axis = self.axis_or_last(&call, &ty)?;
+        lower.lower(self, names, &call, builder)
+    }
+
+    /// Equal parts of an axis.
+    pub(crate) fn split(
+        &mut self,
+        names: &[Ident],
+        call: &CallSite<'_>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<ValueId>> {
+        let ty = self.floats_of(call)?;
+        let axis = self.axis_or_last(call, &ty)?;
         let Axis::Size(size) = ty.axes[axis].clone() else {
             let message = messages::split_of_any_length(&ty.axes[axis], &self.item.name);
             self.error(call.at.span(), message);
@@ -263,9 +300,13 @@ impl Lowering<'_> {
 }
 
 /// The operation that is called, if it has several results.
-fn parts_of(call: &Call) -> Option<&'static Operation> {
+fn parts_of(value: &Expr) -> Option<(&Call, &'static Operation, &'static dyn LowerParts)> {
+    let Expr::Call(call) = value else { return None };
     let operation = Operation::find(&call.name.to_string())?;
-    matches!(operation.lower, Lower::Parts).then_some(operation)
+    match operation.lower {
+        Lower::Parts(lower) => Some((call, operation, lower)),
+        _ => None,
+    }
 }
 
 /// `1..-1`

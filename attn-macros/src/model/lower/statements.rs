@@ -10,7 +10,7 @@ use crate::model::graph::{
     Carried, Holder, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId,
 };
 use crate::model::syntax::{self, Condition, Expr, Statement};
-use crate::model::types::Type;
+use crate::model::types::{Type, ValueKind};
 use crate::spec::Size;
 
 /// The statements behind a statement, in its block and in those around it.
@@ -68,7 +68,7 @@ impl Lowering<'_> {
                 }
                 Statement::LetParts { names, value } => {
                     self.check_names(value, later);
-                    let values = self.split(names, value, builder);
+                    let values = self.parts(names, value, builder);
                     for (index, name) in names.iter().enumerate() {
                         let value = values.as_ref().map(|values| values[index]);
                         self.note_shape(name, value);
@@ -241,6 +241,11 @@ impl Lowering<'_> {
                 continue;
             };
             let ty = self.ty(before).clone();
+            if ty.kind != ValueKind::Floats {
+                self.cx
+                    .error(&name, messages::repeat_changes_ids(&name, &ty));
+                continue;
+            }
             let before = self.memory(before);
             let value = self.value(&name.unraw().to_string(), ty);
             self.scopes.set(&name, value, true);

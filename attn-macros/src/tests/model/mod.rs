@@ -3,6 +3,7 @@
 mod axes;
 mod blocks;
 mod elsewhere;
+mod ids;
 mod mistakes;
 mod names;
 mod picture;

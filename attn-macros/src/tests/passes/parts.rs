@@ -46,6 +46,7 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
             of: WHOLE,
             part: Some(part),
         }),
+        alias: None,
     });
     let values: Vec<_> = values.collect();
     let steps = nodes.into_iter().map(|(result, operands)| {

@@ -20,7 +20,7 @@ impl ModelFrame<'_> {
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
             #[allow(unused_variables)]
-            const fn footprint(#(#symbols: usize),*) -> p::Footprint {
+            const fn footprint<E>(#(#symbols: usize),*) -> p::Footprint {
                 #made
                 #footprint
             }
@@ -37,7 +37,7 @@ impl ModelFrame<'_> {
                 ///
                 /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
                 #vis const fn activation_bytes(#(#symbols: usize),*) -> usize {
-                    footprint(#(#symbols),*).bytes::<f32>()
+                    footprint::<f32>(#(#symbols),*).bytes::<f32>()
                 }
             }
         }

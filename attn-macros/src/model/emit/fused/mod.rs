@@ -32,7 +32,7 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> ___GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
-/// const fn footprint(batch, seq) -> p::Footprint                           // the memory that the two take
+/// const fn footprint<E>(batch, seq) -> p::Footprint                         // the memory that the two take
 /// const fn activation_bytes(batch, seq) -> usize                           // the same in bytes
 ///
 /// struct ___GptPast<E> { .. }             // what the attentions have seen, for a model that goes on token by token
@@ -90,6 +90,10 @@ impl<'a> ModelFrame<'a> {
 
     /// A value of ids or lengths.
     fn ids(&self, id: ValueId) -> TokenStream {
+        if !self.model().inputs.contains(&id) {
+            let name = self.value(id);
+            return quote!(#name.as_slice());
+        }
         if self.mode == ExecMode::Session {
             return quote!(new.ids());
         }
@@ -234,12 +238,14 @@ impl ModelFrame<'_> {
             .steps
             .iter()
             .filter_map(|step| match step {
-                Step::Node(node) => match node.op.description().lookup? {
-                    Lookup::ById { table, .. } | Lookup::ByPosition { table, .. } => {
-                        let is_outside = self.model().round_of(table.module) == ModuleId(0);
-                        is_outside.then(|| self.cx.place(table))
-                    }
-                },
+                Step::Node(node) => {
+                    let table = match node.op.description().lookup? {
+                        Lookup::ById { table, .. } => table?,
+                        Lookup::ByPosition { table, .. } => table,
+                    };
+                    let is_outside = self.model().round_of(table.module) == ModuleId(0);
+                    is_outside.then(|| self.cx.place(table))
+                }
                 Step::Repeat(_) => None,
             });
         let is_float = self.ty(self.model().inputs[0]).kind == ValueKind::Floats;

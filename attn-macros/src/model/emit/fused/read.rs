@@ -85,7 +85,7 @@ impl ModelFrame<'_> {
         quote! {
             let sizes = Sizes { #(#sizes),* };
             #check_sizes
-            footprint(#(sizes.#symbols),*).check::<E, D, T>(#label)?;
+            footprint::<E>(#(sizes.#symbols),*).check::<E, D, T>(#label)?;
             let inputs = Inputs { #(#inputs,)* __types: p::PhantomData };
             let data = (#(#data,)*);
             let call = Call::<E> { sizes, inputs, data };
@@ -222,7 +222,10 @@ impl ModelFrame<'_> {
         let name = self.saved_type(module);
         let values = plan.saved.iter().map(|id| {
             let name = self.value(*id);
-            quote!(#name: p::Array<E>)
+            match self.ty(*id).kind {
+                ValueKind::Ids => quote!(#name: p::IdArray),
+                _ => quote!(#name: p::Array<E>),
+            }
         });
         let kept = region.steps.iter().filter_map(|step| match step {
             Step::Node(node) => {

@@ -1,0 +1,60 @@
+//! Mistakes with ids, and what is known of computed ones.
+
+use super::lower;
+use super::mistakes::errors_of;
+
+fn errors(statements: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8, n = 3>; fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch], lens: lens[batch],
+            keep: bool[batch, seq], four: [batch, seq, n, d]) -> [batch, d] {{
+            let _a = tokens; let _b = lens; let _c = x; let _d = keep; let _e = last; let _f = four; let _g = 0 * x[seq = 0, d = 0..n]; {statements}
+        }}"
+    ))
+}
+
+macro_rules! mistakes {
+    ($($name:ident: $statements:literal, $at:literal, $message:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_eq!(errors($statements), [($at.to_owned(), $message.to_owned())]);
+        }
+    )*};
+}
+
+mistakes! {
+    an_index_of_floats: "x[seq = x]", "seq", "`seq = x`: an axis is indexed by constants or by ids, found [batch, seq, 8]";
+    an_index_of_lengths: "x[seq = lens]", "seq", "`seq = lens`: an axis is indexed by constants or by ids, found lens[batch]";
+    an_axis_in_place_of_ids: "x[seq]", "seq", "expected an axis and an index or a range of it, found `seq`";
+    a_number_in_place_of_ids: "x[0]", "0", "expected an axis and an index or a range of it, found `0`";
+    an_empty_list: "x[seq = []]", "seq", "expected indices, found none";
+    a_listed_index_beyond: "x[d = [0, 8]][seq = 0]", "8", "there is no index `8` of `d`, whose size is 8";
+    ids_of_a_larger_axis: "x[seq = 0] + sum::<batch>(one_hot::<n>(argmax::<d>(x)))[seq = 0, n = 0]", "one_hot",
+        "`one_hot`: the ids are below 8, and the axis has size 3";
+    the_largest_of_nothing: "x[seq = argmax(x)]", "argmax", "`argmax` needs the key `axis`";
+    more_than_there_are: "let (a, _b) = top_k::<k = 9>(x); a[seq = 0]", "top_k", "`top_k`: there are no 9 numbers along an axis of size 8";
+    one_name: "let (a,) = top_k::<k = 2>(x); a[seq = 0, d = 0] + x[seq = 0]", "top_k", "`top_k` has two results, found 1 names";
+    no_names: "top_k::<k = 2>(x)", "top_k", "`top_k` has several results, and each needs a name";
+    no_floats_are_detached: "detach(tokens)", "detach", "`detach` takes floats, found ids[batch, seq]";
+    ids_in_a_loop: "let mut t = last; let mut y = x; repeat 2 { t = argmax::<seq>(y[d = 0]); y = gelu(y); } y[seq = t]", "t",
+        "a `repeat` changes floats, and `t` is ids[batch]";
+    sums_without_an_axis: "scatter_add::<[batch, d]>(x, tokens)", "scatter_add",
+        "`scatter_add`: 0 axes of [batch, 8] are not in [batch, seq, 8], and the ids are indices of one";
+    sums_of_other_numbers: "scatter_add::<[batch, n, d]>(x[seq = 0], tokens)[n = 0]", "scatter_add",
+        "`scatter_add` to [batch, 3, 8] by ids[batch, seq] along `3` takes [batch, seq, 8], found [batch, 8]";
+    lengths_of_another_axis: "sum::<d>(x, keep) + x[seq = 0]", "sum",
+        "`sum` takes lens[batch, seq] or bool[batch, seq, 8] as its second operand, which says what counts, found bool[batch, seq]";
+    what_counts_of_two_axes: "x[seq = 0] * sum::<[seq, d]>(x, keep)", "sum", "`sum` with a second operand is along one axis, found 2";
+}
+
+/// Nothing is checked at the call where the ids are indices of the axis itself.
+#[test]
+fn computed_ids_of_an_axis_are_indices_of_it() {
+    let model = lower(
+        "struct M<d = 8>; fn forward(x: [batch, seq, d]) -> [batch, d] { x[seq = argmax::<seq>(sum::<d>(x))] }",
+    );
+    let ids = model
+        .values
+        .iter()
+        .find(|value| value.ty.to_string() == "ids[batch]");
+    assert!(ids.is_some());
+}

@@ -1,0 +1,18 @@
+//! Values by ids, and values without a gradient.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+mod agree;
+mod computed;
+mod detach;
+mod gather;
+mod selections;
+mod sums;
+
+use attn::dfdx::prelude::*;
+use support::cases::{ids, scatter, tensor};
+use support::compare::{Backpropagated, Outcome, backpropagate};
+use support::tensors;
