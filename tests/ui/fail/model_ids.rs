@@ -26,17 +26,6 @@ model! {
     }
 }
 
-const WIDTH: usize = 8;
-
-model! {
-    struct Constants<vocab = 5>;
-    fn forward(x: [seq, WIDTH]) -> [seq, vocab] {
-        let (values, _ids) = top_k::<k = { WIDTH + 1 }>(x);
-        let y = x[WIDTH = [0, WIDTH]];
-        one_hot::<vocab>(argmax::<WIDTH>(x)) * mean::<[seq, WIDTH]>(values)[seq = 0] + sum::<2>(y)
-    }
-}
-
 model! {
     struct Counted<d = 8>;
     fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, d] {

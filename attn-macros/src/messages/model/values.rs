@@ -107,14 +107,12 @@ pub(crate) fn split_of_any_length(axis: &Axis, model: &Ident) -> String {
 
 /// An operation with several results in the place of one value.
 pub(crate) fn parts_without_names(operation: &Operation) -> String {
-    let names = match operation.name {
-        "top_k" => "(values, ids)",
-        _ => "(a, b)",
-    };
     let name = operation.name;
-    format!(
-        "`{name}` has several results, and each needs a name\nhelp: `let {names} = {name}::<..>(x);`"
-    )
+    let example = match name {
+        "top_k" => "let (values, ids) = top_k::<axis, k = 2>(x);",
+        _ => "let (a, b) = split::<axis>(x);",
+    };
+    format!("`{name}` has several results, and each needs a name\nhelp: `{example}`")
 }
 
 pub(crate) fn uneven_split(size: &Size, parts: usize) -> String {
