@@ -127,6 +127,6 @@ mod tests {
             [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6]
         );
         assert_eq!(repeated(&[7], &[3], &[]).into_owned(), [7, 7, 7]);
-        assert_eq!(repeated::<i32>(&[], &[0, 3], &[0]).into_owned(), []);
+        assert!(repeated::<i32>(&[], &[0, 3], &[0]).is_empty());
     }
 }
