@@ -3,6 +3,7 @@
 mod blocks;
 mod constants;
 mod elsewhere;
+mod layers;
 mod shapes;
 mod values;
 
@@ -11,6 +12,7 @@ use proc_macro2::{Ident, TokenStream};
 pub(crate) use blocks::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
+pub(crate) use layers::*;
 pub(crate) use shapes::*;
 pub(crate) use values::*;
 
@@ -496,25 +498,6 @@ pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String 
     format!(
         "`{name}` of this `attention` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
         help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
-    )
-}
-
-pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
-    format!(
-        "`position_ids` are a position for each token, with or without `batch`: the vectors are {vectors}, the positions {ids}"
-    )
-}
-
-pub(crate) fn channels_of_any_number(axis: &str, ty: &Type) -> String {
-    format!(
-        "`group_norm` has a gain and a bias for every channel, so their number is constant, found the axis `{axis}` of {ty}\n\
-        help: name the axis of the channels: `group_norm::<groups, axis = channels>(x)`"
-    )
-}
-
-pub(crate) fn groups_do_not_divide(groups: &Size, channels: &Size) -> String {
-    format!(
-        "`groups` must divide the number of channels, found {groups} groups of {channels} channels"
     )
 }
 

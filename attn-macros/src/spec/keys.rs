@@ -1,6 +1,7 @@
 //! The one table of the language: parsing, documentation, suggestions and editor completion read it.
 
 use super::elsewhere::is_alias;
+use super::rope_keys::{INTERLEAVED, POSITION_IDS, SCALING};
 
 /// A key of `attention!`.
 pub(crate) struct Key {
@@ -69,7 +70,7 @@ pub(crate) enum ArgKind {
     Flag(&'static [&'static str]),
 }
 
-const fn plain(name: &'static str, doc: &'static str) -> Word {
+pub(super) const fn plain(name: &'static str, doc: &'static str) -> Word {
     Word {
         name,
         args: &[],
@@ -77,14 +78,14 @@ const fn plain(name: &'static str, doc: &'static str) -> Word {
     }
 }
 
-const fn size(name: &'static str) -> Arg {
+pub(super) const fn size(name: &'static str) -> Arg {
     Arg {
         name,
         kind: ArgKind::Size { default: None },
     }
 }
 
-const fn number(name: &'static str, default: Option<f64>) -> Arg {
+pub(super) const fn number(name: &'static str, default: Option<f64>) -> Arg {
     Arg {
         name,
         kind: ArgKind::Number { default },
@@ -348,92 +349,6 @@ static POSITIONS: &[Word] = &[
     },
 ];
 
-static SCALING: Key = Key {
-    name: "scaling",
-    kind: KeyKind::Word(SCALINGS),
-    default: "`none`",
-    doc: "How the frequencies of `rope` are changed for sequences that are longer than those of the training. The formulas are those of `transformers`.",
-};
-
-static SCALINGS: &[Word] = &[
-    plain("none", "`theta^(-2i / dims)`, as it is."),
-    Word {
-        name: "linear",
-        args: &[number("factor", None)],
-        doc: "Divided by `factor` (Chen et al. 2023). `rope_type: linear` of `transformers`.",
-    },
-    Word {
-        name: "ntk",
-        args: &[number("factor", None)],
-        doc: "With the base `theta * factor^(dims / (dims - 2))`: NTK-aware scaling.",
-    },
-    Word {
-        name: "dynamic_ntk",
-        args: &[number("factor", None), size("original_max_len")],
-        doc: "As `ntk` with `factor * len / original_max_len - (factor - 1)` for sequences longer than `original_max_len`. `rope_type: dynamic` of `transformers`.",
-    },
-    Word {
-        name: "llama3",
-        args: &[
-            number("factor", None),
-            number("low_freq_factor", None),
-            number("high_freq_factor", None),
-            size("original_max_len"),
-        ],
-        doc: "Low frequencies are divided by `factor`, high ones are not, and between them it goes over (Llama 3.1). `rope_type: llama3`.",
-    },
-    Word {
-        name: "yarn",
-        args: &[
-            number("factor", None),
-            size("original_max_len"),
-            number("beta_fast", Some(32.0)),
-            number("beta_slow", Some(1.0)),
-            optional_number("attention_factor"),
-            optional_number("mscale"),
-            optional_number("mscale_all_dim"),
-            choice("truncate", &TRUNCATE),
-        ],
-        doc: "Pairs that rotate less than `beta_slow` times in `original_max_len` positions are divided by `factor`, those that rotate more than `beta_fast` times are not, and between them it goes over; rotated vectors get the length `attention_factor`, or `0.1 ln(factor) + 1` (Peng et al. 2023). `rope_type: yarn`.",
-    },
-];
-
-static INTERLEAVED: Key = Key {
-    name: "interleaved",
-    kind: KeyKind::Word(&[
-        plain(
-            "false",
-            "Pairs of the first half and the second, as GPT-NeoX and Llama.",
-        ),
-        plain("true", "Pairs of neighbours, as GPT-J and RoFormer."),
-    ]),
-    default: "`false`",
-    doc: "Which coordinates are a pair.",
-};
-
-static POSITION_IDS: Key = Key {
-    name: "position_ids",
-    kind: KeyKind::Word(&[
-        plain(
-            "false",
-            "A token has the position of its place in the sequence, from 0 on.",
-        ),
-        plain("true", "The call takes the positions of the tokens."),
-    ]),
-    default: "`false`",
-    doc: "Whether the call takes positions.",
-};
-
-static TRUNCATE: Key = Key {
-    name: "truncate",
-    kind: KeyKind::Word(&[
-        plain("true", "The bounds of the change are whole pairs."),
-        plain("false", "The bounds of the change are as computed."),
-    ]),
-    default: "`true`",
-    doc: "Whether the bounds between pairs are rounded.",
-};
-
 /// The words of a key that is true or false.
 pub(crate) static TRUTHS: &[Word] = &[plain("true", "Yes."), plain("false", "No.")];
 
@@ -480,14 +395,14 @@ static QK_NORMS: &[Word] = &[
     plain("l2", "Unit length (Henry et al. 2020)."),
 ];
 
-const fn choice(name: &'static str, key: &'static Key) -> Arg {
+pub(super) const fn choice(name: &'static str, key: &'static Key) -> Arg {
     Arg {
         name,
         kind: ArgKind::Word(key),
     }
 }
 
-const fn optional_number(name: &'static str) -> Arg {
+pub(super) const fn optional_number(name: &'static str) -> Arg {
     Arg {
         name,
         kind: ArgKind::OptionalNumber,

@@ -13,6 +13,7 @@ mod mask;
 pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
+mod rope_keys;
 mod rotary;
 pub(crate) mod text;
 pub(crate) mod value;

@@ -33,7 +33,7 @@ use slices::Norm;
 /// [`NormKind::Rms`] `x / sqrt(mean(x²) + epsilon) * gain + bias`.
 ///
 /// Of PyTorch, `torch.nn.LayerNorm(M, bias=False)` has no bias, `torch.nn.LayerNorm(M, elementwise_affine=False)` neither gain nor bias.
-/// The RMSNorm of Gemma has [`Gain::OnePlus`]: the factor is one more than its weight, so weight decay pulls the factor to 1.
+/// The RMSNorm of Gemma has [`Gain::OnePlus`]: the factor is one more than its weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Normalization<'a, const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
     /// What is removed from a vector.
