@@ -11,6 +11,7 @@ pub use crate::ops::{
     embedding::slices::Table,
     expand::slices::{expand, expand_backward, expand_footprint, expanded_axes},
     feed_forward::slices::{FeedForward, Hidden, HiddenLayer, feed_forward_footprint},
+    float::slices::float,
     gather::{
         Along,
         slices::{Indexing, gather, gather_backward, scatter_add, scatter_add_backward},

@@ -138,6 +138,7 @@ mod elementwise {
 
     support::elementwise!(exact);
     support::combined_by_name!(exact);
+    support::expanded!(exact);
     support::parts!(exact);
 }
 

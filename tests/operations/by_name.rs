@@ -6,6 +6,7 @@ use attn::{Backend, Element, model};
 use support::compare::assert_same;
 
 support::combined_by_name!(agree);
+support::expanded!(agree);
 
 /// Two axes of one size are told apart by their names.
 #[test]

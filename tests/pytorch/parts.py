@@ -54,6 +54,15 @@ def stacked(c):
 
 
 @case
+def expanded_and_marked(c):
+    x, w = c.floats("x", 2, 3, 4), c.weight("w", 1, 4)
+    keep = c.marks("keep", 2, 3).bool()
+    time = c.ids("time", 5, 2)[:, None, None]
+    wide = w.expand(2, 3, -1)
+    return torch.softmax(wide, 1) * x, torch.where(keep[..., None] | (time < 2), x, wide) * (time + keep[..., None])
+
+
+@case
 def padded_and_shifted(c):
     x = c.floats("x", 2, 3, 4)
     return F.pad(x, (1, 2), value=0.5), F.pad(x, (0, 0, 1, -1)) * F.pad(x, (0, 0, -1, 1))

@@ -51,6 +51,16 @@ cases! {
         fn forward(x: [batch, seq, d], y: [batch, seq, d]) -> [batch, seq, 3, d] { stack::<[batch, seq, 3, d]>(x, x * y, y) }
     } (x: floats[_, _, 4], y: floats[_, _, 4]);
 
+    expanded_and_marked {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], time: ids[batch]) -> ([batch, seq, d], [batch, seq, d]) {
+            param w: [1, d] = ones;
+            let wide = expand::<[batch, seq, d]>(w[1 = 0]);
+            let marked = if keep || time < 2 { x } else { wide };
+            (softmax::<seq>(wide) * x, marked * (float(time) + float(keep)))
+        }
+    } (x: floats[_, _, 4], keep: bools[_, _], time: ids[_]);
+
     padded_and_shifted {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> ([batch, seq, 7], [batch, seq, d]) {

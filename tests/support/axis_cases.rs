@@ -110,6 +110,55 @@ macro_rules! combined_by_name {
     };
 }
 
+/// Values repeated along axes for operations that take all of them, and ids, lengths and marks as floats.
+#[macro_export]
+macro_rules! expanded {
+    ($claim:ident) => {
+        $claim! {
+            along_the_first_axis {
+                struct M<n = 3, d = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, n, d] {
+                    param latents: [n, d] = normal(0.5);
+                    let z = expand::<[batch, n, d]>(latents);
+                    z + attention::<heads = 2>(layer_norm(z), context = x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+
+            along_axes_of_size_1_and_in_another_order {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], y: [d, batch], z: [batch, 1, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(expand::<[batch, seq, d]>(y));
+                    softmax::<seq>(expand::<[batch, seq, d]>(z)) * y + expand::<[batch, seq, d]>(x)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), tensor::<_, E>("y", (Const::<5>, batch)), tensor::<_, E>("z", (batch, Const::<1>, Const::<5>))) reads x;
+
+            only_where_values_are_combined {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let bias = linear::<d>(sum::<seq>(x));
+                    gelu(x + expand::<[batch, seq, d]>(bias)) * expand::<[seq, d]>(2 * sum::<[batch, seq]>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
+
+            marks_as_floats_and_conditions {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], keep: bool[batch, seq], of_d: bool[d]) -> [batch, seq, d] {
+                    let y = if keep && !of_d { linear::<d>(x) } else { 0.5 * x };
+                    y * float(of_d) + if !keep { x } else { float(keep) }
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), marks((batch, seq)), marks((Const::<5>,))) reads x;
+
+            lengths_and_ids_as_floats {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], lens: lens[batch], time: ids[batch, seq]) -> [batch, seq, d] {
+                    let y = linear::<d>(x) * float(time) + x / (1 + float(lens));
+                    if time < lens { y } else if time == 2 { x } else { float(time) }
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), lens_up_to(batch, seq), ids((batch, seq), 4)) reads x;
+        }
+    };
+}
+
 /// One index of an axis, ranges, and parts of one size.
 #[macro_export]
 macro_rules! parts {

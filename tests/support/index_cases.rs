@@ -95,6 +95,17 @@ macro_rules! computed_ids {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 
+            a_causal_attention {
+                struct M<d = 4, heads = 2, width = 3>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let (q, k, v) = split::<6>(rearrange::<[batch, seq, (6, width)] -> [batch, 6, seq, width]>(linear::<18>(x)));
+                    let scores = einsum::<[batch, heads, seq, kv]>(q, k as [batch, heads, kv = seq, width]) / sqrt(width);
+                    let scores = if arange::<kv>() <= arange::<seq>() { scores } else { -1e30 };
+                    let y = einsum::<[batch, heads, seq, width]>(softmax::<kv>(scores), v as [batch, heads, kv = seq, width]);
+                    linear::<d>(rearrange::<[batch, seq, (heads, width)]>(y))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
+
             mixture_of_experts {
                 struct M<d = 3, experts = 4>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

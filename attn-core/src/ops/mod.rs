@@ -22,6 +22,7 @@
 //! | [`cumsum`](fn@cumsum) | sums along an axis up to each place |
 //! | [`argmax`], [`top_k`] | indices of the largest numbers |
 //! | [`one_hot`](fn@one_hot) | ids as vectors with one 1 |
+//! | [`float`](fn@float) | ids, lengths and marks as floats |
 //! | [`expand`], [`broadcast`] | a tensor repeated along axes of size 1, and along new axes |
 //! | [`concat`](fn@concat), [`concat_along`] | concatenation along the last axis, or any other |
 //! | [`stack`](fn@stack) | values along a new axis |
@@ -59,6 +60,7 @@ pub(crate) mod elementwise;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod feed_forward;
+pub(crate) mod float;
 pub(crate) mod gate;
 pub(crate) mod gather;
 pub(crate) mod l2_norm;
@@ -108,6 +110,7 @@ pub use feed_forward::{
     GatedMaps, UngatedMaps, feed_forward, gated_feed_forward, try_feed_forward,
     try_gated_feed_forward,
 };
+pub use float::{Discrete, float, try_float};
 pub use gate::{
     gate, geglu, geglu_tanh, reglu, swiglu, try_gate, try_geglu, try_geglu_tanh, try_reglu,
     try_swiglu,

@@ -108,6 +108,7 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::Projections => "false".to_owned(),
         KeyKind::Type => "Linear<8, 3>".to_owned(),
         KeyKind::Shape => "[batch, seq, 8]".to_owned(),
+        KeyKind::Axes if key.name == "out" => "[batch, seq, d_model]".to_owned(),
         KeyKind::Axes => "seq".to_owned(),
         KeyKind::Pattern => "[batch, (heads, d_head)]".to_owned(),
         KeyKind::Index => "1".to_owned(),

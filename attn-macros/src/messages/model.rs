@@ -473,7 +473,13 @@ pub(crate) fn attention_width(d_model: &Size, found: &Type) -> String {
 }
 
 pub(crate) fn context_differs(x: &Type, context: &Type) -> String {
-    format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch")
+    let expand = match (&*x.axes, &*context.axes) {
+        ([n, width], [batch, _, _]) => {
+            format!(", `expand::<[{batch}, {n}, {width}]>(x)` repeats x for each sequence")
+        }
+        _ => String::new(),
+    };
+    format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch{expand}")
 }
 
 pub(crate) fn data_missing(name: &str, expected: &str) -> String {

@@ -439,7 +439,8 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         }
         Ok(())
     })?;
-    let body = if input.peek(token::Brace) {
+    // What stands before `else` is a branch: `if x < mean::<seq>(x) { x } else { 0 }`
+    let body = if input.peek(token::Brace) && !input.peek2(Token![else]) {
         let content;
         braced!(content in input);
         Some(body::parse(&content, cx))

@@ -1,14 +1,53 @@
-//! A value repeated along axes, so that two operands have one shape.
+//! `expand::<[batch, latents, d_model]>(x)`: a value repeated along axes. Operators do the same to operands of fewer axes.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
 use super::{
-    Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
 };
 use crate::emit::block::{Footprints, Gradients, Output};
+use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
-use crate::model::graph::Model;
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::Type;
+use crate::spec::keys::{Key, KeyKind};
+
+pub(super) static EXPAND: Operation = Operation {
+    name: "expand",
+    keys: &[Key {
+        name: "out",
+        kind: KeyKind::Axes,
+        default: "required",
+        doc: "All axes of the result.",
+    }],
+    positional: 1,
+    may_be_tied: false,
+    signature: "`[n, d]` to `[batch, n, d]`",
+    doc: "A value repeated along axes that it lacks, or of which it has one of size 1: `expand::<[batch, n, d]>(latents)`. \
+          PyTorch: `x.expand(batch, -1, -1)`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
+    let x = lowering.floats_of(call)?;
+    let result = lowering.result_of_call(call, "out")?;
+    let differ = messages::not_expanded(&x, &result);
+    let common = lowering.common([&result, &x], call.at.span(), &differ)?;
+    // `common` repeats the smaller one, and axes of size 1 of both.
+    let is_one = |ty: &Type| ty.axes.iter().filter(|axis| axis.is_one()).count();
+    if common.axes.len() != result.axes.len() || is_one(&common) != is_one(&result) {
+        lowering.error(call.at.span(), differ);
+        return None;
+    }
+    Some(lowering.expanded(call.operands[0], &result, builder))
+}
 
 /// To the shape of the result: along axes of size 1, and along axes that the operand does not have.
 pub(crate) struct Expand {

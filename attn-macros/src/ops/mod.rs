@@ -17,6 +17,7 @@ mod elementwise;
 mod embedding;
 mod expand;
 mod feed_forward;
+mod float;
 mod function;
 mod gather;
 mod group_norm;
@@ -63,6 +64,7 @@ use crate::spec::{Real, Size};
 pub(crate) use attention::Attention;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
+pub(crate) use float::Float;
 pub(crate) use gather::{Along, Bound, Gather, Indices};
 pub(crate) use layer::Layer;
 pub(crate) use param::{Param, Tensor};
@@ -109,10 +111,12 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &permute::PERMUTE,
     &rearrange::REARRANGE,
     &stack::STACK,
+    &expand::EXPAND,
     &detach::DETACH,
     &rank::ARGMAX,
     &rank::TOP_K,
     &one_hot::ONE_HOT,
+    &float::FLOAT,
     &arange::ARANGE,
     &scatter_add::SCATTER_ADD,
     &cumsum::CUMSUM,

@@ -371,9 +371,9 @@ static FORMS: &[Form] = &[
         "write `x[axis = 0]`, which has no axis of this name; `rearrange::<[batch, d_model]>(x)` leaves out an axis of size 1",
     ),
     operation(
-        &["unsqueeze", "expand", "expand_as", "broadcast_to"],
+        &["unsqueeze", "expand_as", "broadcast_to"],
         "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`; \
-         `rearrange::<[batch, 1, d_model]>(x)` adds an axis of size 1",
+         `rearrange::<[batch, 1, d_model]>(x)` adds an axis of size 1, `expand::<[batch, seq, d_model]>(x)` repeats a value along axes",
     ),
     operation(
         &[

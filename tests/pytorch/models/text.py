@@ -72,6 +72,27 @@ def gated_attention(c):
 
 
 @case
+def value_residual(c):
+    x = c.floats("x", 2, 4, 6)
+
+    def heads(name, x):
+        return linear(c, name, x, 6, bias=False).view(2, 4, 2, 3).transpose(1, 2)
+
+    def attend(name, x, v):
+        y = F.scaled_dot_product_attention(heads(f"{name}.q", x), heads(f"{name}.k", x), v, is_causal=True)
+        return linear(c, f"{name}.out", y.transpose(1, 2).reshape(2, 4, 6), 6, bias=False)
+
+    y = rms_norm(c, "rms_norm", x)
+    first = heads("values.linear", y)
+    x = x + attend("attend", y, first)
+    for layer in ("blocks.0.", "blocks.1."):
+        mix = c.weight(layer + "mix", 2)
+        y = rms_norm(c, layer + "rms_norm", x)
+        x = x + attend(layer + "attend", y, mix[0] * heads(layer + "values.linear", y) + mix[1] * first)
+    return x
+
+
+@case
 def skips_of_a_u(c):
     def norm(x):
         return F.rms_norm(x, (4,), eps=1e-6)

@@ -63,6 +63,35 @@ cases! {
         }
     } (x: floats[_, _, 4]);
 
+    // Zhou et al. 2024: the values of the first layer are mixed with those of each other layer.
+    value_residual {
+        struct M<d = 6, heads = 2, width = 3>;
+        block values(x: [batch, seq, d]) -> [batch, heads, seq, width] {
+            rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<d, bias = false>(x))
+        }
+        block attend(x: [batch, seq, d], v: [batch, heads, seq, width]) -> [batch, seq, d] {
+            let q = linear::<d, bias = false, name = q>(x);
+            let k = linear::<d, bias = false, name = k>(x) as [batch, kv = seq, d];
+            let q = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(q);
+            let k = rearrange::<[batch, kv, (heads, width)] -> [batch, heads, kv, width]>(k);
+            let scores = einsum::<[batch, heads, seq, kv]>(q, k) / sqrt(width);
+            let scores = if arange::<kv>() <= arange::<seq>() { scores } else { -1e30 };
+            let y = einsum::<[batch, heads, seq, width]>(softmax::<kv>(scores), v as [batch, heads, kv = seq, width]);
+            linear::<d, bias = false, name = out>(rearrange::<[batch, seq, (heads, width)]>(y))
+        }
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let y = rms_norm(x);
+            let first = values(y);
+            let mut x = x + attend(y, first);
+            repeat 2 {
+                param mix: [2] = 0.5;
+                let y = rms_norm(x);
+                x += attend(y, mix[2 = 0] * values(y) + mix[2 = 1] * first);
+            }
+            x
+        }
+    } (x: floats[_, _, 6]);
+
     // The speed runs of nanoGPT (Jordan et al. 2024): skips from the first half of the layers to the second, mixtures with the first
     // value, norms without gains, squared ReLU and capped logits.
     skips_of_a_u {

@@ -22,12 +22,10 @@ cases! {
 
     // Jaegle et al. 2021: learned vectors read the input, then one another.
     perceiver {
-        struct M<latents = 3, more = 4, d = 4, classes = 2>;
+        struct M<latents = 3, d = 4, classes = 2>;
         fn forward(x: [batch, n, d]) -> [batch, classes] {
             param latents: [latents, d] = normal(0.02);
-            // For every sequence, as a value without the first axes is repeated along them.
-            let repeated = concat::<more>(latents, x[n = ..1]);
-            let mut z = repeated[more = ..3];
+            let mut z = expand::<[batch, latents, d]>(latents);
             repeat 2, share = true {
                 z += attention::<heads = 1, name = read>(layer_norm::<name = of_latents>(z), context = layer_norm::<name = of_input>(x));
                 z += feed_forward::<8>(layer_norm(z));

@@ -21,6 +21,13 @@ pub(crate) const REARRANGE_WITHOUT_AXES: &str = "`rearrange` needs the axes of t
     help: `rearrange::<[batch, (heads, d_head)] -> [batch, heads, d_head]>(x)` splits an axis, \
     `rearrange::<[batch, (heads, d_head)]>(x)` merges two";
 
+pub(crate) fn not_expanded(value: &Type, result: &Type) -> String {
+    format!(
+        "`expand`: {value} cannot be repeated to {result}\n\
+         help: the result has all axes of the value, and others; an axis of size 1 can have any size there"
+    )
+}
+
 /// A pattern of einops: `"b (h w) c -> b h w c"`
 pub(crate) fn pattern_as_text(found: &str) -> String {
     format!(

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::LAST_AXIS;
 use crate::messages::{did_you_mean, listed, quoted};
-use crate::model::types::{Axis, Type};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::ops::Operation;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, text};
@@ -156,14 +156,20 @@ pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -
 }
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
-    format!(
-        "`{operator}`: left is {left}, right is {right}\n\
-         help: both are floats, and the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
-    )
+    let is_floats = |ty: &Type| ty.kind == ValueKind::Floats;
+    let help = match is_floats(left) && is_floats(right) {
+        true => {
+            "the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
+        }
+        false => AS_FLOATS,
+    };
+    format!("`{operator}`: left is {left}, right is {right}\nhelp: {help}")
 }
 
+const AS_FLOATS: &str = "`float(x)` are ids, lengths or a mask as floats";
+
 pub(crate) fn expected_floats(what: &str, found: &Type) -> String {
-    format!("`{what}` takes floats, found {found}")
+    format!("`{what}` takes floats, found {found}\nhelp: {AS_FLOATS}")
 }
 
 pub(crate) fn takes(operation: &Ident, expected: &str, found: &Type) -> String {

@@ -145,30 +145,33 @@ impl Lowering<'_> {
 
     /// The type of all values, of which there is one at least: that of the one with the most axes. If they differ, that is reported.
     pub(crate) fn common_of(&mut self, values: &[ValueId], at: Span, what: &str) -> Option<Type> {
-        let mut ty = self.ty(values[0]).clone();
+        // One with the most axes first: two others may share none of them.
+        let mut types: Vec<Type> = values.iter().map(|value| self.ty(*value).clone()).collect();
+        types.sort_by_key(|ty| std::cmp::Reverse(ty.axes.len()));
+        let mut types = types.into_iter();
+        let mut ty = types.next()?;
         if ty.kind != ValueKind::Floats {
             self.error(at, messages::expected_floats(what, &ty));
             return None;
         }
-        for other in &values[1..] {
-            let right = self.ty(*other).clone();
-            ty = self.common([&ty, &right], at, what)?;
+        for other in types {
+            let differ = messages::operands_differ(what, &ty, &other);
+            ty = self.common([&ty, &other], at, &differ)?;
         }
         Some(ty)
     }
 
     /// The same of two types. Axes are the same by their names, or else by their places, the last ones of the type with more axes; then
-    /// one of size 1 is repeated.
-    pub(super) fn common(
+    /// one of size 1 is repeated. `differ` is the message if they are not.
+    pub(crate) fn common(
         &mut self,
         [left, right]: [&Type; 2],
         at: Span,
-        what: &str,
+        differ: &str,
     ) -> Option<Type> {
-        let message = || messages::operands_differ(what, left, right);
         let is_floats = |ty: &Type| ty.kind == ValueKind::Floats;
         if !is_floats(left) || !is_floats(right) {
-            self.error(at, message());
+            self.error(at, differ);
             return None;
         }
         let [larger, smaller] = match left.axes.len() < right.axes.len() {
@@ -184,7 +187,7 @@ impl Lowering<'_> {
             axes[place] = match of.same(axis) {
                 // Two names are two axes, whatever their sizes.
                 _ if !is_whole && of.is_another(axis) => {
-                    self.error(at, message());
+                    self.error(at, differ);
                     return None;
                 }
                 // The one with a name, if there is one.
@@ -194,7 +197,7 @@ impl Lowering<'_> {
                 _ if of.is_one() && is_whole => axis.clone(),
                 _ if axis.is_one() && is_whole => of.clone(),
                 Same::No => {
-                    self.error(at, message());
+                    self.error(at, differ);
                     return None;
                 }
                 Same::If(more) => {
@@ -207,7 +210,7 @@ impl Lowering<'_> {
             };
         }
         if !conditions.is_empty() {
-            self.assume(conditions, at, message());
+            self.assume(conditions, at, differ.to_owned());
         }
         Some(Type::floats(axes))
     }

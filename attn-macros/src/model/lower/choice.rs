@@ -9,7 +9,10 @@ use crate::model::graph::{ModuleId, ValueId};
 use crate::model::group::join_last;
 use crate::model::sizes::ConstValue;
 use crate::model::syntax::{self, Comparison, Condition};
+use crate::model::types::ValueKind;
+use crate::ops::Float;
 use crate::score::Expr;
+use crate::spec::Real;
 
 impl Lowering<'_> {
     /// `if condition { then } else { otherwise }`, of values with axes and of numbers.
@@ -68,10 +71,7 @@ impl Lowering<'_> {
             Some((left?, right?))
         };
         Some(match condition {
-            Condition::Switch(name) => {
-                self.no_switch(name);
-                return None;
-            }
+            Condition::Switch(name) => self.mark(name, values, builder)?,
             Condition::And(sides) => {
                 let (left, right) = both(sides)?;
                 left & right
@@ -85,8 +85,8 @@ impl Lowering<'_> {
                 comparison, sides, ..
             } => {
                 let [left, right] = sides.as_ref();
-                let left = self.part(left, values, builder);
-                let right = self.part(right, values, builder);
+                let left = self.compared(left, values, builder);
+                let right = self.compared(right, values, builder);
                 let (left, right) = (left?, right?);
                 match comparison {
                     Comparison::Less => left.less(right),
@@ -98,6 +98,43 @@ impl Lowering<'_> {
                 }
             }
         })
+    }
+
+    /// A mask by its name: `if keep { .. }`
+    fn mark(
+        &mut self,
+        name: &Ident,
+        values: &mut Vec<ValueId>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Expr> {
+        let Some(variable) = self.scopes.read(name) else {
+            self.no_switch(name);
+            return None;
+        };
+        let marks = variable.value?;
+        if self.ty(marks).kind != ValueKind::Bools {
+            self.cx.error(name, messages::value_as_condition(name));
+            return None;
+        }
+        let marks = Float::node(self, builder, marks, "float");
+        values.push(marks);
+        Some(!Expr::Operand(values.len() - 1).equals(Expr::Float(Real::known(0.0))))
+    }
+
+    /// A side of a comparison: a part of an expression, or ids, lengths or marks, as floats.
+    fn compared(
+        &mut self,
+        expr: &syntax::Expr,
+        values: &mut Vec<ValueId>,
+        builder: &mut RegionBuilder,
+    ) -> Option<Expr> {
+        let side = self.part(expr, values, builder)?;
+        if let (Expr::Operand(_), Some(last)) = (&side, values.last_mut())
+            && self.ty(*last).kind != ValueKind::Floats
+        {
+            *last = Float::node(self, builder, *last, "float");
+        }
+        Some(side)
     }
 
     /// A value or a number as a part of an expression.
@@ -162,7 +199,10 @@ impl Lowering<'_> {
             self.error(side.span(), messages::STATEMENTS_BY_VALUES);
         }
         for name in condition.switches() {
-            self.no_switch(name);
+            match self.scopes.read(name) {
+                Some(_) => self.cx.error(name, messages::STATEMENTS_BY_VALUES),
+                None => self.no_switch(name),
+            }
         }
         let mut nowhere = RegionBuilder::new(ModuleId(0));
         for side in condition.sides() {
@@ -178,12 +218,8 @@ impl Lowering<'_> {
         None
     }
 
-    /// Reports a name in the place of a condition that is none.
+    /// Reports a name in the place of a condition that is neither a value nor a switch.
     fn no_switch(&mut self, name: &Ident) {
-        if self.scopes.read(name).is_some() {
-            self.cx.error(name, messages::value_as_condition(name));
-            return;
-        }
         match self.sizes.get(name) {
             Some(ConstValue::Switch(_)) => {}
             Some(value) => self

@@ -347,7 +347,8 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Operand> {
         let [left, right] = sides.map(|side| self.ty(side).clone());
-        let ty = self.common([&left, &right], at, operator.text())?;
+        let differ = messages::operands_differ(operator.text(), &left, &right);
+        let ty = self.common([&left, &right], at, &differ)?;
         let (op, kind) = match operator {
             Operator::Add => (Binary::Add, "add"),
             Operator::Sub => (Binary::Sub, "sub"),

@@ -43,6 +43,15 @@ mistakes! {
         "`scatter_add` to [batch, 3, 8] by ids[batch, seq] along `3` takes [batch, seq, 8], found [batch, 8]";
     lengths_of_another_axis: "sum::<d>(x, keep) + x[seq = 0]", "sum",
         "`sum` takes lens[batch, seq] or bool[batch, seq, 8] as its second operand, which says what counts, found bool[batch, seq]";
+    floats_as_floats: "float(x)[seq = 0]", "float", "`float` takes ids, lengths or a mask, found [batch, seq, 8]";
+    ids_as_a_condition: "if last { x[seq = 0] } else { x[seq = 1] }", "last", "expected a comparison, found the value `last` alone";
+    marks_between_statements: "if keep { let _y = x; } x[seq = 0]", "keep",
+        "a choice between statements needs a condition of constants, found a value with axes";
+    expanded_to_fewer_axes: "expand::<[batch, d]>(x)", "expand", "`expand`: [batch, seq, 8] cannot be repeated to [batch, 8]";
+    expanded_along_no_axis: "x[seq = 0] * expand::<[n, d]>(x[seq = 0])", "expand", "`expand`: [batch, 8] cannot be repeated to [3, 8]";
+    expanded_to_an_axis_of_size_1: "x[seq = 0] * expand::<[batch, 1]>(x[seq = 0])", "expand",
+        "`expand`: [batch, 8] cannot be repeated to [batch, 1]";
+    expanded_without_axes: "expand(x[seq = 0])", "expand", "`expand` needs the key `out`";
     what_counts_of_two_axes: "x[seq = 0] * sum::<[seq, d]>(x, keep)", "sum", "`sum` with a second operand is along one axis, found 2";
 }
 

@@ -1,0 +1,125 @@
+//! `float(ids)`: ids, lengths and marks as floats.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::{
+    CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
+    Operation, Properties, Saved,
+};
+use crate::emit::block::{Footprints, Gradients, Output};
+use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
+use crate::model::graph::{Model, ValueId};
+use crate::model::lower::{Lowering, RegionBuilder};
+use crate::model::types::{Type, ValueKind};
+
+pub(super) static FLOAT: Operation = Operation {
+    name: "float",
+    keys: &[],
+    positional: 0,
+    may_be_tied: false,
+    signature: "`ids[..]`, `lens[..]` or `bool[..]` to `[..]`",
+    doc: "Ids, lengths and marks as floats: `x * float(keep)`, where `true` is 1. PyTorch: `ids.float()`.",
+    lower: Lower::Operands(1..=1, &lower),
+};
+
+fn lower(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
+    let x = lowering.ty(call.operands[0]).clone();
+    if x.kind == ValueKind::Floats {
+        lowering.takes(call.at, "ids, lengths or a mask", &x);
+        return None;
+    }
+    Some(Float::node(
+        lowering,
+        builder,
+        call.operands[0],
+        call.result,
+    ))
+}
+
+pub(crate) struct Float {
+    /// What the operand is.
+    kind: ValueKind,
+}
+
+impl Float {
+    /// The floats of a value that has none.
+    pub(crate) fn node(
+        lowering: &mut Lowering<'_>,
+        builder: &mut RegionBuilder,
+        x: ValueId,
+        name: &str,
+    ) -> ValueId {
+        let Type { kind, axes } = lowering.ty(x).clone();
+        let result = (name, Type::floats(axes));
+        lowering.node(builder, Float { kind }, vec![x], result)
+    }
+}
+
+impl Op for Float {
+    fn properties(&self) -> Properties<'_> {
+        Properties {
+            saved: Saved::Nothing,
+            kept: None,
+            fusion: Fusion::None,
+        }
+    }
+
+    fn gradients(&self, _: usize) -> Vec<Gradient> {
+        vec![Gradient::None]
+    }
+}
+
+impl ModelOp for Float {
+    fn description(&self) -> Description<'_> {
+        Description {
+            label: Label::Text("float".to_owned()),
+            vertex: VertexKind::Other,
+            lookup: None,
+            attention: None,
+        }
+    }
+
+    fn decode(&self, _: &Model) -> Result<Decode, String> {
+        Ok(Decode::PerToken)
+    }
+
+    fn cost(&self, _: &Extents<'_>) -> Cost {
+        Cost::none()
+    }
+
+    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
+        None
+    }
+}
+
+impl Emit<ModelFrame<'_>> for Float {
+    fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
+        let x = of.operand(0);
+        of.define(&quote!(float(&#x)))
+    }
+
+    fn footprints(&self, _: &FusedNode<'_>) -> Footprints {
+        Footprints::default()
+    }
+
+    fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let y = to.slice();
+        let x = match self.kind {
+            ValueKind::Bools => {
+                let marks = of.input(0);
+                quote!(&call.inputs.#marks)
+            }
+            ValueKind::Floats | ValueKind::Ids | ValueKind::Lens => of.ids(0),
+        };
+        quote!(p::layers::float(#x, #y))
+    }
+
+    fn backward(&self, _: &FusedNode<'_>, _: &Gradients) -> TokenStream {
+        TokenStream::new()
+    }
+}
