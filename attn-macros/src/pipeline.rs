@@ -47,17 +47,27 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     let mut types: Vec<String> = types.collect();
     let mut layers = TokenStream::new();
     for draft in drafts {
-        let mut model = network::lower(draft, &types, &krate, &cx);
+        let mut models = network::lower(draft, &types, &krate, &cx);
+        models.iter_mut().for_each(fuse_model);
+        let [model, others @ ..] = models.as_slice() else {
+            continue;
+        };
         types.extend(model.types());
-        fuse_model(&mut model);
-        let passes = model.is_known().then(|| Passes::new(model.block()));
+        let passes_of = |model| -> Option<Passes<'_>> {
+            let model: &network::graph::Model = model;
+            model.is_known().then(|| Passes::new(model.block()))
+        };
+        let passes = passes_of(model);
+        let functions = others.iter().map(|other| (other, passes_of(other)));
+        let functions: Vec<_> = functions.collect();
         let of_layers = model.attentions.iter().map(graph::AttentionLayer::passes);
         let of_layers: Vec<_> = of_layers.collect();
         layers.extend(network::emit::model(
             &krate,
-            &model,
+            model,
             passes.as_ref(),
             &of_layers,
+            &functions,
         ));
     }
     // The names stand in front, and the shapes that they show come out of the models.
@@ -75,9 +85,6 @@ pub(crate) fn fuse_model(model: &mut network::graph::Model) {
     let repeating = network::read_in_place(&model.body, &model.results);
     model.grouped = network::hoist(&network::group(&repeating, &model.results));
     network::share_memory(model);
-    for layer in &mut model.attentions {
-        layer.fused = fuse_layer(&layer.graph);
-    }
 }
 
 /// The operations of a layer for the fused form, each a call of a kernel. `None` if the kernels do not know what its scores read.

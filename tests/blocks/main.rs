@@ -6,6 +6,7 @@
 )]
 
 mod calls;
+mod functions;
 mod inlined;
 mod names;
 mod results;

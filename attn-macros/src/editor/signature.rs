@@ -30,7 +30,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     }
 }
 
-/// The blocks of a model.
+/// The blocks and functions of a model.
 pub(super) struct Blocks {
     names: Vec<Own>,
     keys: HashMap<String, Vec<Own>>,
@@ -38,10 +38,11 @@ pub(super) struct Blocks {
 
 impl Blocks {
     fn of(items: &[Item]) -> Self {
-        let blocks = || items.iter().filter(|item| item.is_block);
+        // `forward` may be called, too.
         let named = |item: &Item| {
             let doc = format!(
-                "`block {}({}){}`",
+                "`{} {}({}){}`",
+                if item.is_block { "block" } else { "fn" },
                 item.name,
                 item.signature,
                 item.result.text()
@@ -51,14 +52,16 @@ impl Blocks {
                 doc,
             }
         };
-        let keys = blocks().map(|item| (item.name.to_string(), item.keys()));
+        let keys = items
+            .iter()
+            .map(|item| (item.name.to_string(), item.keys()));
         Blocks {
-            names: blocks().map(named).collect(),
+            names: items.iter().map(named).collect(),
             keys: keys.collect(),
         }
     }
 
-    /// The keys of the block of this name.
+    /// The keys of the block of this name. A function has none.
     pub(super) fn find(&self, name: &Ident) -> Option<&[Own]> {
         self.keys.get(&name.to_string()).map(Vec::as_slice)
     }

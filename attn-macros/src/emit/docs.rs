@@ -453,7 +453,10 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     }
     if names.len() > 1 {
         note.push('\n');
-        note.push_str(&messages::one_tuple(names.iter().map(String::as_str)));
+        note.push_str(&messages::one_tuple(
+            "forward",
+            names.iter().map(String::as_str),
+        ));
     }
     if cx.graph.cross {
         note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");

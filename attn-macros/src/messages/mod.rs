@@ -195,10 +195,10 @@ pub(crate) fn closure_as_value(key: &Key) -> String {
 }
 
 /// The way to pass several inputs, as a part of rustc's message for a wrong call.
-pub(crate) fn one_tuple<'a>(inputs: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn one_tuple<'a>(method: &str, inputs: impl Iterator<Item = &'a str>) -> String {
     let inputs: Vec<_> = inputs.collect();
     format!(
-        "all inputs are one tuple: `forward(({}))`",
+        "all inputs are one tuple: `{method}(({}))`",
         inputs.join(", ")
     )
 }

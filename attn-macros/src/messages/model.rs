@@ -70,7 +70,6 @@ pub(crate) const AXES_AND_SEMICOLON: &str = "expected `,` between axes, found `;
     help: every axis has a name or a size: `[batch, seq]`";
 pub(crate) const NOTHING_IS_DONE: &str = "this value goes nowhere\n\
     help: give it a name, `let y = ..;`, or return it, without the `;`";
-pub(crate) const NO_INPUT: &str = "`forward` has no input";
 pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes variables\n\
     help: `x = ..;`";
 pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\

@@ -4,7 +4,7 @@
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};
 
-use super::sizes::is_value;
+use super::sizes::{self, is_value};
 use crate::spec::value::Constant;
 
 pub(crate) struct Constants {
@@ -49,6 +49,24 @@ impl Constants {
         let name = format_ident!("__{}_{suffix}", self.model);
         self.items.extend(value.name(&name));
         self.named.push(Named { ty, expr, name });
+    }
+
+    /// Drops those behind the `first` ones that nothing of `readers` names.
+    pub(super) fn keep(&mut self, first: usize, mut readers: Vec<TokenStream>) {
+        let behind = self.items.split_off(first.min(self.items.len()));
+        let mut kept = Vec::new();
+        // One may name those before it.
+        for item in behind.into_iter().rev() {
+            // Behind `const`.
+            let name = item.clone().into_iter().nth(1);
+            let name = name.map(|name| name.to_string());
+            let mut named = readers.iter().flat_map(sizes::names);
+            if named.any(|other| Some(other.to_string()) == name) {
+                readers.push(item.clone());
+                kept.push(item);
+            }
+        }
+        self.items.extend(kept.into_iter().rev());
     }
 
     /// `tokens` with the names of the sizes among the constants in the places of their expressions.

@@ -16,6 +16,7 @@ pub(crate) fn check(model: &Model) -> Result<(), String> {
         input: *input,
     };
     tokens.input()?;
+    tokens.once()?;
     tokens.region(&model.body)?;
     tokens.results()
 }
@@ -29,10 +30,10 @@ impl Model {
         }
     }
 
-    /// The layers of a module that remember something: attentions, and loops and blocks with such layers.
+    /// The layers of a module that remember something in a session: attentions that run in it, and loops and blocks with such layers.
     pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
         module.fields.iter().filter(|field| match &field.layer {
-            Submodule::Attention(_) => true,
+            Submodule::Attention(index) => self.runs(*index),
             Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
                 self.remembers(*module)
             }
@@ -53,6 +54,22 @@ struct Tokens<'m> {
 impl<'m> Tokens<'m> {
     fn axes(&self, value: ValueId) -> &'m [Axis] {
         &self.model.value(value).ty.axes
+    }
+
+    /// Each attention runs once for a token: it remembers one sequence.
+    fn once(&self) -> Result<(), String> {
+        let mut known = Vec::new();
+        for node in self.model.nodes() {
+            let Some(attention) = node.attention() else {
+                continue;
+            };
+            if known.contains(&attention.index) {
+                let name = self.model.path(&attention.place);
+                return Err(messages::session_twice(&name));
+            }
+            known.push(attention.index);
+        }
+        Ok(())
     }
 
     /// The input is tokens, of any number of sequences of any length.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
 use syn::Attribute;
+use syn::ext::IdentExt;
 
 use super::lengths::MadeAxis;
 use super::types::Type;
@@ -13,19 +14,21 @@ use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
 use crate::spec::{Assertion, Distribution, Item, Size};
 
-/// Everything that is emitted.
+/// A network as one of its functions runs it. The functions share values and layers.
 pub(crate) struct Model {
     pub(crate) item: Item,
+    /// The function, if that is not `forward`.
+    pub(crate) function: Option<Function>,
     /// The axes that are no constants, in the order of the inputs.
     pub(crate) symbols: Vec<String>,
     /// Those that operations make of them.
     pub(crate) made: Vec<MadeAxis>,
     pub(crate) inputs: Vec<ValueId>,
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Rc<[Value]>,
     /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
-    pub(crate) modules: Vec<Module>,
-    pub(crate) attentions: Vec<AttentionLayer>,
-    pub(crate) opaques: Vec<Opaque>,
+    pub(crate) modules: Rc<[Module]>,
+    pub(crate) attentions: Rc<[AttentionLayer]>,
+    pub(crate) opaques: Rc<[Opaque]>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
     /// The same for the fused form, with elementwise operations [grouped](super::group).
@@ -38,6 +41,31 @@ pub(crate) struct Model {
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
+}
+
+/// A function beside `forward`.
+pub(crate) struct Function {
+    pub(crate) name: Ident,
+    /// The stem of the names of its traits.
+    pub(crate) stem: Ident,
+    pub(crate) docs: Vec<Attribute>,
+}
+
+impl Function {
+    /// Its method that is this one of `forward`: `encode_mut` is `forward_mut`, `try_encode_values` is `try_values`.
+    pub(crate) fn method(&self, of_forward: &str) -> String {
+        method_of(&self.name, of_forward)
+    }
+}
+
+/// The same for a function of this name.
+pub(crate) fn method_of(function: &Ident, of_forward: &str) -> String {
+    let name = function.unraw();
+    match of_forward.strip_prefix("try_") {
+        _ if of_forward.contains("forward") => of_forward.replace("forward", &name.to_string()),
+        Some(method) => format!("try_{name}_{method}"),
+        None => format!("{name}_{of_forward}"),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,6 +218,8 @@ pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     pub(crate) module: ModuleId,
     pub(crate) count: Size,
     pub(crate) share: bool,
+    /// The number of this one among the loops over the same parameters, from 1 on.
+    pub(crate) run: usize,
     pub(crate) carried: Vec<Carried>,
     pub(crate) body: Region<O>,
 }
@@ -315,6 +345,23 @@ impl Model {
         self.body.nodes()
     }
 
+    /// The modules that are structs: blocks without parameters are none.
+    pub(crate) fn structs(&self) -> impl Iterator<Item = ModuleId> {
+        let modules = self.modules.iter().enumerate();
+        let structs = modules.filter(|(_, module)| match module.holder {
+            Holder::Variable(_) => true,
+            Holder::Field(_) => !module.fields.is_empty(),
+        });
+        structs.map(|(index, _)| ModuleId(index))
+    }
+
+    /// Whether the function runs an attention, of this index.
+    pub(crate) fn runs(&self, attention: usize) -> bool {
+        let nodes = self.nodes().into_iter();
+        let mut attentions = nodes.filter_map(Node::attention);
+        attentions.any(|other| other.index == attention)
+    }
+
     /// The types of the layers, and the model itself.
     pub(crate) fn types(&self) -> impl Iterator<Item = String> {
         let modules = self.modules.iter().map(|module| &module.name);
@@ -432,6 +479,7 @@ impl<O: ?Sized> Clone for Repeat<O> {
             module: self.module,
             count: self.count.clone(),
             share: self.share,
+            run: self.run,
             carried: self.carried.clone(),
             body: self.body.clone(),
         }

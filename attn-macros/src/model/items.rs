@@ -1,4 +1,4 @@
-//! What stands behind the header of a model: its function, and the blocks that this calls. Tokens to drafts.
+//! What stands behind the header of a model: its functions and its blocks. Tokens to drafts.
 
 use proc_macro2::{Ident, TokenTree};
 use syn::parse::ParseStream;
@@ -6,7 +6,7 @@ use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
 use super::parse::{parse_statements, recover, require, tokens_of_argument};
 use super::signature::{Takes, parse_input, parse_inputs, parse_results, skip_to_body};
-use super::syntax::{BlockDraft, FunctionDraft, InputDraft, Parameter, Statement, TypeDraft};
+use super::syntax::{BlockDraft, InputDraft, Parameter, Statement, TypeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::expect;
@@ -14,7 +14,7 @@ use crate::spec::expect;
 /// The items of a model.
 #[derive(Default)]
 pub(super) struct Items {
-    pub(super) forward: Option<FunctionDraft>,
+    pub(super) functions: Vec<BlockDraft>,
     pub(super) blocks: Vec<BlockDraft>,
 }
 
@@ -36,21 +36,16 @@ pub(super) fn parse_items(
         }
         match kind {
             Kind::Block => items.blocks.push(parse_block(docs, input, cx)?),
-            Kind::Function => {
-                let (name, function) = parse_function(input, cx)?;
-                if items.forward.is_some() {
-                    cx.error(&name, messages::other_function(&name));
-                } else {
-                    if name != "forward" {
-                        cx.error(&name, messages::EXPECTED_FORWARD);
-                    }
-                    items.forward = Some(function);
-                }
-            }
+            Kind::Function => items.functions.push(parse_function(docs, input, cx)?),
         }
     }
-    if items.forward.is_none() {
-        cx.error(model, messages::no_forward(model));
+    match items.functions.as_slice() {
+        [] => cx.error(model, messages::no_forward(model)),
+        [only] if only.name != "forward" => cx.error(&only.name, messages::EXPECTED_FORWARD),
+        functions if functions.iter().all(|function| function.name != "forward") => {
+            cx.error(model, messages::no_forward(model));
+        }
+        _ => {}
     }
     Ok(items)
 }
@@ -90,20 +85,25 @@ fn parse_documentation(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<
 }
 
 /// `fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. }`
-fn parse_function(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<(Ident, FunctionDraft)> {
+fn parse_function(
+    docs: Vec<Attribute>,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<BlockDraft> {
     expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
     let name: Ident = expect(input, messages::EXPECTED_FORWARD)?;
     require(input, input.peek(token::Paren), messages::EXPECTED_FORWARD)?;
     let content;
     parenthesized!(content in input);
-    let inputs = parse_inputs(&content, cx);
-    let (results, statements) = parse_result_and_body("forward", input, cx)?;
-    let function = FunctionDraft {
-        inputs,
+    let inputs = parse_inputs(&content, cx).into_iter();
+    let (results, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
+    Ok(BlockDraft {
+        docs,
+        name,
+        parameters: inputs.map(Parameter::Operand).collect(),
         results,
         statements,
-    };
-    Ok((name, function))
+    })
 }
 
 /// `block mlp(x: [.., d_model], hidden) -> [.., d_model] { .. }`

@@ -88,7 +88,7 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     Ok(ModelDraft {
         item: Item { attrs, vis, name },
         sizes,
-        forward: items.forward.unwrap_or_default(),
+        functions: items.functions,
         blocks: items.blocks,
         poisoned: cx.count() > before,
     })

@@ -1,5 +1,7 @@
 //! Values that are others in another shape: nothing is computed for them, and they have no memory.
 
+use std::rc::Rc;
+
 use super::graph::{Model, Region, Repeat, Step, ValueId, View};
 use crate::ops::Fusion;
 
@@ -7,9 +9,10 @@ use crate::ops::Fusion;
 pub(crate) fn share_memory(model: &mut Model) {
     let mut views = Vec::new();
     model.grouped = without_reshapes(&model.grouped, &mut views);
+    let values = Rc::make_mut(&mut model.values);
     for (result, operand) in views {
-        let of = model.values[operand.0].view.map_or(operand, |view| view.of);
-        model.values[result.0].view = Some(View { of, part: None });
+        let of = values[operand.0].view.map_or(operand, |view| view.of);
+        values[result.0].view = Some(View { of, part: None });
     }
 }
 

@@ -6,26 +6,18 @@ use syn::Attribute;
 use crate::spec::body::BodyDraft;
 use crate::spec::{Item, text};
 
-/// `struct Name<sizes>; fn forward(inputs) -> result { statements }`, and blocks before or behind the function.
+/// `struct Name<sizes>; fn forward(inputs) -> result { statements }`, and other functions and blocks.
 pub(crate) struct ModelDraft {
     pub(crate) item: Item,
     pub(crate) sizes: Vec<SizeDraft>,
-    pub(crate) forward: FunctionDraft,
+    /// One of them is `forward`, unless that was reported.
+    pub(crate) functions: Vec<BlockDraft>,
     pub(crate) blocks: Vec<BlockDraft>,
     /// Something could not be understood, and was reported.
     pub(crate) poisoned: bool,
 }
 
-/// `fn forward(inputs) -> result { statements }`
-#[derive(Default)]
-pub(crate) struct FunctionDraft {
-    pub(crate) inputs: Vec<InputDraft>,
-    /// The declared results; none if they could not be read.
-    pub(crate) results: Option<Vec<TypeDraft>>,
-    pub(crate) statements: Vec<Statement>,
-}
-
-/// `block name(parameters) -> result { statements }`
+/// `block name(parameters) -> result { statements }`. A function is one without keys.
 pub(crate) struct BlockDraft {
     /// Its documentation.
     pub(crate) docs: Vec<Attribute>,

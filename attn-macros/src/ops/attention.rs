@@ -91,8 +91,8 @@ impl ModelOp for Attention {
     fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
-        let number = syn::Index::from(self.index);
-        Some(quote!(#attention::check(#axes, &call.data.#number)?;))
+        let data = of.data_of_attention();
+        Some(quote!(#attention::check(#axes, &#data)?;))
     }
 }
 
@@ -119,7 +119,7 @@ impl Emit<ModelFrame<'_>> for Attention {
         }
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
-        let number = syn::Index::from(self.index);
+        let data = of.data_of_attention();
         let inputs = (0..self.sequences()).map(|index| of.matrix(index));
         let seed = match self.dropout {
             true => quote!(random.seed()),
@@ -129,7 +129,7 @@ impl Emit<ModelFrame<'_>> for Attention {
             #attention::forward(
                 &#weights,
                 #axes,
-                &call.data.#number,
+                &#data,
                 #seed,
                 [#(#inputs),*],
                 #y,

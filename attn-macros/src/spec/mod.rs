@@ -121,6 +121,7 @@ impl fmt::Display for Dim {
 }
 
 /// The struct that is declared.
+#[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,

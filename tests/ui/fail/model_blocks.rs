@@ -78,7 +78,7 @@ model! {
         let y = block other(x: [..]) -> [..] { x };
         inner(y)
     }
-    fn mlp(x: [batch, d]) -> [batch, d] { x }
+    fn linear(x: [batch, d]) -> [batch, d] { x }
 }
 
 model! {

@@ -64,22 +64,44 @@ pub(crate) fn no_forward(model: &Ident) -> String {
     )
 }
 
-/// A second function, or one of another name.
-pub(crate) fn other_function(found: &Ident) -> String {
+pub(crate) const MODULE_AND_FUNCTIONS: &str = "a model with a `module` has no function beside `forward`\n\
+    help: declare the other functions as blocks, or in a model of their own";
+
+pub(crate) fn no_input(function: &Ident) -> String {
+    format!("`{function}` has no input")
+}
+
+/// The name of a block, or of a function.
+pub(crate) fn block_named_as(found: &Ident, is_function: bool) -> String {
+    let what = match is_function {
+        true => "of the language or a method of every model, and no name of a function",
+        false => "of the language, and no name of a block",
+    };
+    format!("`{found}` is a word {what}\nhelp: choose another name")
+}
+
+/// A function `encode_mut` beside one that is called `encode`.
+pub(crate) fn function_as_method(found: &Ident, other: &Ident) -> String {
     format!(
-        "the function of a model is `forward`, found `{found}`\n\
-         help: a part of it, with parameters of its own at every call, is `block {found}(x: [.., d_model]) -> [.., d_model] {{ .. }}`"
+        "`{found}` and `{other}` would have a method of one name: a function `encode` comes with `encode_mut`, `try_encode` and others\n\
+         help: choose another name"
     )
 }
 
-pub(crate) fn block_named_as(found: &Ident) -> String {
-    format!(
-        "`{found}` is a word of the language, and no name of a block\nhelp: choose another name"
-    )
+pub(crate) fn block_twice(found: &Ident, is_function: bool) -> String {
+    let what = if is_function {
+        "functions"
+    } else {
+        "blocks or functions"
+    };
+    format!("two {what} are called `{found}`")
 }
 
-pub(crate) fn block_twice(found: &Ident) -> String {
-    format!("two blocks are called `{found}`")
+/// The message for requesting a session of a model that calls a function twice.
+pub(crate) fn session_twice(attention: &str) -> String {
+    format!(
+        "its function calls `{attention}` more than once, and a session remembers one sequence for it"
+    )
 }
 
 pub(crate) fn parameter_twice(block: &Ident, found: &Ident) -> String {

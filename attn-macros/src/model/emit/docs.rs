@@ -36,9 +36,9 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
             .model
             .inputs
             .iter()
-            .map(|id| cx.model.value(*id).name.as_str());
+            .map(|id| cx.model.value(*id).source.as_str());
         note.push('\n');
-        note.push_str(&messages::one_tuple(names));
+        note.push_str(&messages::one_tuple(&cx.method_name("forward"), names));
         note.push_str("\nonly the first input has a tape");
     }
     note
@@ -49,7 +49,7 @@ pub(super) fn model(cx: &Emitter<'_>) -> String {
     let mut shapes = Table::new(["", ""]);
     for id in &cx.model.inputs {
         let value = cx.model.value(*id);
-        shapes.row([&format!("`{}`", value.name), &format!("`{}`", value.ty)]);
+        shapes.row([&format!("`{}`", value.source), &format!("`{}`", value.ty)]);
     }
     shapes.row(["output", &format!("`{}`", listed(cx, &cx.model.results))]);
     let mut doc = format!("\n\nDeclared with `model!`.\n\n# Shapes\n\n{shapes}");
@@ -153,22 +153,57 @@ pub(super) fn layer_name(layer: &Submodule) -> String {
 pub(super) const COMPOSED: &str =
     "The equivalent chain of dfdx's operations, as a reference and for debugging.";
 
+/// The documentation of the composed form of a function beside `forward`.
+pub(super) fn composed(cx: &Emitter<'_>) -> [String; 2] {
+    let [forward, composed] = ["forward", "composed"].map(|name| cx.method_name(name));
+    [
+        format!(
+            "[`{forward}`](Self::{forward}) as the equivalent chain of dfdx's operations.\n\n{PANICS}"
+        ),
+        format!("[`{composed}`](Self::{composed}) with a typed error.\n\n{ERRORS}"),
+    ]
+}
+
 /// The documentation of `forward`, `try_forward`, `forward_mut` and `try_forward_mut`.
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let input = accepted(cx);
     let output = listed(cx, &cx.model.results);
+    let [forward, forward_mut] = ["forward", "forward_mut"].map(|name| cx.method_name(name));
+    // Comments of the user may stand before it.
+    let begin = if cx.model.function.is_some() {
+        "\n\n"
+    } else {
+        ""
+    };
     [
         format!(
-            "Runs the model without dropout, so it is deterministic: takes `{input}`, returns `{output}`.\n\n{PANICS}"
+            "{begin}Runs the model without dropout, so it is deterministic: takes `{input}`, returns `{output}`.\n\n{PANICS}"
         ),
-        format!("[`forward`](Self::forward) with a typed error.\n\n{ERRORS}"),
+        format!("[`{forward}`](Self::{forward}) with a typed error.\n\n{ERRORS}"),
         format!("Runs the model in training, with dropout if the input is traced.\n\n{PANICS}"),
-        format!("[`forward_mut`](Self::forward_mut) with a typed error.\n\n{ERRORS}"),
+        format!("[`{forward_mut}`](Self::{forward_mut}) with a typed error.\n\n{ERRORS}"),
     ]
 }
 
 const PANICS: &str = "# Panics\nIf the method with the prefix `try_` would return an error.";
 const ERRORS: &str = "# Errors\nIf sizes that are known only at run time do not match or do not fit the memory, if an id is out of range, or if the device fails.";
+
+/// The documentation of `session` and `sessions`.
+pub(super) fn sessions(cx: &Emitter<'_>) -> [String; 2] {
+    let [forward, session] = ["forward", "session"].map(|name| cx.method_name(name));
+    [
+        format!(
+            "A sequence of up to `capacity` tokens that the model continues token by token, with its current weights.\n\n\
+             The results of a token are those of `{forward}` for the whole sequence up to it, but computed with a cache of \
+             the tokens before. Without dropout.\n\n\
+             # Errors\nIf `capacity` exceeds the model's positions or the memory."
+        ),
+        format!(
+            "Several independent sequences: see [`{session}`](Self::{session}).\n\n\
+             # Errors\nThe errors of [`{session}`](Self::{session})."
+        ),
+    ]
+}
 
 /// The documentation of `attention_maps`, `values`, `first_non_finite`, and their twins with `try_`.
 pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
@@ -178,25 +213,28 @@ pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
         true => " Attentions of a `module` are not included.",
         false => "",
     };
+    let [forward, forward_mut] = ["forward", "forward_mut"].map(|name| cx.method_name(name));
+    let [maps, values, finite] =
+        ["attention_maps", "values", "first_non_finite"].map(|name| cx.method_name(name));
     [
         format!(
-            "The weights of all attentions of the model, in the order of execution: takes `{input}`, as [`forward`](Self::forward). \
+            "The weights of all attentions of the model, in the order of execution: takes `{input}`, as [`{forward}`](Self::{forward}). \
              The name of an attention in a `repeat` has the number of the round: `blocks.3.attention`.{modules}\n\n\
              The model runs in its composed form, whose memory and time grow with the square of the lengths.\n\n{PANICS}"
         ),
-        format!("[`attention_maps`](Self::attention_maps) with a typed error.\n\n{ERRORS}"),
+        format!("[`{maps}`](Self::{maps}) with a typed error.\n\n{ERRORS}"),
         format!(
-            "The result of each operation of the model, in the order of execution: takes `{input}`, as [`forward`](Self::forward). \
+            "The result of each operation of the model, in the order of execution: takes `{input}`, as [`{forward}`](Self::{forward}). \
              A value has the name of its variable, behind the rounds that it stands in: `blocks.3.x`.\n\n\
-             The model runs as a chain of operations with the kernels of [`forward`](Self::forward). All values are in memory at once.\n\n{PANICS}"
+             The model runs as a chain of operations with the kernels of [`{forward}`](Self::{forward}). All values are in memory at once.\n\n{PANICS}"
         ),
-        format!("[`values`](Self::values) with a typed error.\n\n{ERRORS}"),
+        format!("[`{values}`](Self::{values}) with a typed error.\n\n{ERRORS}"),
         format!(
             "The first operation whose result is NaN or infinite, or else, backward from the loss, the first result whose gradient is. Takes \
-             `{input}`, as [`forward_mut`](Self::forward_mut), and a loss of `{output}`. There is a backward pass if the input is traced.\n\n\
+             `{input}`, as [`{forward_mut}`](Self::{forward_mut}), and a loss of `{output}`. There is a backward pass if the input is traced.\n\n\
              The model runs as a chain of operations in training, with dropout if the input is traced.\n\n{PANICS}"
         ),
-        format!("[`first_non_finite`](Self::first_non_finite) with a typed error.\n\n{ERRORS}"),
+        format!("[`{finite}`](Self::{finite}) with a typed error.\n\n{ERRORS}"),
     ]
 }
 

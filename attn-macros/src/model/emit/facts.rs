@@ -53,6 +53,33 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
+/// The facts of a function beside `forward`. After a mistake they are there, so that uses compile.
+pub(super) fn emit_function(cx: &Emitter<'_>) -> TokenStream {
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let symbols = cx.model.symbols.iter();
+    let symbols: Vec<_> = symbols.map(|name| length(cx.model, name)).collect();
+    let [flops, bytes] = ["flops", "activation_bytes"].map(|fact| cx.method(fact));
+    let facts = match cx.model.poisoned {
+        true => quote! {
+            #vis const fn #flops(#(#symbols: usize),*) -> u64 {
+                0
+            }
+
+            #vis const fn #bytes(#(#symbols: usize),*) -> usize {
+                0
+            }
+        },
+        false => emit_flops(cx).unwrap_or_default(),
+    };
+    quote_spanned! {cx.at=>
+        #[allow(dead_code, missing_docs, unused_variables)]
+        impl #name {
+            #facts
+        }
+    }
+}
+
 /// The trait for generic code: the same facts, for all elements and devices.
 pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
     if cx.is_opaque() {
@@ -84,7 +111,7 @@ pub(super) fn emit_trait(cx: &Emitter<'_>) -> TokenStream {
 /// `PARAMS`, where it is known while the program is compiled.
 fn emit_params(cx: &Emitter<'_>) -> TokenStream {
     let vis = &cx.model.item.vis;
-    let modules = (0..cx.model.modules.len()).map(ModuleId);
+    let modules = cx.model.structs();
     let known = modules.filter(|id| cx.model.opaques_in(*id).is_empty());
     let params = known.map(|id| {
         let module = cx.model.module(id);
@@ -102,7 +129,7 @@ fn emit_params(cx: &Emitter<'_>) -> TokenStream {
 }
 
 /// `flops`, where all layers are known.
-fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
+pub(super) fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
     if cx.is_opaque() {
         return None;
     }
@@ -111,11 +138,12 @@ fn emit_flops(cx: &Emitter<'_>) -> Option<TokenStream> {
     let symbols = symbols.map(|name| length(cx.model, name));
     let made = made_lengths(cx.model);
     let flops = flops(cx, &cx.model.body);
+    let name = cx.method("flops");
     Some(quote_spanned! {cx.at=>
         /// The floating-point operations of the matrix products of one forward pass: two for a multiplication and an
         /// addition, including masked pairs. A backward pass takes twice as many. `u64::MAX` on overflow.
         #[allow(unused_variables)]
-        #vis const fn flops(#(#symbols: usize),*) -> u64 {
+        #vis const fn #name(#(#symbols: usize),*) -> u64 {
             #made
             #flops
         }

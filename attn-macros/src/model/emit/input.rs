@@ -134,7 +134,7 @@ fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
             };
             let a = cx.var(*of);
             let b = cx.var(*id);
-            let names = [&cx.model.value(*of).name, &input.name];
+            let names = [&cx.model.value(*of).source, &input.source];
             checks.extend(quote! {
                 p::check_axis(#label, #name, [#(#names),*], p::axis(&#a, #place), p::axis(&#b, #index))?;
             });

@@ -14,42 +14,46 @@ pub(super) fn emit_methods(cx: &Emitter<'_>) -> TokenStream {
     let vis = &cx.model.item.vis;
     let input = cx.input(Access::Shared);
     let built = cx.built(MODEL);
-    let [maps, try_maps, values, try_values, finite, try_finite] = docs::inside(cx);
+    let [maps, try_maps, value, try_value, finite, try_finite] = docs::inside(cx);
+    let [attention_maps, values, first_non_finite] =
+        ["attention_maps", "values", "first_non_finite"].map(|name| cx.method(name));
+    let [try_attention_maps, try_values, try_first_non_finite] =
+        ["try_attention_maps", "try_values", "try_first_non_finite"].map(|name| cx.method(name));
     quote_spanned! {cx.at=>
         #[doc = #maps]
         #[track_caller]
-        #vis fn attention_maps<X: #input<E, D #built>>(&self, x: X) -> p::Vec<p::AttentionMap> {
-            p::unwrap(self.try_attention_maps(x))
+        #vis fn #attention_maps<X: #input<E, D #built>>(&self, x: X) -> p::Vec<p::AttentionMap> {
+            p::unwrap(self.#try_attention_maps(x))
         }
 
         #[doc = #try_maps]
-        #vis fn try_attention_maps<X: #input<E, D #built>>(&self, x: X) -> Result<p::Vec<p::AttentionMap>, p::Error<D::Err>> {
+        #vis fn #try_attention_maps<X: #input<E, D #built>>(&self, x: X) -> Result<p::Vec<p::AttentionMap>, p::Error<D::Err>> {
             p::attention_maps(|run| x.run(self, run), outline)
         }
 
-        #[doc = #values]
+        #[doc = #value]
         #[track_caller]
-        #vis fn values<X: #input<E, D #built>>(&self, x: X) -> p::Values {
-            p::unwrap(self.try_values(x))
+        #vis fn #values<X: #input<E, D #built>>(&self, x: X) -> p::Values {
+            p::unwrap(self.#try_values(x))
         }
 
-        #[doc = #try_values]
-        #vis fn try_values<X: #input<E, D #built>>(&self, x: X) -> Result<p::Values, p::Error<D::Err>> {
+        #[doc = #try_value]
+        #vis fn #try_values<X: #input<E, D #built>>(&self, x: X) -> Result<p::Values, p::Error<D::Err>> {
             p::record_values(|run| x.run(self, run), outline)
         }
 
         #[doc = #finite]
         #[track_caller]
-        #vis fn first_non_finite<X: #input<E, D #built>, L: p::Backpropagate<Err = D::Err>>(
+        #vis fn #first_non_finite<X: #input<E, D #built>, L: p::Backpropagate<Err = D::Err>>(
             &self,
             x: X,
             loss: impl FnOnce(X::Output) -> L,
         ) -> Option<p::NonFinite> {
-            p::unwrap(self.try_first_non_finite(x, loss))
+            p::unwrap(self.#try_first_non_finite(x, loss))
         }
 
         #[doc = #try_finite]
-        #vis fn try_first_non_finite<X: #input<E, D #built>, L: p::Backpropagate<Err = D::Err>>(
+        #vis fn #try_first_non_finite<X: #input<E, D #built>, L: p::Backpropagate<Err = D::Err>>(
             &self,
             x: X,
             loss: impl FnOnce(X::Output) -> L,

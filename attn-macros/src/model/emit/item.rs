@@ -15,7 +15,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let krate = cx.krate;
     let vis = &cx.model.item.vis;
     let [e, d] = cx.generics();
-    let structs = cx.model.modules.iter().enumerate().map(|(index, module)| {
+    let structs = cx.model.structs().map(|ModuleId(index)| {
+        let module = cx.model.module(ModuleId(index));
         let name = &module.name;
         let (attrs, docs) = if index == 0 {
             (cx.model.item.attrs.clone(), docs::model(cx))
@@ -122,7 +123,7 @@ pub(super) fn emit_traits(cx: &Emitter<'_>) -> TokenStream {
     let built = cx.built(MODEL);
     let input = cx.input(Access::Shared);
     let input_mut = cx.input(cx.training_access());
-    let modules = (0..cx.model.modules.len()).map(ModuleId);
+    let modules = cx.model.structs();
     let collections = modules.map(|module| emit_module(cx, module));
     quote_spanned! {cx.at=>
         #(#collections)*
@@ -195,39 +196,46 @@ fn emit_module(cx: &Emitter<'_>, id: ModuleId) -> TokenStream {
     }
 }
 
-/// `forward` and its siblings.
+/// `forward` and its siblings, or those of another function.
 pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
     let built = cx.built(MODEL);
     let vis = &cx.model.item.vis;
     let input = cx.input(Access::Shared);
     let input_mut = cx.input(cx.training_access());
-    let [forward, try_forward, forward_mut, try_forward_mut] = docs::methods(cx);
-    let composed = emit_composed(cx);
-    let layer = emit_layer(cx);
+    let comments = cx.model.function.iter().flat_map(|of| &of.docs);
+    let names = ["forward", "try_forward", "forward_mut", "try_forward_mut"];
+    let [forward, try_forward, forward_mut, try_forward_mut] = names.map(|name| cx.method(name));
+    let [doc, try_doc, doc_mut, try_doc_mut] = docs::methods(cx);
+    let composed = match cx.model.function {
+        None => emit_composed(cx),
+        Some(_) => Some(emit_composed_function(cx)),
+    };
+    let layer = emit_layer(cx).filter(|_| cx.model.function.is_none());
     let inside = inside::emit_methods(cx);
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
-            #[doc = #forward]
+            #(#comments)*
+            #[doc = #doc]
             #[track_caller]
-            #vis fn forward<X: #input<E, D #built>>(&self, x: X) -> X::Output {
-                p::unwrap(self.try_forward(x))
+            #vis fn #forward<X: #input<E, D #built>>(&self, x: X) -> X::Output {
+                p::unwrap(self.#try_forward(x))
             }
 
-            #[doc = #try_forward]
-            #vis fn try_forward<X: #input<E, D #built>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+            #[doc = #try_doc]
+            #vis fn #try_forward<X: #input<E, D #built>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, p::ForwardOptions::FORWARD)
             }
 
-            #[doc = #forward_mut]
+            #[doc = #doc_mut]
             #[track_caller]
-            #vis fn forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> X::Output {
-                p::unwrap(self.try_forward_mut(x))
+            #vis fn #forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> X::Output {
+                p::unwrap(self.#try_forward_mut(x))
             }
 
-            #[doc = #try_forward_mut]
-            #vis fn try_forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+            #[doc = #try_doc_mut]
+            #vis fn #try_forward_mut<X: #input_mut<E, D #built>>(&mut self, x: X) -> Result<X::Output, p::Error<D::Err>> {
                 x.run(self, p::ForwardOptions::TRAIN)
             }
 
@@ -237,6 +245,26 @@ pub(super) fn emit_forward(cx: &Emitter<'_>) -> TokenStream {
         }
 
         #layer
+    }
+}
+
+/// The composed form of a function beside `forward`.
+fn emit_composed_function(cx: &Emitter<'_>) -> TokenStream {
+    let vis = &cx.model.item.vis;
+    let input = cx.input(Access::Shared);
+    let [composed, try_composed] = ["composed", "try_composed"].map(|name| cx.method(name));
+    let [doc, try_doc] = docs::composed(cx);
+    quote_spanned! {cx.at=>
+        #[doc = #doc]
+        #[track_caller]
+        #vis fn #composed<X: #input<E, D>>(&self, x: X) -> X::Output {
+            p::unwrap(self.#try_composed(x))
+        }
+
+        #[doc = #try_doc]
+        #vis fn #try_composed<X: #input<E, D>>(&self, x: X) -> Result<X::Output, p::Error<D::Err>> {
+            x.run(self, p::ForwardOptions::COMPOSED)
+        }
     }
 }
 

@@ -51,15 +51,26 @@ pub(crate) fn model(
     model: &Model,
     passes: Option<&Passes<'_>>,
     of_layers: &[Option<Passes<'_, dyn LayerOp>>],
+    functions: &[(&Model, Option<Passes<'_>>)],
 ) -> TokenStream {
     let cx = &Emitter::new(krate, model);
-    let caller = match cx.session {
-        Ok(()) => attention::Caller::Session,
-        Err(_) => attention::Caller::Model,
-    };
-    let layers = model.attentions.iter().zip(of_layers);
-    let layers =
-        layers.map(|(layer, passes)| attention::layer(krate, layer, passes.as_ref(), caller));
+    let functions = functions.iter();
+    let functions = functions.map(|(model, passes)| (Emitter::new(krate, model), passes));
+    let functions: Vec<_> = functions.collect();
+    let traits_of_functions = functions.iter().map(|(cx, _)| input::emit_traits(cx));
+    let of_functions = functions
+        .iter()
+        .map(|(cx, passes)| emit_function(cx, passes.as_ref()));
+    let layers = model.attentions.iter().zip(of_layers).enumerate();
+    let layers = layers.map(|(index, (layer, passes))| {
+        let mut all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));
+        let goes_on = all.any(|cx| cx.session.is_ok() && cx.model.runs(index));
+        let caller = match goes_on {
+            true => attention::Caller::Session,
+            false => attention::Caller::Model,
+        };
+        attention::layer(krate, layer, passes.as_ref(), caller)
+    });
     let cfgs = &cx.cfgs;
     let items = item::emit(cx);
     let types = opaque::emit_aliases(cx);
@@ -96,6 +107,7 @@ pub(crate) fn model(
         #(#constants)*
         #alias
         #traits
+        #(#traits_of_functions)*
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
         const _: () = {
@@ -103,9 +115,36 @@ pub(crate) fn model(
             #[allow(unused_imports)]
             use #krate::__private::{self as p, prelude::{Err, None, Ok, Option, Result, Some}, traits::*};
             #(#impls)*
+            #(#of_functions)*
         };
         #(#assertions)*
     }
+}
+
+/// A function beside `forward`, in a block of its own, which sees the weights of the model:
+///
+/// ```text
+/// const _: () = {
+///     impl NetEncodeInput<E, D> for Tensor<..> { .. }
+///     impl Net<E, D> { fn encode(&self, x) { .. } .. }
+///     fn run_graph(..) { .. }
+///     fn fused(..) { .. }
+///     ..
+/// };
+/// ```
+fn emit_function(cx: &Emitter<'_>, passes: Option<&Passes<'_>>) -> TokenStream {
+    let parts = [
+        input::emit_impls(cx),
+        item::emit_forward(cx),
+        inside::emit_outline(cx),
+        forward::emit(cx),
+        passes
+            .map(|passes| fused::emit(cx, passes))
+            .unwrap_or_default(),
+        session::emit(cx),
+        facts::emit_function(cx),
+    ];
+    quote!(const _: () = { #(#parts)* };)
 }
 
 /// The model itself among its modules.
@@ -143,9 +182,25 @@ impl<'a> Emitter<'a> {
         attention::generics(&self.model.item.name)
     }
 
-    /// The model's name, for messages at run time.
+    /// The model's name, for messages at run time; with that of the function, if it is another one than `forward`.
     fn label(&self) -> String {
-        self.model.item.name.to_string()
+        let model = &self.model.item.name;
+        match &self.model.function {
+            None => model.to_string(),
+            Some(function) => format!("{model}::{}", function.name),
+        }
+    }
+
+    /// The method of a function that is this one of `forward`: `forward_mut` and `flops`, or `encode_mut` and `encode_flops`.
+    fn method(&self, of_forward: &str) -> Ident {
+        field(&self.method_name(of_forward))
+    }
+
+    fn method_name(&self, of_forward: &str) -> String {
+        match &self.model.function {
+            None => of_forward.to_owned(),
+            Some(function) => function.method(of_forward),
+        }
     }
 
     /// The struct of a module, as the emitted code calls it.
@@ -163,7 +218,7 @@ impl<'a> Emitter<'a> {
         let camel = capital(name);
         let is_taken = attention::TAKEN.contains(&camel.as_str())
             // As the model and the types of its layers begin.
-            || camel.starts_with(&self.label())
+            || camel.starts_with(&self.model.item.name.to_string())
             || symbols
                 .iter()
                 .filter(|other| capital(other) == camel)

@@ -83,7 +83,8 @@ impl Emitter<'_> {
 
     /// The trait of what is accepted.
     pub(super) fn input(&self, access: Access) -> Ident {
-        let name = &self.model.item.name;
+        let function = self.model.function.as_ref();
+        let name = function.map_or(&self.model.item.name, |function| &function.stem);
         match access {
             Access::Shared => format_ident!("{name}Input"),
             Access::Exclusive => format_ident!("{name}InputMut"),

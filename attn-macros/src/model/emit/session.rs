@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, MODEL};
+use super::{Emitter, MODEL, docs};
 use crate::messages::model as messages;
 use crate::ops::Lookup;
 
@@ -49,6 +49,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
 }
 
 fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
+    let [session, sessions] = ["session", "sessions"].map(|name| cx.method(name));
+    let [doc, doc_of_several] = docs::sessions(cx);
     let name = &cx.name;
     let vis = &cx.model.item.vis;
     let label = cx.label();
@@ -67,22 +69,13 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
-            /// A sequence of up to `capacity` tokens that the model continues token by token, with its current weights.
-            ///
-            /// The results of a token are those of `forward` for the whole sequence up to it, but computed with a cache of
-            /// the tokens before. Without dropout.
-            ///
-            /// # Errors
-            /// If `capacity` exceeds the model's positions or the memory.
-            #vis fn session(&self, capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> {
-                Ok(p::Session::from(self.sessions(1, capacity)?))
+            #[doc = #doc]
+            #vis fn #session(&self, capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> {
+                Ok(p::Session::from(self.#sessions(1, capacity)?))
             }
 
-            /// Several independent sequences: see [`session`](Self::session).
-            ///
-            /// # Errors
-            /// The errors of [`session`](Self::session).
-            #vis fn sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
+            #[doc = #doc_of_several]
+            #vis fn #sessions(&self, sequences: usize, capacity: usize) -> Result<p::Sessions<E>, p::Error<D::Err>> {
                 #(p::check_length(capacity, #positions)?;)*
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;
                 let room = p::Capacity { sequences, capacity };
@@ -98,6 +91,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
 
 /// Methods that return nothing: those of a model with mistakes, and those that nobody can call, where the trait says why.
 fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
+    let [session, sessions] = ["session", "sessions"].map(|name| cx.method(name));
     let name = &cx.name;
     let vis = &cx.model.item.vis;
     let built = cx.built(MODEL);
@@ -105,12 +99,12 @@ fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E> #built> #name<E, D #built> {
             #[doc(hidden)]
-            #vis fn session(&self, _capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
+            #vis fn #session(&self, _capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
                 p::no_session()
             }
 
             #[doc(hidden)]
-            #vis fn sessions(
+            #vis fn #sessions(
                 &self,
                 _sequences: usize,
                 _capacity: usize,

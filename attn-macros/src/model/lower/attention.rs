@@ -70,7 +70,15 @@ impl Lowering<'_> {
         let asked = ("attention", arguments.name.as_ref());
         let layer = Submodule::Attention(index);
         let place = self.field(builder.module, asked, layer, ty.to_string());
-        let name_of_type = self.type_name(builder.module, &place.field, call.name.span());
+        let index = match self.field_at(&place).map(|field| &field.layer) {
+            // A function that is called again has it already.
+            Some(Submodule::Attention(known)) => *known,
+            _ => index,
+        };
+        let name_of_type = match self.attentions.get(index) {
+            Some(known) => known.spec.item.name.clone(),
+            None => self.type_name(builder.module, &place.field, call.name.span()),
+        };
         let draft = self.draft(call, arguments, width.clone(), &context, name_of_type);
         let before = self.cx.count();
         let draft = draft?;
@@ -99,7 +107,9 @@ impl Lowering<'_> {
             graph,
             fused: None,
         };
-        self.attentions.push(layer);
+        if index == self.attentions.len() {
+            self.attentions.push(layer);
+        }
         operands.extend(data?);
         if poisoned || !agrees || self.cx.count() > before {
             return None;

@@ -11,9 +11,33 @@ use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes::{self, ConstValue};
 use crate::model::syntax::{BlockDraft, Call, InputDraft, TypeDraft};
-use crate::model::types::{Axis, Same, Type};
+use crate::model::types::{Axis, Same, Type, ValueKind};
 
 impl Lowering<'_> {
+    pub(super) fn kind(&self, draft: &TypeDraft) -> Option<ValueKind> {
+        Some(match &draft.kind {
+            None => ValueKind::Floats,
+            Some(kind) if kind == "ids" => ValueKind::Ids,
+            Some(kind) if kind == "lens" => ValueKind::Lens,
+            Some(kind) if kind == "bool" => ValueKind::Bools,
+            Some(kind) => {
+                self.cx.error(kind, messages::unknown_kind(kind));
+                return None;
+            }
+        })
+    }
+
+    /// Why `..` cannot stand here.
+    pub(super) fn leading_axes_elsewhere(&self) -> String {
+        if self.calls.is_empty() {
+            messages::LEADING_AXES_OF_FORWARD.to_owned()
+        } else if self.leading.is_some() {
+            messages::LEADING_AXES_FIRST.to_owned()
+        } else {
+            messages::no_leading_axes(&self.current())
+        }
+    }
+
     /// The value of a key, where a call or a default gives it.
     pub(super) fn given(&mut self, value: &TokenStream, key: &Ident) -> Option<ConstValue> {
         let quiet = Diagnostics::default();

@@ -9,11 +9,13 @@ use std::rc::Rc;
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
+use super::function::{Progress, Recording};
 use super::scope::Scopes;
+use super::statements::Returned;
 use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::model::graph::{Holder, Module, ModuleId, Submodule, ValueId};
+use crate::model::graph::{ModuleId, ParamPath, Submodule, ValueId, method_of};
 use crate::model::sizes::{ConstValue, Sizes};
 use crate::model::syntax::{BlockDraft, Call, Expr, ModelDraft, Parameter, first, is_leading};
 use crate::model::types::{Axis, Symbol, Type, tuple};
@@ -26,18 +28,56 @@ const MAX_CALLS: usize = 256;
 /// Words that begin a statement or an item, and what every layer has.
 const RESERVED: [&str; 5] = ["block", "forward", "name", "param", "repeat"];
 
-/// A declared block.
+/// The methods of `forward`. Each function has its own.
+const METHODS: [&str; 17] = [
+    "forward",
+    "forward_mut",
+    "try_forward",
+    "try_forward_mut",
+    "activation_bytes",
+    "flops",
+    "session",
+    "sessions",
+    "attention_maps",
+    "try_attention_maps",
+    "values",
+    "try_values",
+    "first_non_finite",
+    "try_first_non_finite",
+    // Of `forward` it is a handle.
+    "composed",
+    "try_composed",
+    "summary_of",
+];
+
+/// What else every model has.
+const OTHER_METHODS: [&str; 7] = [
+    "alloc_grads",
+    "graph_dot",
+    "graph_svg",
+    "PARAMS",
+    "reset_params",
+    "summary",
+    "zero_grads",
+];
+
+/// Words that begin an item or a statement of a function.
+const WORDS: [&str; 3] = ["block", "param", "repeat"];
+
+/// A declared block, or a function.
 pub(super) struct Block {
-    draft: BlockDraft,
+    pub(super) draft: BlockDraft,
+    /// Whether it is a function of the model, with the layers of that.
+    pub(super) is_function: bool,
     /// Whether its signature has no mistake.
     is_sound: bool,
     is_called: Cell<bool>,
     /// What was reported of it at an earlier call.
-    reported: RefCell<HashSet<String>>,
+    pub(super) reported: RefCell<HashSet<String>>,
 }
 
 /// What names stand for around a call, while those of the block hold.
-struct Outer {
+pub(super) struct Outer {
     sizes: Sizes,
     scopes: Scopes,
     axes: Vec<(String, Symbol)>,
@@ -52,19 +92,35 @@ impl Block {
     /// The blocks of a model. Each has a name of its own, and so have its parameters.
     pub(super) fn declared(draft: &mut ModelDraft, cx: &Diagnostics) -> Rc<[Block]> {
         let mut blocks: Vec<Block> = Vec::new();
-        for block in std::mem::take(&mut draft.blocks) {
+        let functions = std::mem::take(&mut draft.functions).into_iter();
+        let functions = functions.map(|function| (function, true));
+        let others = std::mem::take(&mut draft.blocks).into_iter();
+        for (block, is_function) in functions.chain(others.map(|block| (block, false))) {
             let name = block.name.unraw().to_string();
-            if Operation::find(&name).is_some() || RESERVED.contains(&name.as_str()) {
-                cx.error(&block.name, messages::block_named_as(&block.name));
+            let is_word = match is_function {
+                true => is_taken_by_model(&name),
+                false => RESERVED.contains(&name.as_str()),
+            };
+            if Operation::find(&name).is_some() || is_word {
+                let message = messages::block_named_as(&block.name, is_function);
+                cx.error(&block.name, message);
+            } else if let Some(other) = method_of_another(&block, &blocks, is_function) {
+                cx.error(
+                    &block.name,
+                    messages::function_as_method(&block.name, other),
+                );
             } else if blocks.iter().any(|other| other.draft.name == block.name) {
-                cx.error(&block.name, messages::block_twice(&block.name));
+                cx.error(&block.name, messages::block_twice(&block.name, is_function));
             }
             let before = cx.count();
-            check_signature(&block, cx);
+            if !is_function {
+                check_signature(&block, cx);
+            }
             let is_known =
                 block.results.is_some() && block.operands().all(|operand| operand.ty.is_some());
             blocks.push(Block {
                 draft: block,
+                is_function,
                 is_sound: is_known && cx.count() == before,
                 is_called: Cell::new(false),
                 reported: RefCell::default(),
@@ -72,6 +128,35 @@ impl Block {
         }
         blocks.into()
     }
+}
+
+/// Whether a function cannot have this name.
+fn is_taken_by_model(name: &str) -> bool {
+    let mut methods = METHODS[1..].iter().chain(&OTHER_METHODS).chain(&WORDS);
+    methods.any(|method| *method == name)
+}
+
+/// The function before this one that has a method of its name.
+fn method_of_another<'b>(
+    function: &BlockDraft,
+    before: &'b [Block],
+    is_function: bool,
+) -> Option<&'b Ident> {
+    let others = before
+        .iter()
+        .filter(|other| is_function && other.is_function);
+    let mut others = others.map(|other| &other.draft.name);
+    let methods_of = |name| {
+        METHODS[1..]
+            .iter()
+            .map(move |method| method_of(name, method))
+    };
+    let name = function.name.unraw().to_string();
+    others.find(|other| {
+        let its_own = other.unraw().to_string();
+        methods_of(*other).any(|method| method == name)
+            || methods_of(&function.name).any(|method| method == its_own)
+    })
 }
 
 fn check_signature(block: &BlockDraft, cx: &Diagnostics) {
@@ -116,7 +201,7 @@ impl Lowering<'_> {
 
     /// The block whose body is lowered, or else the function of the model, for messages.
     pub(super) fn current(&self) -> String {
-        match self.calls.last() {
+        match self.calls.last().or(self.function.as_ref()) {
             Some(index) => self.blocks[*index].draft.name.to_string(),
             None => "forward".to_owned(),
         }
@@ -126,7 +211,7 @@ impl Lowering<'_> {
     pub(super) fn report_uncalled(&self) {
         for block in self.blocks.iter() {
             let name = &block.draft.name;
-            if !block.is_called.get() && !name.to_string().starts_with('_') {
+            if !block.is_function && !block.is_called.get() && !name.to_string().starts_with('_') {
                 self.cx.error(name, messages::uncalled_block(name));
             }
         }
@@ -192,7 +277,7 @@ impl Lowering<'_> {
             return None;
         }
         let operands = self.operands_of_block(call, &block.draft, builder);
-        let arguments = self.arguments_of_block(call, &block.draft);
+        let arguments = self.arguments_of_block(call, &block.draft, block.is_function);
         let (operands, arguments) = (operands?, arguments?);
         if !self.has_keys(call, &block.draft, &arguments) {
             return None;
@@ -200,15 +285,24 @@ impl Lowering<'_> {
         let start = self.cx.mark();
         let assertions = self.assertions.len();
         let before = self.cx.count();
-        let outer = self.enter(index);
+        let places = match block.is_function {
+            true => Some(self.places(call, index)?),
+            false => None,
+        };
+        let outer = self.enter();
+        self.calls.push(index);
         let types: Vec<Type> = operands.iter().map(|id| self.ty(*id).clone()).collect();
         let is_bound = self.bind(call, &block.draft, &operands, arguments.keys);
         let results = is_bound
-            .then(|| self.body_of_block(call, block, arguments.name.as_ref(), builder))
+            .then(|| match places {
+                Some(places) => self.body_of_function(block, &places, builder),
+                None => self.body_of_block(call, block, arguments.name.as_ref(), builder),
+            })
             .flatten();
         if self.cx.count() == before {
             self.report_unused_keys(&block.draft);
         }
+        self.calls.pop();
         self.leave(outer);
         for (id, ty) in operands.iter().zip(types).rev() {
             self.values[id.0].ty = ty;
@@ -246,8 +340,7 @@ impl Lowering<'_> {
     }
 
     /// From here on names are those of a block.
-    fn enter(&mut self, index: usize) -> Outer {
-        self.calls.push(index);
+    pub(super) fn enter(&mut self) -> Outer {
         let scopes = Scopes::new(!self.is_understood);
         Outer {
             sizes: std::mem::replace(&mut self.sizes, self.header.clone()),
@@ -261,8 +354,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn leave(&mut self, outer: Outer) {
-        self.calls.pop();
+    pub(super) fn leave(&mut self, outer: Outer) {
         self.sizes = outer.sizes;
         self.scopes = outer.scopes;
         self.axes = outer.axes;
@@ -284,51 +376,84 @@ impl Lowering<'_> {
         let draft = &block.draft;
         let before = self.declared_before(draft.results.as_deref(), &draft.statements);
         let name = draft.name.unraw().to_string();
-        let module = ModuleId(self.modules.len());
-        let layer = Submodule::Block {
+        let layer = |module| Submodule::Block {
             module,
             block: name.clone(),
         };
-        let place = self.field(builder.module, (&name, asked), layer, String::new());
-        let ty = self.type_name(builder.module, &place.field, call.name.span());
-        self.modules.push(Module {
-            name: ty,
-            holder: Holder::Field(place.clone()),
-            docs: draft.docs.clone(),
-            fields: Vec::new(),
-        });
+        let made = self.submodule(builder.module, (&name, asked), layer, call.name.span());
+        let module = made.module;
         let outer = std::mem::replace(&mut builder.module, module);
+        let is_new = made.is_new;
+        if is_new {
+            self.modules[module.0].docs = draft.docs.clone();
+        }
         let returned = self.statements(&draft.statements, None, builder);
         builder.module = outer;
         let declared = before.or_else(|| self.declared_results(draft.results.as_deref()))?;
-        let results = self.returned(returned, Some(&declared), &draft.name);
+        let results = self.checked_results(returned, &declared, draft)?;
+        self.describe_block(&made.place, &results);
+        Some(results)
+    }
+
+    /// The results of a body, with the types that they have for the caller.
+    fn checked_results(
+        &mut self,
+        returned: Option<Returned<'_>>,
+        declared: &[Option<Type>],
+        draft: &BlockDraft,
+    ) -> Option<Vec<(ValueId, Type)>> {
+        let results = self.returned(returned, Some(declared), &draft.name);
         self.scopes.close(self.cx);
-        let declared: Vec<Type> = declared.into_iter().collect::<Option<_>>()?;
+        let declared: Vec<&Type> = declared.iter().map(Option::as_ref).collect::<Option<_>>()?;
         if results.len() != declared.len() {
             return None;
         }
-        self.describe_block(outer, &place.field, &results);
-        let pairs = results.into_iter().zip(&declared);
+        let pairs = results.into_iter().zip(declared);
         let results = pairs.map(|(id, declared)| (id, self.for_caller(self.ty(id), declared)));
         Some(results.collect())
     }
 
-    /// The results in the table of the docs. A block without parameters is no layer.
-    fn describe_block(&mut self, outer: ModuleId, field: &str, results: &[ValueId]) {
-        let types: Vec<String> = results.iter().map(|id| self.ty(*id).to_string()).collect();
-        let is_empty = self
-            .modules
-            .last()
-            .is_some_and(|module| module.fields.is_empty());
-        let fields = &mut self.modules[outer.0].fields;
-        if let Some(index) = fields.iter().position(|other| other.name == field) {
-            fields[index].output = tuple(&types);
-            let is_last = index + 1 == fields.len();
-            // The layers of a block follow it.
-            if is_last && is_empty {
-                fields.pop();
-                self.modules.pop();
+    /// The layers that a function has, wherever it is called.
+    fn places(&mut self, call: &Call, index: usize) -> Option<Vec<ParamPath>> {
+        self.lower_function(index);
+        match &self.progress[index] {
+            Progress::Done(places) => Some(places.clone()),
+            _ => {
+                let name = call.name.to_string();
+                let names = [name.clone(), self.current(), name];
+                let names = match names[0] == names[1] {
+                    true => &names[1..],
+                    false => &names[..],
+                };
+                self.cx.error(&call.name, messages::recursive_block(names));
+                None
             }
+        }
+    }
+
+    /// The operations of a function, on the layers that it has already.
+    fn body_of_function(
+        &mut self,
+        block: &Block,
+        places: &[ParamPath],
+        builder: &mut RegionBuilder,
+    ) -> Option<Vec<(ValueId, Type)>> {
+        let draft = &block.draft;
+        let before = self.declared_before(draft.results.as_deref(), &draft.statements);
+        let outer = std::mem::replace(&mut builder.module, ModuleId(0));
+        self.recordings.push(Recording::again(places));
+        let returned = self.statements(&draft.statements, None, builder);
+        self.recordings.pop();
+        builder.module = outer;
+        let declared = before.or_else(|| self.declared_results(draft.results.as_deref()))?;
+        self.checked_results(returned, &declared, draft)
+    }
+
+    /// The results in the table of the docs.
+    fn describe_block(&mut self, place: &ParamPath, results: &[(ValueId, Type)]) {
+        let types: Vec<String> = results.iter().map(|(_, ty)| ty.to_string()).collect();
+        if let Some(field) = self.field_at(place) {
+            field.output = tuple(&types);
         }
     }
 
@@ -414,7 +539,12 @@ impl Lowering<'_> {
     }
 
     /// The keys of a call, in the order of the block: by name, or by their position. `None` after a mistake.
-    fn arguments_of_block(&mut self, call: &Call, block: &BlockDraft) -> Option<BlockArguments> {
+    fn arguments_of_block(
+        &mut self,
+        call: &Call,
+        block: &BlockDraft,
+        is_function: bool,
+    ) -> Option<BlockArguments> {
         if let Some(error) = &call.misplaced {
             self.cx.push(error.clone());
         }
@@ -426,7 +556,7 @@ impl Lowering<'_> {
         };
         for (index, argument) in call.arguments.iter().enumerate() {
             let place = match &argument.key {
-                Some(key) if key == "name" => {
+                Some(key) if key == "name" && !is_function => {
                     arguments.name = self.name_of(argument).or(arguments.name);
                     continue;
                 }

@@ -9,6 +9,8 @@ mod bind;
 mod block;
 mod call;
 mod choice;
+mod fields;
+mod function;
 mod ids;
 mod made;
 mod operators;
@@ -30,10 +32,7 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::constants::Constants;
-use super::graph::{
-    Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule,
-    Value, ValueId,
-};
+use super::graph::{Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId};
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
 use super::syntax::{ModelDraft, TypeDraft, is_leading};
@@ -44,14 +43,16 @@ use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Size};
 use block::Block;
-use scope::{Changes, Scopes};
+use fields::Made;
+use function::{LoweredFunction, Progress, Recording};
+use scope::Scopes;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
 pub(crate) use call::is_without_bias;
 pub(crate) use operators::named;
 
-/// The network that `draft` declares.
+/// The network that `draft` declares: as its function `forward` runs it, and then as its others do.
 ///
 /// `types` are its own name and those of the types that stand beside it: no layer of it gets these.
 pub(crate) fn lower(
@@ -59,23 +60,14 @@ pub(crate) fn lower(
     types: &[String],
     krate: &TokenStream,
     cx: &Diagnostics,
-) -> Model {
+) -> Vec<Model> {
     let before = cx.count();
     let blocks = Block::declared(&mut draft, cx);
     let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
-    lowering.declare_inputs(&draft);
-    let forward = &draft.forward;
-    let mut declared = lowering.declared_before(forward.results.as_deref(), &forward.statements);
-    let declared_constants = lowering.constants.items.len();
-    let mut body = RegionBuilder::new(ModuleId(0));
-    let results = lowering.statements(&forward.statements, None, &mut body);
-    if declared.is_none() && cx.count() == before {
-        declared = lowering.declared_results(forward.results.as_deref());
-    }
-    let results = lowering.returned(results, declared.as_deref(), &draft.item.name);
-    lowering.scopes.close(cx);
+    let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
+        lowering.report_modules(functions.len());
     }
     if cx.count() == before && !draft.poisoned {
         lowering.sizes.report_unused(&draft.item.name, cx);
@@ -83,29 +75,37 @@ pub(crate) fn lower(
     let poisoned = draft.poisoned || cx.count() > before;
     if poisoned {
         lowering.forget();
-        lowering.constants.items.truncate(declared_constants);
-        body = RegionBuilder::new(ModuleId(0));
+        lowering.forget_statements(&mut functions);
     }
-    let inputs = &draft.forward.inputs;
-    let is_known = lowering.inputs.len() == inputs.len() && !lowering.inputs.is_empty();
-    let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
-    Model {
-        signature: declared.filter(|types| is_known && !types.is_empty()),
-        symbols: lowering.symbols,
-        made: lowering.made,
-        inputs: lowering.inputs,
-        values: lowering.values,
-        modules: lowering.modules,
-        attentions: lowering.attentions,
-        opaques: lowering.opaques,
+    lowering.drop_empty_blocks();
+    for layer in &mut lowering.attentions {
+        layer.fused = crate::pipeline::fuse_layer(&layer.graph);
+    }
+    let values: Rc<[Value]> = lowering.values.into();
+    let modules: Rc<[Module]> = lowering.modules.into();
+    let attentions: Rc<[AttentionLayer]> = lowering.attentions.into();
+    let opaques: Rc<[Opaque]> = lowering.opaques.into();
+    let mut assertions = lowering.assertions;
+    let constants = lowering.constants.items;
+    let models = functions.into_iter().map(|function| Model {
+        signature: function.signature,
+        symbols: function.symbols,
+        made: function.made,
+        inputs: function.inputs,
+        values: Rc::clone(&values),
+        modules: Rc::clone(&modules),
+        attentions: Rc::clone(&attentions),
+        opaques: Rc::clone(&opaques),
         grouped: Region::default(),
-        body: body.region,
-        results,
-        constants: lowering.constants.items,
-        assertions: lowering.assertions,
+        body: function.body,
+        results: function.results,
+        constants: constants.clone(),
+        assertions: std::mem::take(&mut assertions),
         poisoned,
-        item: draft.item,
-    }
+        function: function.other,
+        item: draft.item.clone(),
+    });
+    models.collect()
 }
 
 /// The variables of the emitted code itself.
@@ -125,7 +125,16 @@ pub(crate) struct Lowering<'a> {
     /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
     calls: Vec<usize>,
     expansions: usize,
+    /// Of each block that is a function, how far it is; those that are done; and which one is lowered.
+    progress: Vec<Progress>,
+    lowered: Vec<LoweredFunction>,
+    function: Option<usize>,
+    /// The layers of the functions that are lowered, the innermost last.
+    recordings: Vec<Recording>,
+    /// How often the steps of a loop stand in the functions.
+    runs: HashMap<usize, usize>,
     pub(crate) constants: Constants,
+    constants_of_header: usize,
     symbols: Vec<String>,
     /// The names of axes of any length here, each with what it stands for.
     axes: Vec<(String, Symbol)>,
@@ -195,7 +204,6 @@ impl<'a> Lowering<'a> {
         };
         let mut constants = Constants::new(&item.name.unraw());
         let sizes = Sizes::new(&draft.sizes, &mut constants, cx);
-        let inputs = &draft.forward.inputs;
         Lowering {
             cx,
             krate,
@@ -206,6 +214,12 @@ impl<'a> Lowering<'a> {
             blocks,
             calls: Vec::new(),
             expansions: 0,
+            progress: Vec::new(),
+            lowered: Vec::new(),
+            function: None,
+            recordings: Vec::new(),
+            runs: HashMap::new(),
+            constants_of_header: constants.items.len(),
             constants,
             symbols: Vec::new(),
             axes: Vec::new(),
@@ -225,8 +239,8 @@ impl<'a> Lowering<'a> {
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
             wrong_axes: Vec::new(),
-            knows_variables: inputs.iter().all(|input| input.name.is_some()),
-            knows_axes: inputs.iter().all(|input| input.ty.is_some()),
+            knows_variables: true,
+            knows_axes: true,
         }
     }
 
@@ -239,60 +253,6 @@ impl<'a> Lowering<'a> {
         self.attentions.clear();
         self.opaques.clear();
         self.assertions.clear();
-    }
-
-    fn declare_inputs(&mut self, draft: &ModelDraft) {
-        let inputs = &draft.forward.inputs;
-        if inputs.is_empty() && !draft.poisoned {
-            self.cx.error(&draft.item.name, messages::NO_INPUT);
-        }
-        let types = inputs.iter().filter_map(|input| input.ty.as_ref());
-        types.for_each(|ty| self.add_symbols(ty));
-        for input in inputs {
-            let Some(name) = &input.name else { continue };
-            if let Some(clash) = self.scopes.find(name) {
-                let name = clash.name.clone();
-                self.cx.error(&input.name, messages::input_twice(&name));
-                continue;
-            }
-            let ty = input.ty.as_ref().and_then(|ty| self.declared_type(ty));
-            let value = ty.map(|ty| self.value(&name.unraw().to_string(), ty));
-            self.inputs.extend(value);
-            let changes = match input.mutable {
-                true => Changes::Allowed,
-                false => Changes::OfInput,
-            };
-            self.scopes.declare(name, value, changes);
-        }
-    }
-
-    /// A name that is no size is an axis.
-    fn add_symbols(&mut self, ty: &TypeDraft) {
-        for axis in &ty.axes {
-            let Ok(name) = syn::parse2::<Ident>(axis.clone()).and_then(not_none) else {
-                continue;
-            };
-            let text = name.unraw().to_string();
-            let is_new = !self.sizes.has(&name) && !self.symbols.contains(&text);
-            if is_new && !is_name_of_constant(&text) {
-                let symbol = Symbol::of_inputs(&text);
-                self.axes.push((text.clone(), symbol));
-                self.symbols.push(text);
-            }
-        }
-    }
-
-    fn kind(&self, draft: &TypeDraft) -> Option<ValueKind> {
-        Some(match &draft.kind {
-            None => ValueKind::Floats,
-            Some(kind) if kind == "ids" => ValueKind::Ids,
-            Some(kind) if kind == "lens" => ValueKind::Lens,
-            Some(kind) if kind == "bool" => ValueKind::Bools,
-            Some(kind) => {
-                self.cx.error(kind, messages::unknown_kind(kind));
-                return None;
-            }
-        })
     }
 
     pub(crate) fn declared_type(&mut self, draft: &TypeDraft) -> Option<Type> {
@@ -381,17 +341,6 @@ impl<'a> Lowering<'a> {
         }
         !self.sizes.is_sound(tokens)
             || crate::spec::parse_size(&self.sizes.substitute(tokens), "", &quiet).is_some()
-    }
-
-    /// Why `..` cannot stand here.
-    fn leading_axes_elsewhere(&self) -> String {
-        if self.calls.is_empty() {
-            messages::LEADING_AXES_OF_FORWARD.to_owned()
-        } else if self.leading.is_some() {
-            messages::LEADING_AXES_FIRST.to_owned()
-        } else {
-            messages::no_leading_axes(&self.current())
-        }
     }
 
     /// Once for the inputs and the result, where an axis has the same mistake.
@@ -557,61 +506,6 @@ impl<'a> Lowering<'a> {
         let result = self.node(builder, op, vec![value], (name, ty));
         self.values[result.0].alias = Some(source);
         result
-    }
-
-    /// A field for a layer, under the name that was asked for, or that of its kind.
-    pub(crate) fn field(
-        &mut self,
-        module: ModuleId,
-        (kind, asked): (&str, Option<&Ident>),
-        layer: Submodule,
-        output: String,
-    ) -> ParamPath {
-        let fields = &mut self.modules[module.0].fields;
-        let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
-        let field = match asked {
-            Some(name) => {
-                let text = name.unraw().to_string();
-                if is_taken(&text) {
-                    self.cx.error(name, messages::name_taken(name));
-                }
-                text
-            }
-            None => {
-                let mut numbered = (2..).map(|number| format!("{kind}_{number}"));
-                let first = Some(kind.to_owned()).filter(|name| !is_taken(name));
-                first
-                    .or_else(|| numbered.find(|name| !is_taken(name)))
-                    .unwrap_or_default()
-            }
-        };
-        fields.push(Field {
-            name: field.clone(),
-            layer,
-            init: None,
-            output,
-        });
-        ParamPath { module, field }
-    }
-
-    /// The type of a struct inside of the model: the names on the way to it, in camel case.
-    ///
-    /// The parts have no underscores, so no field makes a name of the emitted code, which has several before it.
-    pub(crate) fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
-        let parts = field.split('_').map(|part| {
-            let mut chars = part.chars();
-            let first = chars.next().map(|first| first.to_ascii_uppercase());
-            first.into_iter().chain(chars).collect::<String>()
-        });
-        let outer = &self.modules[module.0].name;
-        let inner = parts.collect::<String>();
-        let mut name = format_ident!("{outer}{inner}");
-        while names_of(&name).iter().any(|of| self.types.contains(of)) {
-            name = format_ident!("{name}Layer");
-        }
-        self.types.extend(names_of(&name));
-        name.set_span(outer.span().resolved_at(outer.span()).located_at(at));
-        name
     }
 
     /// Whether two types are equal; if that is for rustc to find out, the rule is noted.

@@ -27,8 +27,9 @@ impl Lowering<'_> {
         let tensor = Submodule::Layer(Box::new(Tensor::new(&ty)));
         let text = name.unraw().to_string();
         let place = self.field(builder.module, (&text, Some(name)), tensor, ty.to_string());
-        if let Some(field) = self.modules[builder.module.0].fields.last_mut() {
-            field.init = Some(init?);
+        let init = init?;
+        if let Some(field) = self.field_at(&place) {
+            field.init = Some(init);
         }
         Some(self.node(builder, Param::new(place), Vec::new(), (&text, ty)))
     }

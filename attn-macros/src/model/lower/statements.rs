@@ -4,11 +4,9 @@ use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 
 use super::scope::{Changes, Variable};
-use super::{Lowering, RegionBuilder};
+use super::{Lowering, Made, RegionBuilder};
 use crate::messages::model as messages;
-use crate::model::graph::{
-    Carried, Holder, Module, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId,
-};
+use crate::model::graph::{Carried, ParamPath, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Condition, Expr, Statement};
 use crate::model::types::{Type, ValueKind};
 use crate::spec::Size;
@@ -189,26 +187,17 @@ impl Lowering<'_> {
         let count = count.unwrap_or_else(|| Size::known(1));
         let at = syntax::first(&repeat.count);
         self.at_least_one(&count, at, messages::REPEAT_NOTHING.to_owned());
-        let module = ModuleId(self.modules.len());
-        let layer = Submodule::Repeat {
+        let layer = |module| Submodule::Repeat {
             module,
             count: count.clone(),
             share,
         };
-        let place = self.field(
-            builder.module,
-            ("blocks", name.as_ref()),
-            layer,
-            String::new(),
-        );
-        let ty = self.type_name(builder.module, &place.field, repeat.at.span());
-        let var = self.fresh(&place.field);
-        self.modules.push(Module {
-            name: ty,
-            holder: Holder::Variable(var),
-            docs: Vec::new(),
-            fields: Vec::new(),
-        });
+        let asked = ("blocks", name.as_ref());
+        let Made { place, module, .. } =
+            self.submodule(builder.module, asked, layer, repeat.at.span());
+        let run = self.runs.entry(module.0).or_default();
+        *run += 1;
+        let run = *run;
         let mut inner = RegionBuilder::new(module);
         let carried = self.rounds(repeat, later, &mut inner);
         self.describe(&place, &carried);
@@ -217,6 +206,7 @@ impl Lowering<'_> {
             module,
             count,
             share,
+            run,
             carried,
             body: inner.region,
         }));

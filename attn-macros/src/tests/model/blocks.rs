@@ -2,8 +2,9 @@
 
 use super::mistakes::errors_of;
 use super::shapes::{layers, shapes};
-use super::{expand, lower};
+use super::{expand, lower, tokens};
 use crate::model::graph::Model;
+use crate::pipeline;
 
 /// A model whose `forward` has these statements, and these blocks before it.
 fn model(blocks: &str, statements: &str) -> String {
@@ -175,7 +176,7 @@ mistakes! {
         "`a` calls itself, without an end: a → b → a";
     an_operation_of_that_name: "block linear(x: [..]) -> [..] { x }", "x", "linear",
         "`linear` is a word of the language, and no name of a block";
-    twice: "block a(x: [..]) -> [..] { x } block a(x: [..]) -> [..] { x }", "a(x)", "a", "two blocks are called `a`";
+    twice: "block a(x: [..]) -> [..] { x } block a(x: [..]) -> [..] { x }", "a(x)", "a", "two blocks or functions are called `a`";
     a_wrong_result: "block a(x: [.., n]) -> [.., n] { linear::<7>(x) }", "a(x) + a(a(x))", "linear",
         "`a` declares [batch, seq, 8], and returns [batch, seq, 7]";
     reported_once: "block a(x: [.., n]) -> [.., n] { y }", "a(x) + a(linear::<3>(x)) + a(x)", "y", "there is no variable `y`";
@@ -191,12 +192,96 @@ mistakes! {
     a_key_with_a_type: "block a(x: [.., n], m: usize) -> [.., n] { linear::<n>(linear::<m>(x)) }", "a::<3>(x)", "usize", "expected a shape";
     a_block_among_statements: "", "block a(x: [..]) -> [..] { x } x", "block", "a block is declared beside `fn forward`, and called in it";
     a_block_as_a_value: "", "let y = block a(x); y", "block", "a block is declared beside `fn forward`, and called in it";
-    another_function: "", "x } fn mlp(x: [batch, d]) -> [batch, d] { x", "mlp", "the function of a model is `forward`, found `mlp`";
+    another_function: "", "x } fn gelu(x: [batch, d]) -> [batch, d] { x", "gelu",
+        "`gelu` is a word of the language or a method of every model, and no name of a function";
+    a_function_that_calls_itself: "fn a(x: [batch, seq, d]) -> [batch, seq, d] { a(x) }", "a(x)", "a", "`a` calls itself, without an end: a → a";
+    a_mistake_of_a_function: "fn a(x: [batch, seq, d]) -> [batch, seq, d] { y }", "a(a(x))", "y", "there is no variable `y`";
+    a_key_of_a_function: "fn a(x: [batch, seq, d]) -> [batch, seq, d] { gelu(x) }", "a::<name = b>(x)", "name", "`a` has no key `name`";
+    another_operand_of_a_function: "fn a(x: [batch, seq, d]) -> [batch, seq, d] { gelu(x) }", "a(linear::<3>(x))", "linear", "`a` takes x: [batch, seq, d], found [batch, seq, 3]";
+    modules_and_functions: "fn a(x: [batch, d]) -> [batch, d] { module::<ReLU, out = [batch, d]>(x) }", "x", "ReLU", "a model with a `module` has no function beside `forward`";
     dots_behind: "block a(x: [d, ..]) -> [..] { x }", "a(x)", "..", "`..` stands for the axes before all others";
     a_size_of_a_number: "block a(x: [.., d], n) -> [.., d] { linear::<d>(linear::<n>(x)) }", "a::<0.5>(x)", "n",
         "`out` expects a positive whole number, found `0.5`";
     a_table_of_a_block: "block a(x: [.., d], ids: ids[..]) -> [.., d] { x + embedding::<9, d, name = e>(ids) }",
         "linear::<tied = e>(a(x, ids))", "e", "the embedding `e` is one of a block, and is seen there only";
+}
+
+#[test]
+fn functions_share_their_layers() {
+    let source = "struct M<d = 8>;
+        fn forward(x: [batch, seq, d], y: [batch, more, d]) -> [batch, d] { pooled(encode(x)) * pooled(encode(y)) }
+        fn encode(x: [batch, n, d]) -> [batch, n, d] {
+            let mut y = linear::<d>(x);
+            repeat 2 { y += attention::<2>(wide(y)); }
+            last(y)
+        }
+        block wide(x: [.., m]) -> [.., m] { linear::<m>(x) }
+        block last(x: [..]) -> [..] { relu(x) }
+        fn pooled(x: [batch, k, d]) -> [batch, d] { linear::<d>(sum::<k>(x)) }";
+    let model = lower(source);
+    assert_eq!(
+        layers(&model),
+        [
+            "linear",
+            "blocks.0.wide.linear",
+            "blocks.0.attention",
+            "linear_2"
+        ]
+    );
+    let shapes = shapes(&model);
+    assert!(
+        shapes
+            .iter()
+            .any(|shape| shape.ends_with(": [batch, seq, 8]"))
+    );
+    assert!(
+        shapes
+            .iter()
+            .any(|shape| shape.ends_with(": [batch, more, 8]"))
+    );
+    expand(source);
+}
+
+/// The methods of a function have its name in them.
+#[test]
+fn names_of_functions() {
+    let function = |name: &str| format!("fn {name}(x: [batch, d]) -> [batch, d] {{ x }} ");
+    let found = |names: [&str; 2]| {
+        let functions = names.map(function).concat();
+        let source = format!("struct M<d = 8>; {} {functions}", function("forward"));
+        let messages = errors_of(&source).into_iter();
+        messages.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    assert_eq!(found(["encode", "decode"]), [""; 0]);
+    for other in [
+        "encode_mut",
+        "try_encode",
+        "encode_flops",
+        "try_encode_values",
+    ] {
+        assert_eq!(found(["encode", other]), [other]);
+        assert_eq!(found([other, "encode"]), ["encode"]);
+    }
+    assert_eq!(found(["session", "PARAMS"]), ["session", "PARAMS"]);
+    assert_eq!(found(["repeat", "encode"]), ["repeat"]);
+}
+
+/// Constants of statements with a mistake are not emitted, and those of signatures are.
+#[test]
+fn constants_after_a_mistake_in_a_function() {
+    let source = "struct M<d = WIDTH>;
+        fn forward(x: [batch, d]) -> [batch, { ONE + 1 }] { linear::<{ TWO * 2 }>(read(x)) }
+        fn read(x: [batch, d]) -> [batch, { TWO * 2 }] { linear::<{ THREE * 2 }>(x) + y }";
+    let expanded = pipeline::model(tokens(source)).to_string();
+    for (constant, stays) in [
+        ("WIDTH", true),
+        ("ONE + 1", true),
+        ("TWO * 2", true),
+        ("THREE * 2", false),
+    ] {
+        let item = format!(": usize = {constant}");
+        assert_eq!(expanded.contains(&item), stays, "{constant} {expanded}");
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn lower(source: &str) -> Model {
     let cx = Diagnostics::default();
     let (krate, mut drafts) = model::parse(tokens(source), &cx);
     let draft = drafts.remove(0);
-    let mut model = model::lower(draft, &[], &krate, &cx);
+    let mut model = model::lower(draft, &[], &krate, &cx).remove(0);
     pipeline::fuse_model(&mut model);
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
     model

@@ -86,7 +86,7 @@ impl Frame for ModelFrame<'_> {
             each,
             forward,
             backward,
-            saved: self.saved_type(module),
+            saved: self.saved_type(repeat),
             kept: self.kept_of_rounds(repeat),
         })
     }
@@ -148,6 +148,16 @@ impl BlockNode<'_, ModelFrame<'_>> {
     /// The sizes of the axes batch, query and key.
     pub(crate) fn axes_of_attention(&self, attention: &Attention) -> TokenStream {
         self.frame.axes(self.operands, attention)
+    }
+
+    /// `call.data.0`: what the attention here reads of the call.
+    pub(crate) fn data_of_attention(&self) -> TokenStream {
+        let attentions = self.frame.attentions();
+        let place = attentions
+            .iter()
+            .position(|node| node.result == self.result);
+        let place = syn::Index::from(place.unwrap_or_default());
+        quote!(call.data.#place)
     }
 
     /// `<GptBlocksAttention<E> as p::Decode<E>>`

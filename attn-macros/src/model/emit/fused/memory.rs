@@ -16,6 +16,7 @@ impl ModelFrame<'_> {
         let symbols = symbols.map(|name| length(self.model(), name));
         let symbols = symbols.collect::<Vec<_>>();
         let made = made_lengths(self.model());
+        let activation_bytes = self.cx.method("activation_bytes");
         let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
@@ -36,7 +37,7 @@ impl ModelFrame<'_> {
                 /// the scratch memory of kernels, and the rounding of buffers. Without dropout it may be less.
                 ///
                 /// PyTorch: `torch.cuda.max_memory_allocated()`, afterwards. What does not fit is `usize::MAX`.
-                #vis const fn activation_bytes(#(#symbols: usize),*) -> usize {
+                #vis const fn #activation_bytes(#(#symbols: usize),*) -> usize {
                     footprint::<f32>(#(#symbols),*).bytes::<f32>()
                 }
             }

@@ -119,8 +119,13 @@ impl<'a> ModelFrame<'a> {
         self.type_name(module, "Weights")
     }
 
-    fn saved_type(&self, module: &Module) -> Ident {
-        self.type_name(module, "Saved")
+    /// The type of what the rounds of a loop keep.
+    fn saved_type(&self, repeat: &Repeat) -> Ident {
+        let saved = self.type_name(self.body_of(repeat), "Saved");
+        match repeat.run {
+            1 => saved,
+            run => format_ident!("{saved}{run}"),
+        }
     }
 
     /// `___GptBlocksWeights`: a name that no layer can give a type. Behind the model's name those have no underscores, and before it
@@ -131,7 +136,11 @@ impl<'a> ModelFrame<'a> {
 
     /// The variable, and the field, with what the rounds of a loop keep.
     fn kept_of_rounds(&self, repeat: &Repeat) -> Ident {
-        hidden(&self.unique(format!("{}_rounds", self.body_of(repeat).var())))
+        let mut name = format!("{}_rounds", self.body_of(repeat).var());
+        if repeat.run > 1 {
+            name = format!("{name}_{}", repeat.run);
+        }
+        hidden(&self.unique(name))
     }
 
     /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`

@@ -1,6 +1,6 @@
 //! The structs into which a call and the layers are read.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 
 use super::{FusedNode, ModelFrame};
@@ -13,13 +13,10 @@ use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
 
 impl ModelFrame<'_> {
-    /// The node of each attention, in their order.
-    fn attentions(&self) -> Vec<(&Node, &Attention)> {
+    /// The nodes of attentions. Of one that the function runs twice there are two.
+    pub(super) fn attentions(&self) -> Vec<&Node> {
         let nodes = self.model().nodes().into_iter();
-        let attentions = nodes.filter_map(|node| Some((node, node.attention()?)));
-        let mut attentions: Vec<_> = attentions.collect();
-        attentions.sort_by_key(|(_, attention)| attention.index);
-        attentions
+        nodes.filter(|node| node.attention().is_some()).collect()
     }
 
     /// `Sizes`, `Inputs` and `Call`.
@@ -33,7 +30,8 @@ impl ModelFrame<'_> {
                 ValueKind::Bools => quote!(#name: p::Vec<bool>),
             }
         });
-        let data = self.attentions().into_iter().map(|(_, attention)| {
+        let attentions = self.attentions().into_iter();
+        let data = attentions.filter_map(Node::attention).map(|attention| {
             let attention = self.attention(attention);
             quote!(#attention::Data)
         });
@@ -75,10 +73,8 @@ impl ModelFrame<'_> {
                 ValueKind::Bools => quote!(#name: p::values(&#value)),
             }
         });
-        let data = self
-            .attentions()
-            .into_iter()
-            .map(|(node, attention)| self.emit_data(node, attention));
+        let attentions = self.attentions().into_iter();
+        let data = attentions.filter_map(|node| Some(self.emit_data(node, node.attention()?)));
         let check_sizes = self.emit_check_sizes(label);
         let symbols = self.model().symbols.iter().map(|name| field(name));
         let checks = self.emit_checks();
@@ -168,12 +164,13 @@ impl ModelFrame<'_> {
         checks.collect()
     }
 
-    /// The weights, and the values that are kept: of the model, and of the body of each `repeat`.
+    /// The weights, which all functions share, and the values that are kept: of the function, and of the body of each `repeat`.
     pub(super) fn emit_weights(&self) -> TokenStream {
-        let modules = self.model().modules.iter();
-        let weights = modules.map(|module| self.emit_weights_of(module));
+        let modules = self.model().structs();
+        let weights = modules.map(|id| self.emit_weights_of(self.model().module(id)));
+        let weights = weights.filter(|_| self.model().function.is_none());
         let mut saved = Vec::new();
-        let whole = &self.model().modules[0];
+        let whole = self.type_name(&self.model().modules[0], "Saved");
         self.emit_saved_of(whole, &self.model().grouped, self.plan(), &mut saved);
         quote!(#(#weights)* #(#saved)*)
     }
@@ -214,12 +211,11 @@ impl ModelFrame<'_> {
     /// The struct of what a region keeps, and those of the loops in it.
     fn emit_saved_of(
         &self,
-        module: &Module,
+        name: Ident,
         region: &Region,
         plan: &Forward,
         structs: &mut Vec<TokenStream>,
     ) {
-        let name = self.saved_type(module);
         let values = plan.saved.iter().map(|id| {
             let name = self.value(*id);
             match self.ty(*id).kind {
@@ -235,7 +231,7 @@ impl ModelFrame<'_> {
             }
             Step::Repeat(repeat) => {
                 let name = self.kept_of_rounds(repeat);
-                let ty = self.saved_type(self.body_of(repeat));
+                let ty = self.saved_type(repeat);
                 Some(quote!(#name: p::Vec<#ty<E>>))
             }
         });
@@ -249,8 +245,8 @@ impl ModelFrame<'_> {
         });
         for (step, planned) in region.steps.iter().zip(&plan.steps) {
             if let Step::Repeat(repeat) = step {
-                let module = self.body_of(repeat);
-                self.emit_saved_of(module, &repeat.body, &planned.body, structs);
+                let name = self.saved_type(repeat);
+                self.emit_saved_of(name, &repeat.body, &planned.body, structs);
             }
         }
     }

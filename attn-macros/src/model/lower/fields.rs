@@ -1,0 +1,139 @@
+//! The layers of a model as fields of its modules, with the names of these.
+
+use proc_macro2::{Ident, Span};
+use quote::format_ident;
+use syn::ext::IdentExt;
+
+use super::function::Recording;
+use super::{Lowering, names_of};
+use crate::messages::model as messages;
+use crate::model::graph::{Field, Holder, Module, ModuleId, ParamPath, Submodule};
+
+/// A module of layers, and where it is.
+pub(crate) struct Made {
+    pub(crate) place: ParamPath,
+    pub(crate) module: ModuleId,
+    /// Not of a function that is called again.
+    pub(crate) is_new: bool,
+}
+
+impl Lowering<'_> {
+    /// A field for a layer, under the name that was asked for, or that of its kind.
+    pub(crate) fn field(
+        &mut self,
+        module: ModuleId,
+        (kind, asked): (&str, Option<&Ident>),
+        layer: Submodule,
+        output: String,
+    ) -> ParamPath {
+        if let Some(place) = self.recordings.last_mut().and_then(Recording::next) {
+            return place;
+        }
+        let fields = &mut self.modules[module.0].fields;
+        let is_taken = |name: &str| fields.iter().any(|field| field.name == name);
+        let field = match asked {
+            Some(name) => {
+                let text = name.unraw().to_string();
+                if is_taken(&text) {
+                    self.cx.error(name, messages::name_taken(name));
+                }
+                text
+            }
+            None => {
+                let mut numbered = (2..).map(|number| format!("{kind}_{number}"));
+                let first = Some(kind.to_owned()).filter(|name| !is_taken(name));
+                first
+                    .or_else(|| numbered.find(|name| !is_taken(name)))
+                    .unwrap_or_default()
+            }
+        };
+        fields.push(Field {
+            name: field.clone(),
+            layer,
+            init: None,
+            output,
+        });
+        let place = ParamPath { module, field };
+        if let Some(recording) = self.recordings.last_mut() {
+            recording.places.push(place.clone());
+        }
+        place
+    }
+
+    /// A block without parameters is no layer.
+    pub(super) fn drop_empty_blocks(&mut self) {
+        // Those in a block follow it.
+        for module in (0..self.modules.len()).rev() {
+            let mut fields = std::mem::take(&mut self.modules[module].fields);
+            fields.retain(|field| match field.layer {
+                Submodule::Block { module, .. } => !self.modules[module.0].fields.is_empty(),
+                _ => true,
+            });
+            self.modules[module].fields = fields;
+        }
+    }
+
+    /// A field for a module of layers, and that module. `layer` makes the field of it.
+    pub(crate) fn submodule(
+        &mut self,
+        outer: ModuleId,
+        asked: (&str, Option<&Ident>),
+        layer: impl FnOnce(ModuleId) -> Submodule,
+        at: Span,
+    ) -> Made {
+        let module = ModuleId(self.modules.len());
+        let layer = layer(module);
+        let is_variable = matches!(layer, Submodule::Repeat { .. });
+        let place = self.field(outer, asked, layer, String::new());
+        let inner = self.field_at(&place).and_then(|field| field.layer.inner());
+        if let Some((known, _)) = inner.filter(|(known, _)| *known != module) {
+            return Made {
+                place,
+                module: known,
+                is_new: false,
+            };
+        }
+        let name = self.type_name(outer, &place.field, at);
+        let holder = match is_variable {
+            true => Holder::Variable(self.fresh(&place.field)),
+            false => Holder::Field(place.clone()),
+        };
+        self.modules.push(Module {
+            name,
+            holder,
+            docs: Vec::new(),
+            fields: Vec::new(),
+        });
+        Made {
+            place,
+            module,
+            is_new: true,
+        }
+    }
+
+    /// The field at a place.
+    pub(crate) fn field_at(&mut self, place: &ParamPath) -> Option<&mut Field> {
+        let fields = &mut self.modules[place.module.0].fields;
+        fields.iter_mut().find(|field| field.name == place.field)
+    }
+
+    /// The type of a struct inside of the model: the names on the way to it, in camel case.
+    ///
+    /// The parts have no underscores, so no field makes a name of the emitted code, which has several before it.
+    pub(crate) fn type_name(&mut self, module: ModuleId, field: &str, at: Span) -> Ident {
+        let parts = field.split('_').map(|part| {
+            let mut chars = part.chars();
+            let first = chars.next().map(|first| first.to_ascii_uppercase());
+            first.into_iter().chain(chars).collect::<String>()
+        });
+        let outer = &self.modules[module.0].name;
+        let inner = parts.collect::<String>();
+        let mut name = format_ident!("{outer}{inner}");
+        while names_of(&name).iter().any(|of| self.types.contains(of)) {
+            name = format_ident!("{name}Layer");
+        }
+        self.types.extend(names_of(&name));
+        name.set_span(outer.span().resolved_at(outer.span()).located_at(at));
+        name
+    }
+}
