@@ -180,6 +180,22 @@ struct Reduce {
 }
 
 impl Reduce {
+    fn is_sum(&self) -> bool {
+        matches!(self.reduction, Reduction::Sum | Reduction::Mean)
+    }
+
+    /// `p::loops::Scale { by: .. }`: what a sum or a mean multiplies its terms by.
+    fn scale(&self, of: &FusedNode<'_>) -> TokenStream {
+        let by = match self.reduction {
+            Reduction::Mean => {
+                let len = of.len(0, self.index);
+                quote!(1.0 / #len as f64)
+            }
+            _ => quote!(1.0),
+        };
+        quote!(p::loops::Scale { by: #by })
+    }
+
     fn label(&self) -> String {
         format!("{} {}", self.reduction.name(), self.axis)
     }
@@ -194,7 +210,10 @@ impl Op for Reduce {
                 Reduction::Max | Reduction::Min | Reduction::Logsumexp => Saved::OperandsAndResult,
             },
             kept: None,
-            fusion: Fusion::Reduce(self.index),
+            fusion: Fusion::Reduce {
+                axis: self.index,
+                is_sum: self.is_sum(),
+            },
         }
     }
 
@@ -239,14 +258,31 @@ impl Emit<ModelFrame<'_>> for Reduce {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let y = to.slice();
+        if let Some(terms) = to.terms() {
+            let len = of.len(0, self.index);
+            let sums =
+                quote!(p::compute_here(&#terms, [p::row_sums(#y, p::WriteMode::Overwrite, #len)]));
+            let scale = self.scale(of);
+            return match self.reduction {
+                Reduction::Mean => {
+                    quote!(#sums; p::compute_here(&#scale, [p::read(p::InPlace)], [#y.into()]))
+                }
+                _ => sums,
+            };
+        }
         let reduction = self.reduction.variant();
         let x = of.slice(0);
         let axis = of.axis(0, self.index);
-        let y = to.slice();
         quote!(p::layers::reduce(#reduction, #x, #axis, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        if let Some(d_x) = gradients.for_all(0) {
+            let scale = self.scale(of);
+            let d_y = gradients.slice();
+            return quote!(p::compute_here(&#scale, [p::read(#d_y)], [#d_x.as_mut_slice().into()]););
+        }
         let reduction = self.reduction.variant();
         let axis = of.axis(0, self.index);
         let saved = self.properties().saved;
