@@ -148,6 +148,13 @@ mod reductions {
     support::reductions!(exact);
 }
 
+mod rows {
+    use super::*;
+
+    support::rows!(exact);
+    support::dropped_rows!(exact);
+}
+
 mod shapes {
     use super::*;
 

@@ -7,6 +7,7 @@
 
 mod agree;
 mod by_name;
+mod claim;
 mod dropped;
 mod elementwise;
 mod graphs;

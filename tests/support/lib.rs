@@ -21,6 +21,7 @@ pub mod layer_cases;
 pub mod numbers;
 pub mod product_cases;
 pub mod reduce_cases;
+pub mod row_cases;
 pub mod shape_cases;
 pub mod waves;
 

@@ -20,7 +20,7 @@ use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, Pooled};
 
 /// The elements of a strip: those of a few arrays fit the second cache, and are enough for a call of each operation to pay.
-const STRIP: usize = 4096;
+const STRIP: usize = 8192;
 
 /// Memory of a pass.
 #[derive(Debug)]
@@ -128,8 +128,7 @@ compiled! {
     fn in_strips<E>(rows: usize, width: usize, slots: &mut [Slot<'_, E>], body: &Body<'_, E>) {
         slots.iter().for_each(|slot| slot.assert_rows(rows));
         let widths: usize = slots.iter().map(Slot::sums).sum();
-        let tuned = std::env::var("ATTN_STRIP").ok().and_then(|s| s.parse().ok()).unwrap_or(STRIP);
-        let strip = (tuned / width.max(1)).clamp(1, rows.max(1));
+        let strip = (STRIP / width.max(1)).clamp(1, rows.max(1));
         let task = match widths {
             0 => rows_per_task(width),
             _ => rows_per_sum(width),

@@ -131,7 +131,7 @@ fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
 /// The axes of the operand of a reduction of the last one.
 fn reduced<'m, O: Op + ?Sized>(block: Block<'m, O>, node: &Node<O>) -> Option<&'m [Axis]> {
     let axes = &*block.value(*node.operands.first()?).ty.axes;
-    let is_last = matches!(node.fusion(), Fusion::Reduce(index) if index + 1 == axes.len());
+    let is_last = matches!(node.fusion(), Fusion::Reduce { axis, .. } if axis + 1 == axes.len());
     is_last.then_some(axes)
 }
 
@@ -157,7 +157,7 @@ fn is_on_rows<O: Op + ?Sized>(block: Block<'_, O>, node: &Node<O>, axes: &[Axis]
                     Some(Repetition::AlongColumn | Repetition::Other) => !is(*id),
                 }
             }),
-            Fusion::Reduce(_) => reduced(block, node).is_some_and(|of| same_axes(of, axes)),
+            Fusion::Reduce { .. } => reduced(block, node).is_some_and(|of| same_axes(of, axes)),
             Fusion::Dropout(_) => is(node.operands[0]),
             _ => false,
         }

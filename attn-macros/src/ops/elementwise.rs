@@ -78,6 +78,14 @@ impl Elementwise {
         quote!(#of, [#(#x),*], #to)
     }
 
+    /// The same without a result: `p::loops::Scale { by: (2.0) as f64 }, [p::read(x.as_slice())]`
+    pub(crate) fn terms(&self, emitted: &Ident, reads: &[TokenStream]) -> TokenStream {
+        let compiled = self.forward();
+        let of = loop_value(compiled.known.as_ref(), "", emitted);
+        let x = compiled.reads.iter().map(|index| &reads[*index]);
+        quote!(#of, [#(#x),*])
+    }
+
     /// The loop that computes the gradients of its operands.
     pub(crate) fn backward(&self) -> Compiled {
         let (known, expr, operands) = self.known();

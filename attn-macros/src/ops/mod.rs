@@ -355,8 +355,13 @@ pub(crate) enum Fusion<'o> {
     Repeat(&'o [usize]),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
     Reshape,
-    /// The result has one number in place of this axis of the only operand. Along the last one it is computed strip by strip, with others.
-    Reduce(usize),
+    /// The result has one number in place of an axis of the only operand. Along the last one it is computed strip by strip, with others.
+    Reduce {
+        /// The index of the axis.
+        axis: usize,
+        /// Whether it is a sum or a mean: then its terms need not be in memory, and neither need their gradients, which are equal.
+        is_sum: bool,
+    },
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

@@ -224,6 +224,22 @@ struct Reduce {
 }
 
 impl Reduce {
+    fn is_sum(&self) -> bool {
+        matches!(self.reduction, Reduction::Sum | Reduction::Mean)
+    }
+
+    /// `p::loops::Scale { by: .. }`: what a sum or a mean multiplies its terms by.
+    fn scale(&self, of: &FusedNode<'_>) -> TokenStream {
+        let by = match self.reduction {
+            Reduction::Mean => {
+                let len = of.len(0, self.index);
+                quote!(1.0 / #len as f64)
+            }
+            _ => quote!(1.0),
+        };
+        quote!(p::loops::Scale { by: #by })
+    }
+
     fn label(&self) -> String {
         format!("{} {}", self.reduction.name(), self.axis)
     }
@@ -244,7 +260,14 @@ impl Op for Reduce {
                 Reduction::Max | Reduction::Min | Reduction::Logsumexp => Saved::OperandsAndResult,
             },
             kept: None,
-            fusion: Fusion::Reduce(self.index),
+            fusion: match &self.selection {
+                None => Fusion::Reduce {
+                    axis: self.index,
+                    is_sum: self.is_sum(),
+                },
+                // Which numbers count is known by the place in the whole tensor, not in a strip.
+                Some(_) => Fusion::None,
+            },
         }
     }
 
@@ -300,15 +323,32 @@ impl Emit<ModelFrame<'_>> for Reduce {
     }
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
+        let y = to.slice();
+        if let Some(terms) = to.terms() {
+            let len = of.len(0, self.index);
+            let sums =
+                quote!(p::compute_here(&#terms, [p::row_sums(#y, p::WriteMode::Overwrite, #len)]));
+            let scale = self.scale(of);
+            return match self.reduction {
+                Reduction::Mean => {
+                    quote!(#sums; p::compute_here(&#scale, [p::read(p::InPlace)], [#y.into()]))
+                }
+                _ => sums,
+            };
+        }
         let reduction = self.reduction.variant();
         let x = of.slice(0);
         let axis = of.axis(0, self.index);
         let counted = self.counted(of);
-        let y = to.slice();
         quote!(p::layers::reduce(#reduction, #x, #axis, #counted, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
+        if let Some(d_x) = gradients.for_all(0) {
+            let scale = self.scale(of);
+            let d_y = gradients.slice();
+            return quote!(p::compute_here(&#scale, [p::read(#d_y)], [#d_x.as_mut_slice().into()]););
+        }
         let reduction = self.reduction.variant();
         let axis = of.axis(0, self.index);
         let counted = self.counted(of);

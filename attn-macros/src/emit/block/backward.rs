@@ -10,7 +10,7 @@ use crate::model::diff::{BackwardStep, BufferId, GradSource, GradTarget, last_re
 use crate::model::graph::{Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, same_axes};
-use crate::ops::{Emit, Kept, Op};
+use crate::ops::{Emit, Fusion, Kept, Op};
 
 /// The lines of the whole derivative.
 pub(crate) fn emit_backward<F: Frame>(frame: &F, lines: &mut TrackedCode) {
@@ -171,8 +171,10 @@ impl<F: Frame> Backward<'_, F> {
                 _ => None,
             })
             .collect();
-        let slots = self.slots(emitted, axes, lines, &mut free);
-        let names = StripNames::new(axes, &slots);
+        let for_all = for_all(lines, &free);
+        let slots = self.slots(emitted, axes, lines, &mut free, &for_all);
+        let mut names = StripNames::new(axes, &slots);
+        names.for_all = for_all;
         let inside = Backward {
             frame: self.frame,
             strips: Some(&names),
@@ -195,6 +197,7 @@ impl<F: Frame> Backward<'_, F> {
         axes: &[Axis],
         lines: &[BackwardStep<'_, F::Op>],
         free: &mut Vec<BufferId>,
+        for_all: &[BufferId],
     ) -> Vec<Slot> {
         let written = lines.iter().flat_map(|line| match line {
             BackwardStep::Adjoint { to, node, .. } => {
@@ -233,6 +236,10 @@ impl<F: Frame> Backward<'_, F> {
             let memory = match (to, is_sum) {
                 (GradTarget::New(buffer), false) if free.contains(&buffer) => {
                     free.retain(|other| *other != buffer);
+                    let width = match for_all.contains(&buffer) {
+                        true => quote!(1),
+                        false => width,
+                    };
                     slot("Scratch", &[width])
                 }
                 (to, true) => {
@@ -389,9 +396,15 @@ impl<F: Frame> Backward<'_, F> {
     ) {
         let targets = to.iter().map(|(_, to)| self.target(lines, *to));
         let local = to.iter().filter_map(|(_, to)| self.local(*to));
+        let is_for_all = |to: &GradTarget| {
+            let names = self.strips.zip(to.buffer());
+            names.is_some_and(|(names, buffer)| names.for_all.contains(&buffer))
+        };
+        let for_all = to.iter().filter(|(_, to)| is_for_all(to));
         let gradients = Gradients {
             targets: targets.collect(),
             local: local.collect(),
+            for_all: for_all.map(|(operand, _)| *operand).collect(),
             to: to.to_vec(),
             d_result: self.gradient(d_result, node.result),
         };
@@ -406,4 +419,34 @@ impl<F: Frame> Backward<'_, F> {
             Some(Kept::Dropout) | None => {}
         }
     }
+}
+
+/// The gradients of the operands of sums that only loops read: all elements of a row have the same one. They are free behind the lines.
+fn for_all<O: Op + ?Sized>(lines: &[BackwardStep<'_, O>], free: &[BufferId]) -> Vec<BufferId> {
+    let is_other_use = |line: &BackwardStep<'_, O>, buffer: BufferId| match line {
+        BackwardStep::Adjoint { node, d_result, to } => {
+            let is_written = to.iter().any(|(_, to)| to.buffer() == Some(buffer));
+            let is_loop = matches!(node.fusion(), Fusion::Elementwise(_));
+            is_written || (*d_result == GradSource::Buffer(buffer) && !is_loop)
+        }
+        BackwardStep::Free(_) => false,
+        BackwardStep::Copy { from, to } => *from == GradSource::Buffer(buffer) || *to == buffer,
+        _ => true,
+    };
+    let made = lines.iter().enumerate().filter_map(|(index, line)| {
+        let BackwardStep::Adjoint { node, to, .. } = line else {
+            return None;
+        };
+        let is_sum = matches!(node.fusion(), Fusion::Reduce { is_sum: true, .. });
+        match to.as_slice() {
+            [(_, GradTarget::New(buffer))] if is_sum && free.contains(buffer) => {
+                let mut others = lines.iter().enumerate();
+                let is_alone =
+                    others.all(|(other, line)| other == index || !is_other_use(line, *buffer));
+                is_alone.then_some(*buffer)
+            }
+            _ => None,
+        }
+    });
+    made.collect()
 }

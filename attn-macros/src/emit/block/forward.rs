@@ -151,15 +151,27 @@ impl<F: Frame> Forward<'_, F> {
         nodes
             .iter()
             .for_each(|(_, planned)| free.extend(&planned.free));
-        let slots = self.slots(lines, &strips.axes, &pass, &mut free);
+        let terms = terms_of_sums(&pass, &free);
+        free.retain(|id| !terms.contains(id));
+        let in_memory = pass
+            .iter()
+            .filter(|computed| !terms.contains(&computed.result()));
+        let in_memory: Vec<_> = in_memory.collect();
+        let slots = self.slots(lines, &strips.axes, &in_memory, &mut free);
         let names = StripNames::new(&strips.axes, &slots);
         let inside = Forward {
             frame: self.frame,
             strips: Some(&names),
         };
         let mut body = TrackedCode::default();
+        let mut loop_of_terms = None;
         for computed in &pass {
-            let to = inside.output(&mut body, computed);
+            if terms.contains(&computed.result()) {
+                loop_of_terms = inside.loop_of_terms(computed);
+                continue;
+            }
+            let mut to = inside.output(&mut body, computed);
+            to.terms = loop_of_terms.take();
             inside.emit_operation(&mut body, computed.node, &to);
         }
         names.emit(self.frame, lines, &slots, body.code);
@@ -172,7 +184,7 @@ impl<F: Frame> Forward<'_, F> {
         &self,
         lines: &mut TrackedCode,
         axes: &[Axis],
-        pass: &[Computed<'_, F::Op>],
+        pass: &[&Computed<'_, F::Op>],
         free: &mut Vec<ValueId>,
     ) -> Vec<Slot> {
         // The values that are in one memory, one after the other. The first one may stand there before the pass.
@@ -306,6 +318,26 @@ impl<F: Frame> Forward<'_, F> {
             }
         };
         let is_over_rows = reused.is_some() && reused == computed.rows;
+        let reads = self.reads(computed, reused);
+        let slice = match is_over_rows {
+            true => quote!(p::InPlace),
+            false => to.slice,
+        };
+        let dropout = computed.dropout.map(|dropout| dropout.result);
+        let slice = self.dropped(dropout, "to", &slice).unwrap_or(slice);
+        Output {
+            to: Access { slice, ..to },
+            reads,
+            terms: None,
+            is_in_place: reused.is_some(),
+            is_over_rows,
+            has_prologue: false,
+            has_epilogue: false,
+        }
+    }
+
+    /// The operands of a loop, of which one may stand where the result is written.
+    fn reads(&self, computed: &Computed<'_, F::Op>, reused: Option<ValueId>) -> Vec<TokenStream> {
         let of = BlockNode::new(self.frame, computed.node).in_strips(self.strips);
         let terms = computed.planned.terms.iter().enumerate();
         let reads = terms.map(|(index, term)| {
@@ -320,21 +352,16 @@ impl<F: Frame> Forward<'_, F> {
                 _ => quote!(p::read(#numbers)),
             })
         });
-        let reads = reads.collect();
-        let slice = match is_over_rows {
-            true => quote!(p::InPlace),
-            false => to.slice,
+        reads.collect()
+    }
+
+    /// The loop whose values a sum adds up: `p::loops::Square, [p::read(x)]`.
+    fn loop_of_terms(&self, computed: &Computed<'_, F::Op>) -> Option<TokenStream> {
+        let Fusion::Elementwise(op) = computed.node.fusion() else {
+            return None;
         };
-        let dropout = computed.dropout.map(|dropout| dropout.result);
-        let slice = self.dropped(dropout, "to", &slice).unwrap_or(slice);
-        Output {
-            to: Access { slice, ..to },
-            reads,
-            is_in_place: reused.is_some(),
-            is_over_rows,
-            has_prologue: false,
-            has_epilogue: false,
-        }
+        let name = self.frame.loop_name(computed.node.result);
+        Some(op.terms(&name, &self.reads(computed, None)))
     }
 
     /// `dropout_kept.of(numbers)`, for numbers of which a dropout drops some in this pass.
@@ -475,6 +502,23 @@ impl<F: Frame> Forward<'_, F> {
         }
         [tuple(&values), tuple(&next)]
     }
+}
+
+/// The results of loops that nobody reads but a sum behind each: they are nowhere in memory.
+fn terms_of_sums<O: Op + ?Sized>(pass: &[Computed<'_, O>], free: &[ValueId]) -> Vec<ValueId> {
+    let terms = pass.windows(2).filter_map(|pair| {
+        let [terms, sum] = pair else {
+            return None;
+        };
+        let is_sum = matches!(sum.node.fusion(), Fusion::Reduce { is_sum: true, .. });
+        let is_loop = matches!(terms.node.fusion(), Fusion::Elementwise(_));
+        let is_plain = is_loop && terms.dropout.is_none() && terms.reused().is_none();
+        let value = terms.result();
+        let is_free = free.contains(&value) && sum.planned.free.contains(&value);
+        let reads_it = sum.node.operands.contains(&value);
+        (is_sum && is_plain && is_free && reads_it).then_some(value)
+    });
+    terms.collect()
 }
 
 /// An array, to write.

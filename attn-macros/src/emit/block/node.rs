@@ -171,6 +171,11 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         self.sizes_of_result().pop()
     }
 
+    /// The size of an axis of an operand.
+    pub(crate) fn len(&self, operand: usize, axis: usize) -> TokenStream {
+        size(&self.axes(operand)[axis])
+    }
+
     /// The length of the sequences of vectors of an operand.
     pub(crate) fn length(&self, operand: usize) -> TokenStream {
         length(self.axes(operand))
@@ -275,6 +280,8 @@ pub(crate) struct Output {
     pub(super) to: Access,
     /// The operands of a loop.
     pub(super) reads: Vec<TokenStream>,
+    /// Of a reduction, the loop that computes what it reads, with its operands.
+    pub(super) terms: Option<TokenStream>,
     pub(super) is_in_place: bool,
     /// The result is written over the rows of the operation before it in its pass.
     pub(super) is_over_rows: bool,
@@ -284,6 +291,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Of a reduction whose operand is nowhere in memory, the loop that computes it: `p::loops::Square, [p::read(x)]`.
+    pub(crate) fn terms(&self) -> Option<&TokenStream> {
+        self.terms.as_ref()
+    }
+
     /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.
     pub(crate) fn slice(&self) -> &TokenStream {
         &self.to.slice
@@ -326,6 +338,8 @@ pub(crate) struct Gradients {
     pub(super) targets: Vec<TokenStream>,
     /// In a strip, their variables and modes.
     pub(super) local: Vec<[Ident; 2]>,
+    /// In a strip, the operands whose gradient is one number for each row.
+    pub(super) for_all: Vec<usize>,
     pub(super) d_result: Access,
 }
 
@@ -344,6 +358,12 @@ impl Gradients {
     pub(crate) fn target(&self, operand: usize) -> Option<&TokenStream> {
         let index = self.operands().position(|index| index == operand);
         index.map(|index| &self.targets[index])
+    }
+
+    /// In a strip, the variable of the gradient of an operand, if that is one number for all elements of a row.
+    pub(crate) fn for_all(&self, operand: usize) -> Option<&Ident> {
+        let (name, _) = self.local(operand)?;
+        self.for_all.contains(&operand).then_some(name)
     }
 
     /// In a strip, the variable of the gradient of an operand, and its mode.

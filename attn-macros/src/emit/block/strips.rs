@@ -21,6 +21,8 @@ pub(crate) struct StripNames {
     /// Those of the values with rows.
     axes: Vec<Axis>,
     locals: Vec<(Memory, Ident)>,
+    /// Gradients that have one number for all elements of a row.
+    pub(super) for_all: Vec<BufferId>,
 }
 
 /// A value or a gradient of which a pass has the rows.
@@ -61,6 +63,7 @@ impl StripNames {
         StripNames {
             axes: axes.to_vec(),
             locals: locals.collect(),
+            for_all: Vec::new(),
         }
     }
 
@@ -102,9 +105,13 @@ impl StripNames {
             GradSource::Buffer(buffer) => self.local(Memory::Buffer(buffer)),
             GradSource::Result(_) => None,
         };
-        match local {
-            Some(name) => quote!(#name.as_slice()),
-            None => self.outer(slice, &frame.ty(of).axes),
+        match (local, from) {
+            (Some(name), GradSource::Buffer(buffer)) if self.for_all.contains(&buffer) => {
+                let width = self.width(&self.axes);
+                quote!(p::repeated(#name.as_slice(), &[strip.rows, 1], &[strip.rows, #width]))
+            }
+            (Some(name), _) => quote!(#name.as_slice()),
+            (None, _) => self.outer(slice, &frame.ty(of).axes),
         }
     }
 

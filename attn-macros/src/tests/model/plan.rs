@@ -514,6 +514,59 @@ fn values_with_fewer_axes_are_repeated_as_they_are_read() {
 }
 
 #[test]
+fn a_reduction_of_rows_is_in_one_pass_with_its_neighbours() {
+    assert_eq!(
+        passes(&model_of(
+            "param gain: [d] = ones; a / sqrt(mean::<d>(a * a) + 1e-6) * gain"
+        )),
+        ["gain", "mul, mean, sqrt, mul_2"]
+    );
+    // The operations on other rows are passes of their own.
+    assert_eq!(
+        passes(&model_of("a - mean::<n>(a * a)")),
+        ["mul", "mean", "sub"]
+    );
+    assert_eq!(
+        passes(&model_of("a - mean::<d>(linear::<d>(a))")),
+        ["linear", "mean, sub"]
+    );
+    // One operation alone is no pass over strips, and a norm stays with its loops.
+    assert_eq!(
+        passes(&model_of(
+            "let m = mean::<d>(a); layer_norm(a) * linear::<d>(b) + m"
+        )),
+        ["m", "layer_norm", "linear", "add"]
+    );
+    // In a round.
+    assert_eq!(
+        passes(&model_of(
+            "let mut x = a; repeat 2 { x = x - max::<d>(x * b); } x"
+        )),
+        ["repeat", "mul, max, x_2"]
+    );
+}
+
+/// The gradient of a value of the pass is in memory for one strip only, and those of others are sums of the strips.
+#[test]
+fn lines_of_a_derivative_are_joined_as_its_operations_are() {
+    let model = model_of("param gain: [d] = ones; a / sqrt(mean::<d>(a * a) + 1e-6) * gain");
+    assert_eq!(
+        backward(&model),
+        [
+            "strips",
+            "  mul_2: result 0 to new d gain, input a, new d sqrt",
+            "  sqrt: d sqrt to its own d sqrt",
+            "  mean: d sqrt to new d mul",
+            "  free d sqrt",
+            "  mul: d mul to input a",
+            "  free d mul",
+            "gain: d gain to ",
+            "free d gain",
+        ]
+    );
+}
+
+#[test]
 fn the_memory_of_a_result_is_not_written_over() {
     let model = lower(
         "struct M<d = 4>;
