@@ -5,11 +5,13 @@ fn models() -> Vec<String> {
     let modules = [
         crate::attention::MODELS,
         crate::elementwise::MODELS,
+        crate::indices::MODELS,
         crate::layers::MODELS,
         crate::models::text::MODELS,
         crate::models::vision::MODELS,
         crate::parts::MODELS,
         crate::reductions::MODELS,
+        crate::selections::MODELS,
     ];
     let without_spaces = |model: &&str| model.split_whitespace().collect();
     modules.concat().iter().map(without_spaces).collect()
