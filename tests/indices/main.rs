@@ -10,6 +10,7 @@ mod computed;
 mod detach;
 mod gather;
 mod selections;
+mod sessions;
 mod sums;
 
 use attn::dfdx::prelude::*;

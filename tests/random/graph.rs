@@ -40,7 +40,7 @@ pub(crate) struct Graph {
     /// The parameters.
     pub(crate) parameters: fn() -> State,
     pub(crate) run: fn(Way, &State) -> Outcome,
-    /// The most bytes that activations take in a step.
+    /// The most bytes that activations take in a step in `f32`.
     pub(crate) measured_bytes: fn(&State) -> usize,
     pub(crate) stated_bytes: fn([usize; 2]) -> usize,
     /// The vectors of a session, token by token.
@@ -90,6 +90,7 @@ impl Graph {
             let flat = noise.map(|v| match *kind {
                 "floats" => v,
                 "ids" => (7.0 * v.abs()).floor(),
+                "places" => (seq as f64 * v.abs()).floor(),
                 "lens" => ((seq + 1) as f64 * v.abs()).floor(),
                 _ => f64::from(v > -0.3),
             });
@@ -172,12 +173,12 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The peak bytes of activations during a forward and a backward pass.
-pub(crate) fn peak<S: Shape>(forward: impl FnOnce() -> Traced<S, f64>) -> usize {
+pub(crate) fn peak<S: Shape>(forward: impl FnOnce() -> Traced<S, f32>) -> usize {
     let before = memory::allocated();
     memory::reset_peak();
     // Gradients of zero take as much memory as others.
     let (_, tape) = forward().split_tape();
-    let loss: Tensor<Rank0, f64, _> = Cpu::default().zeros();
+    let loss: Tensor<Rank0, f32, _> = Cpu::default().zeros();
     loss.put_tape(tape).backward();
     assert_eq!(memory::allocated(), before, "all of it goes");
     memory::peak() - before
@@ -206,6 +207,12 @@ pub(crate) trait Number: Unit {
 impl Number for f64 {
     fn of(number: f64) -> Self {
         number
+    }
+}
+
+impl Number for f32 {
+    fn of(number: f64) -> Self {
+        number as f32
     }
 }
 
@@ -244,8 +251,8 @@ macro_rules! graphs {
 
             fn run(way: Way, state: &State) -> Outcome {
                 let (model, parameters) = make::<M<f64>, f64>(state);
-                let $first = graphs!(@input state $first $kind $shape);
-                $(let $other = graphs!(@input state $other $other_kind $other_shape);)*
+                let $first = graphs!(@input f64 state $first $kind $shape);
+                $(let $other = graphs!(@input f64 state $other $other_kind $other_shape);)*
                 let input = graphs!(@call $first.clone().leaky_traced() $(, $other.clone())*);
                 let y = match way {
                     Way::Fused => model.forward(input),
@@ -258,9 +265,9 @@ macro_rules! graphs {
             }
 
             fn measured_bytes(state: &State) -> usize {
-                let (mut model, _) = make::<M<f64>, f64>(state);
-                let $first = graphs!(@input state $first $kind $shape);
-                $(let $other = graphs!(@input state $other $other_kind $other_shape);)*
+                let (mut model, _) = make::<M<f32>, f32>(state);
+                let $first = graphs!(@input f32 state $first $kind $shape);
+                $(let $other = graphs!(@input f32 state $other $other_kind $other_shape);)*
                 let input = graphs!(@call $first.leaky_traced() $(, $other)*);
                 graph::peak(|| model.forward_mut(input))
             }
@@ -274,8 +281,7 @@ macro_rules! graphs {
                 parameters: state::<M<f64>, f64>,
                 run,
                 measured_bytes,
-                // An f64 has twice the bytes of an f32.
-                stated_bytes: |[batch, seq]| 2 * M::activation_bytes(batch, seq),
+                stated_bytes: |[batch, seq]| M::activation_bytes(batch, seq),
                 session: graphs!(@session $session),
             };
             graph.check();
@@ -299,13 +305,13 @@ macro_rules! graphs {
     };
     (@call $input:expr) => { $input };
     (@call $($input:expr),+) => { ($($input),+) };
-    (@input $state:ident $name:ident floats $shape:tt) => {
-        graph::input::<graphs!(@shape $shape), f64>($state, stringify!($name))
+    (@input $element:ident $state:ident $name:ident floats $shape:tt) => {
+        graph::input::<graphs!(@shape $shape), $element>($state, stringify!($name))
     };
-    (@input $state:ident $name:ident marks $shape:tt) => {
+    (@input $element:ident $state:ident $name:ident marks $shape:tt) => {
         graph::input::<graphs!(@shape $shape), bool>($state, stringify!($name))
     };
-    (@input $state:ident $name:ident $kind:ident $shape:tt) => {
+    (@input $element:ident $state:ident $name:ident $kind:ident $shape:tt) => {
         graph::input::<graphs!(@shape $shape), usize>($state, stringify!($name))
     };
     (@shape [$($axis:tt),*]) => { ($(graphs!(@axis $axis),)*) };

@@ -2,212 +2,214 @@
 
 graphs! {
     g240 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x[batch = -1];
-            let v2 = layer_norm(x);
-            let v3 = softmax::<batch>(2 * v2);
-            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let mut v5 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); v5 = rms_norm(v5) * sigmoid(v5); }
-            let v5_2 = linear::<rows, bias = false>(v5);
-            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let mut v7 = v4 + 0.1 * v1;
-            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v1; }
-            v3 + mean::<[rows]>(v5_2) + mean::<[rows]>(v4_2) + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let x = softmax::<seq>(2 * v1);
+            let v2 = attention::<2, mask = padding>(x, padding = lens);
+            let v3 = x / (2 + x * x);
+            let v1_2 = v3[d = ..2];
+            let v3_2 = tanh(w);
+            let x = v1_2[batch = [0, -1, 0, 0, -1]];
+            let mut v4 = v3 + 0.1 * v3_2;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            v2 + mean::<[5, 2]>(x) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], w: floats[batch, seq]);
 
     g241 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = swiglu>(x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v1_2 = feed_forward::<6, activation = swiglu>(v2);
-            let v3 = attention::<2, mask = padding>(v1_2, padding = lens);
-            let v4 = if x > 0.1 && !(v3 >= 0.6) { 0.5 * x } else { v3 - 1 };
-            let v3_2 = v2 + learned_position::<9, d>(v2);
-            let v5 = max::<[d]>(v3_2);
-            v4 + v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = dropout::<0.2>(tanh(v2)); }
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            let (v4, v5) = split::<d>(v3);
+            let v6 = one_hot::<7>(arange::<seq>());
+            let v7 = sum::<batch>(v4, keep);
+            let v3 = l2_norm::<2, epsilon = 0.1>(v7);
+            v5 + mean::<[7]>(v6) + v3
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g242 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
-            let x_2 = softmax::<seq>(2 * v3);
-            let v4 = max::<[seq, 2]>(x_2);
-            let x = softmax(v2);
-            let x_2_2 = v2[batch = -1];
-            let v5 = tanh(m);
-            let v6 = linear::<rows, bias = false>(x_2_2);
-            x + mean::<[d]>(v4) + mean::<[rows, d]>(v5) + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * x;
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = cumsum::<seq>(0.5 * v3);
+            let v5 = logsumexp::<[batch, seq]>(v4);
+            let v6 = cumsum::<d>(0.5 * x);
+            let v7 = softmax::<batch>(2 * v1);
+            let mut v8 = x + 0.1 * v6;
+            repeat 2, share = true, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 = dropout::<0.2>(tanh(v8)); param v10: [7, d] = normal(1.0); v8 += v10[tokens]; }
+            let v5 = min(v5, 0.2);
+            v7 + v8 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g243 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v3);
-            let v5 = feed_forward::<6, activation = relu>(v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
-            let v2 = embedding::<7, d>(tokens);
-            let v7 = logsumexp::<[2]>(v6);
-            linear::<5, name = head>(v2 + v7)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v5 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v1);
+            let v6 = v1[d = 0];
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); }
+            let v8 = softmax::<2>(2 * v7);
+            param v9: [d, rows] = normal(0.5);
+            let v7_2 = einsum::<[batch, seq, rows]>(v1, v9);
+            let v10 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + v6 + mean::<[d]>(v8) + mean::<[rows]>(v7_2) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = permute::<[d, batch, seq]>(x);
-            let v1_2 = v1 + learned_position::<9, 5>(v1);
-            v2 + mean::<[5]>(v1_2)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, d] {
+            let v1 = variance::<seq>(x, keep_some);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = scatter_add::<[7, d]>(v2, tokens);
+            v1 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = x / (2 + x * x);
-            let v1_2 = max(v1, v1);
-            let x_2 = attention::<2>(x);
-            let v1 = permute::<[d, batch, seq]>(x_2);
-            let v2 = linear::<d>(v1_2);
-            let v3 = feed_forward::<6, activation = sigmoid>(v2);
-            v1 + v3
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g246 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = v1 - v2;
-            let v1_2 = attention::<2>(x, context = v3);
-            let v4 = attention::<2, mask = causal>(v1_2);
-            let v5 = einsum::<[batch, seq]>(v4, v4);
-            let v6 = v5 + v5;
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v1_2);
-            v7 + v6 + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7, 2] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x = gelu(v1);
+            let v3 = min::<[batch]>(x);
+            let v4 = detach(floor(2 * v3));
+            let v5 = stack::<[batch, seq, 7, 2]>(v2, 0.5 * v2);
+            let v6 = one_hot::<7>(tokens);
+            v5 + mean::<[d]>(v4) + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g246 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, 2] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let v2 = linear::<d>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = shift::<seq, -1>(v2);
+            let (v6, v7) = split::<d>(v5);
+            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(detach(v3 + b))));
+            let v8 = feed_forward::<6, activation = swiglu>(v1);
+            let x = softmax::<batch>(2 * v4);
+            v6 + v7 + mean::<[d]>(v8) + mean::<[7]>(x)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+
     g247 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, -1>(v1);
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let v4 = v3 + learned_position::<9, d>(v3);
-            let v1_2 = max(v2, v4);
-            let mut v5 = v1_2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = tanh(linear::<d>(v5)); }
-            let v6 = v2[d = ..2];
-            param v7: [rows, d] = normal(1.0);
-            linear::<5, name = head>(v5 + mean::<[2]>(v6) + mean::<[rows]>(v7))
+            let v2 = v1 * detach(floor(2 * v1));
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = sigmoid(v4);
+            let v2_2 = silu(v5);
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v4);
+            let v7 = logsumexp::<[d]>(v1);
+            linear::<5, name = head>(v2_2 + mean::<[d]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
-            let v1 = linear::<5, bias = false>(x);
-            let v2 = exp(tanh(v1));
-            let v3 = gelu(v2);
-            let v2_2 = mean_pool(v3);
-            let mut v4 = v2_2 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<5, bias = false>(v4)) + v2_2; }
-            let v5 = pad::<5, before = 1>(v1);
-            v5 + mean::<[5]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(arange::<seq>());
+            let x_2 = linear::<d>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v5 = sum::<seq>(v1, keep_some);
+            let v6 = linear::<2, bias = false>(v2);
+            x_2 + mean::<[rows]>(v4) + v5 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g249 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = x + learned_position::<9, d>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = feed_forward::<6, activation = reglu>(v1);
-            let v5 = if v1 > 0.1 && !(v4 >= 0.6) { 0.5 * v1 } else { v4 - 1 };
-            let v6 = v5 + learned_position::<9, d>(v5);
-            v3 + mean::<[d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = attention::<2, score = additive(3)>(v1, context = v1);
+            let v4 = clamp(v1, x - 1, x + 1);
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
+            let v2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v6, v7);
+            v3 + v4 + mean::<[2]>(v6) + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g250 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2 + learned_position::<9, rows>(v2);
-            let v4 = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v5 = rms_norm::<epsilon = 0.5>(v3);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v2; v6 += attention::<2, mask = causal>(v6); }
-            let v7 = feed_forward::<6, activation = tanh>(v6);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v7, v8);
-            v4 + mean::<[rows]>(v5) + mean::<[rows]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = feed_forward::<6, activation = silu>(x);
+            let v2 = v1[batch = -1];
+            let v3 = permute::<[d, seq]>(v2);
+            let v4 = abs(v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let x_2 = one_hot::<7>(tokens);
+            let v6 = mean::<[rows, seq]>(v5);
+            let v5 = permute::<[d, seq]>(v2);
+            x_2 + v6 + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g251 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v3_2 = sigmoid(v3);
-            let v4 = linear::<d>(v1);
-            linear::<5, name = head>(v3_2 + mean::<[d]>(v4))
+            let v1_2 = v1[d = [-1, 0]];
+            let v1 = v1[d = [0, -1, 0, 0, -1]];
+            let v2 = if v1_2 <= 0 || v1_2 > v1_2 { v1_2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
+            linear::<5, name = head>(v1 + mean::<[2]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = mean::<[seq]>(x_2);
-            let v2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v3 = max::<[8]>(v1);
-            let v4 = v2 + sinusoidal_position::<d>(v2);
-            v4 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v2 = variance::<[batch]>(v1);
+            let v3 = linear::<5, bias = false>(v2);
+            let v4 = max::<[d]>(v2);
+            let v5 = one_hot::<7>(tokens);
+            v5 + mean::<[5]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = min(v1, v1);
-            let v3 = shift::<batch, 1>(v2);
-            let v4 = concat::<d>(v1, 0.5 * v3);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = pad::<d, after = 1, value = 0.5>(x);
+            let x_2 = logsumexp::<[5]>(v2);
+            let v3 = concat::<d>(x, 0.5 * v1);
+            v3 + x_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g254 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = mean_pool(x);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = v1[batch = -1];
-            let v4 = max(v2, v1);
-            v4 + v3
+        fn forward(x: [batch, seq, d]) -> [seq] {
+            let x_2 = min(x, x);
+            let v1 = sum::<[batch]>(x_2);
+            let v2 = min(x, v1);
+            let x_2_2 = variance::<[batch, d]>(v2);
+            x_2_2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -215,109 +217,104 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = pad::<d, before = 1>(v1);
-            let v4 = v2 + v2;
-            let v1 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v2_2 = v1[5 = -1];
-            let v1_2 = softmax::<2>(2 * v4);
-            let v5 = shift::<5, 2>(v3);
-            linear::<5, name = head>(v1_2 + v2_2 + mean::<[5]>(v5))
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v1_2 = linear::<d>(v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
+            let v2 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
+            let v4 = v1_2 - v2;
+            let v5 = tanh(v4);
+            let (v6, v7) = split::<d>(v5);
+            linear::<5, name = head>(v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 = tanh(linear::<d>(v1)); }
-            let v3 = softmax::<seq>(2 * v1);
-            let v4 = pow(v1, 2);
-            v3 + v4
+            let v1 = one_hot::<7>(arange::<rows>());
+            let v2 = softmax::<rows>(2 * v1);
+            param v3: [d] = normal(1.0);
+            x + mean::<[rows, 7]>(v2) + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g257 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], m: [rows, d]) -> [batch, 5, 2] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = pad::<d, before = 1>(v1);
-            let x = sum::<[seq]>(v2);
-            let v3 = tanh(m);
-            let v1_2 = stack::<[batch, 5, 2]>(x, 0.5 * x);
-            let x_2 = min(v3, v3);
-            v1_2 + mean::<[rows, d]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq], documents: ids[batch, seq]) -> [batch, seq] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = einsum::<[7, d]>(v1, v1);
+            let v3 = tanh(w);
+            let v1_2 = cumsum::<d>(0.5 * v2);
+            let v4 = attention::<2, mask = document & causal>(x, document = documents);
+            let v4 = min::<[d]>(v4);
+            v3 + mean::<[7, d]>(v1_2) + v4
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq], documents: ids[batch, seq]);
 
     g258 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = attention::<2>(x, context = x);
-            let v2 = silu(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
-            let v4 = attention::<2, score = additive(3)>(v3, context = v2);
-            let v5 = linear::<2>(v4);
-            v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v1_2 = logsumexp::<[batch, 8]>(v1);
+            let v2 = detach(floor(2 * v1_2)) + v1_2;
+            let mut v3 = x + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1_2; param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let x_2 = cumsum::<batch>(0.5 * v3);
+            x_2 + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g259 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = v3[rows = -2..];
-            let v5 = concat::<d>(v1, 0.5 * v1);
-            let v3_2 = v5[8 = ..2];
-            let v6 = v4 / (2 + v4 * v4);
-            let v7 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            linear::<5, name = head>(v3_2 + v6 + mean::<[d]>(v7))
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = mean::<[2, d]>(v3);
+            let v5 = einsum::<[batch, seq, d]>(v2, v4);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = linear::<5>(v6);
+            linear::<5, name = head>(v5 + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = tanh(c);
-            let x = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v3 + x
-        }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
-
-    g261 {
-        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = floor(2 * x) * x;
-            let v2 = pow(v1, 2);
-            let mut v3 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 = tanh(linear::<d>(v3)); }
-            let v1 = concat::<d>(v1, 0.5 * v2);
-            v3 + mean::<[8]>(v1)
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = min(v1, v1);
+            let v3 = v2[batch = 0];
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let x_2 = feed_forward::<6, activation = gelu>(v4);
+            x_2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
+    g261 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = one_hot::<7>(tokens);
+            param v4: [rows] = normal(1.0);
+            v1 + v2 + mean::<[7]>(v3) + mean::<[rows]>(v4)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
     g262 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = attention::<2, score = bilinear>(v2, context = v2);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = tanh(linear::<d>(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let mut v6 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = rms_norm(v6) * sigmoid(v6); }
-            let v8 = min(v6, v6);
-            let v4 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v9 = permute::<[rows, batch, seq]>(v4);
-            v5 + mean::<[7]>(v8) + mean::<[rows]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 5] {
+            let x_2 = pad::<d, before = 1>(x);
+            let v1 = shift::<seq, 1>(x_2);
+            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = scatter_add::<[batch, 7, 5]>(v1, tokens);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = tanh(linear::<5>(v3)); param v4: [5] = normal(1.0); v3 += one_hot::<5>(argmax::<5>(v3 + v4)); }
+            let v1_2 = x_2 * x_2;
+            param v5: [rows] = normal(1.0);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<rows>(v6)); v6 = v6 + softmax(v6) * v5; }
+            v3 + mean::<[seq, d]>(v1_2) + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -325,231 +322,235 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = ln(2 + v1 * v1);
-            let v1_2 = linear::<rows, bias = false>(v1_2);
-            let v1_2 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v1 = shift::<d, 1>(v2);
-            linear::<5, name = head>(v1 + v1_2)
+            let v2 = softmax(v1);
+            let v3 = v2 * v1;
+            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v4_2 = linear::<rows>(v4);
+            let v5 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v4_2 + mean::<[d, 7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
-            param v1: [rows] = normal(1.0);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = permute::<[seq, d, batch]>(x_2);
-            let v4 = stack::<[rows, 2]>(v2, 0.5 * v2);
-            let x_2_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            x_2_2 + mean::<[2]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, 5, d] {
+            let x_2 = linear::<5>(x);
+            let v1 = shift::<5, -1>(x_2);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[argmax::<seq>(v1 + p)];
+            let v4 = mean::<seq>(x, lens);
+            let v5 = scatter_add::<[batch, 7, 5]>(v1, tokens);
+            let v6 = pad::<d, after = 1, value = 0.5>(v4);
+            v3 + mean::<[7]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g265 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = shift::<seq, 2>(x);
-            let (v3, v4) = split::<d>(v2);
-            v1 + mean::<[2]>(v3) + mean::<[2]>(v4)
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = min(x, v1);
+            let x_2 = l2_norm(v2);
+            x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g266 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2>(x);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = shift::<batch, 2>(x);
-            let v4 = v2 - v2;
-            v3 + mean::<[5]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = max::<[d]>(v1);
+            let (v3, v4) = top_k::<seq, k = 2>(x + p);
+            let v5 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v3, v4);
+            let (v6, v7) = split::<d>(v5);
+            v3 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g267 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 1>(v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = v3 / (2 + v3 * v3);
-            let v5 = rms_norm(v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 + softmax(v6) * v5; }
-            let v7 = v3 - v6;
-            linear::<5, name = head>(v7)
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v3 = softmax::<d>(2 * v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = v4 * detach(if v4 < 0.1 { 0.5 } else { -1 });
+            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v7 = v6 * sigmoid(v3) + 0.5 * v3;
+            linear::<5, name = head>(v5 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            let v2 = mean_pool(v1, lens);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.5 * gelu(v3); }
-            let v4 = v3 * v3;
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; }
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = dropout::<0.2>(tanh(v6)); }
-            let v8 = max(v6, v4);
-            v8
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g269 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2_2 = feed_forward::<6, activation = gelu>(v2);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            v2_2 + mean::<[d]>(v5) + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            param v3: [rows] = normal(1.0);
+            let v4 = linear::<rows, bias = false>(v3);
+            let v5 = x + sinusoidal_position::<d>(x);
+            let v3 = linear::<2, bias = false>(v2);
+            let v6 = permute::<[seq, d, batch]>(v5);
+            v1 + mean::<[rows]>(v4) + mean::<[2]>(v3) + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g269 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); }
+            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
+            let v5 = linear::<d, bias = false>(v4);
+            let (v6, v7) = split::<d>(v5);
+            v6 + mean::<[d]>(v2) + v7
+        }
+    } (x: floats[batch, seq, 4]);
+
     g270 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = tanh(m);
-            let x = permute::<[d, batch, seq]>(x);
-            let v3 = clamp(v1, x - 1, x + 1);
-            let x_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
-            let v5 = attention::<2, mask = causal>(v3);
-            v5 + mean::<[rows]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], tokens: ids[batch, seq]) -> [batch, 2, d, 7] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = one_hot::<7>(v2);
+            let v4 = x[seq = some];
+            let v5 = group_norm::<2>(v1);
+            let mut v6 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); }
+            let v8 = v4[batch = -1];
+            let v1 = shift::<batch, 2>(v1);
+            let v9 = one_hot::<7>(tokens);
+            v3 + v5 + mean::<[seq]>(v6) + mean::<[rows]>(v8) + v1 + mean::<[seq]>(v9)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], tokens: ids[batch, seq]);
 
     g271 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + softmax(v2) * v1; }
-            let v1 = feed_forward::<6, activation = tanh>(v2);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            let v4 = softmax::<d>(2 * v3);
-            let v5 = exp(tanh(v4));
-            linear::<5, name = head>(v5)
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); }
+            let v4 = group_norm::<2>(v3);
+            let v5 = cumsum::<d>(0.5 * v4);
+            let v6 = max(v5, v5);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v6));
+            linear::<5, name = head>(v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = concat::<5>(v2, 0.5 * v2);
-            let v1_2 = layer_norm::<epsilon = 0.1>(v3);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v5 = sum::<[10]>(v1_2);
-            let v6 = softmax::<batch>(2 * v5);
-            let v7 = concat::<rows>(v4, 0.5 * v4);
-            v7 + v6
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 8] {
+            let v1 = mean::<[d]>(x);
+            let v2 = v1[seq = argmax::<seq>(v1 + p)];
+            let v3 = concat::<d>(x, 0.5 * x);
+            let v4 = detach(floor(2 * v2));
+            let v1 = softmax::<batch>(2 * v2);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(x, v5);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v3 + v4 + v1 + mean::<[rows]>(v6) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g273 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = silu(x);
-            let x = sum::<[batch, seq]>(x);
-            let x_2 = x / (2 + v1 * v1);
-            let v2 = pad::<d, before = 1>(x_2);
-            let v3 = linear::<d>(x);
-            v2 + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
+            let v1 = x[seq = -2..];
+            let x_2 = x + learned_position::<9, d>(x);
+            let mut v2 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.5 * gelu(v2); }
+            let v3 = linear::<rows>(v1);
+            let v1 = v2 / (2 + v2 * v2);
+            v3 + mean::<[seq, d]>(v1)
         }
     } (x: floats[batch, seq, 4]);
 
     g274 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows, 2] {
             param v1: [d, rows] = normal(0.5);
             let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = attention::<2, score = additive(3)>(x, context = v2);
-            let v2_2 = permute::<[d, batch, seq]>(v3);
-            let v3_2 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3_2);
-            let mut v4 = x + 0.1 * v2_2;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); }
-            let v5 = mean::<[seq, batch]>(v2);
-            let x = concat::<d>(v4, 0.5 * v2);
-            x + mean::<[d]>(v5)
+            let v3 = stack::<[batch, seq, rows, 2]>(v2, 0.5 * v2);
+            let v4 = x[seq = -2..];
+            param v5: [7, d] = normal(1.0);
+            let x_2 = v5[tokens];
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, 2, rows]>(v4, v6);
+            let mut v8 = v7 + 0.1 * v7;
+            repeat 2, name = r_v8 { v8 = tanh(linear::<rows>(v8)); }
+            let v9 = x_2[batch = 0];
+            let v10 = linear::<5>(v8);
+            v3 + mean::<[d]>(v9) + mean::<[5]>(v10)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g275 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            let v3 = logsumexp::<[d]>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v1, v4);
-            linear::<5, name = head>(v1 + v3)
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = sum::<[d]>(v2);
+            let v4 = max::<[d]>(v1);
+            linear::<5, name = head>(v1 + v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep: bool[batch, seq]) -> [batch, rows, d] {
-            param v1: [2, d] = normal(1.0);
-            let v2 = tanh(z);
-            let x_2 = mean_pool(x, keep);
-            v2 + mean::<[2]>(v1) + x_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = permute::<[seq, 8, batch]>(v1);
+            param v3: [7, d] = normal(1.0);
+            let x = v3[arange::<batch>()];
+            v2 + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 6] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v3 = tanh(p);
-            let v2_2 = pad::<5, after = 1, value = 0.5>(v2);
-            v2_2 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = max_pool(x);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = one_hot::<7>(tokens);
+            let (v4, v5) = top_k::<seq, k = 2>(x + p);
+            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
+            v3 + mean::<[d]>(v2) + mean::<[2, d]>(v4) + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g278 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = relu(x);
-            let v2 = gelu(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = einsum::<[batch, d]>(x, v3);
-            param v6: [2, d] = normal(1.0);
-            let v7 = softmax::<seq>(2 * v2);
-            let v8 = layer_norm::<epsilon = 0.1>(v6);
-            let v9 = einsum::<[seq, 7]>(v4, v4);
-            v1 + v5 + v7 + mean::<[2]>(v8) + mean::<[7]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, seq, d] {
+            let v1 = x[batch = [-1, 0]];
+            let v1 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v2 = detach(floor(2 * v1)) + v1;
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v6 = variance::<seq>(v5, keep);
+            let v7 = one_hot::<7>(tokens);
+            let v3 = concat::<rows>(v6, 0.5 * v6);
+            v2 + mean::<[batch, 7]>(v7) + mean::<[batch, 6]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g279 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v2 = softmax::<d>(2 * v1_2);
-            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            param v4: [rows, d] = normal(1.0);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); }
-            let v7 = rearrange::<[(rows, d)]>(v4);
-            let v8 = softmax::<d>(2 * v5);
-            linear::<5, name = head>(v1 + mean::<[2]>(v2) + mean::<[2]>(v3) + mean::<[12]>(v7) + mean::<[rows]>(v8))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v4 = one_hot::<7>(arange::<rows>());
+            let (v5, v6) = split::<d>(v2);
+            let v7 = pad::<7, after = 1, value = 0.5>(v4);
+            let v8 = v6 - v6;
+            let v9 = l2_norm::<2, epsilon = 0.1>(v5);
+            let v7 = sqrt(1 + v7 * v7);
+            linear::<5, name = head>(v8 + v9 + mean::<[rows, 8]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

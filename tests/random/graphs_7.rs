@@ -2,206 +2,207 @@
 
 graphs! {
     g280 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v2 = softmax::<d>(2 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = attention::<2>(x, context = v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v5);
-            let v8 = v7[7 = 0];
-            let v5 = feed_forward::<6, activation = gelu>(v3);
-            v6 + v8 + mean::<[2]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g281 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = exp(tanh(x));
-            let (v2, v3) = split::<d>(v1);
-            let v4 = pad::<d, before = 1>(x);
-            let v1 = linear::<d>(v2);
-            let v5 = attention::<2, mask = causal>(x);
-            v3 + mean::<[5]>(v4) + mean::<[d]>(v1) + mean::<[d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<rows, bias = false>(v2)) + v1; }
+            let x = feed_forward::<6, activation = geglu>(v2);
+            let x_2 = variance::<[batch]>(v1);
+            let v3 = detach(floor(2 * x_2));
+            let v4 = linear::<d, bias = false>(v3);
+            let v5 = v4 + v4;
+            x + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
-    g282 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = gelu_tanh(v2);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v1; v4 = v4 - 0.5 * gelu(v4); }
-            let v4_2 = v4 / (2 + v4 * v4);
-            let (v5, v6) = split::<d>(v4_2);
-            let v7 = v3 - v3;
-            let x_2 = feed_forward::<6, activation = tanh>(v7);
-            let v1_2 = einsum::<[batch, 7]>(x_2, v2);
-            v5 + v6 + mean::<[7]>(v1_2)
+    g281 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], p: [seq]) -> [6, d, 7] {
+            let v1 = max(0.1, x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = concat::<rows>(v3, 0.5 * v3);
+            let v3 = embedding::<7, d>(argmax::<batch>(detach(v4 + b)));
+            let v5 = one_hot::<7>(argmax::<seq>(detach(v3 + p)));
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], p: floats[seq]);
+
+    g282 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+            let v1 = linear::<rows>(x);
+            let x = tanh(z);
+            param v2: [rows] = normal(1.0);
+            let v3 = mean::<3>(one_hot::<3>(argmax::<rows>(detach(x + v2))));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
+            param v5: [2, d] = normal(1.0);
+            let v6 = v5 + v5;
+            let v7 = scatter_add::<[7, rows]>(v1, tokens);
+            let v1 = min::<seq>(v1, lens);
+            v4 + mean::<[2]>(v6) + mean::<[7, rows]>(v7) + mean::<[rows]>(v1)
+        }
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g283 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = relu_squared>(v1);
-            let v2_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2_2);
-            let (v5, v6) = split::<d>(v3);
-            let v1_2 = v6 + v6;
-            let v7 = feed_forward::<6, activation = relu_squared>(v1);
-            let v2 = dropout::<0.5>(v1);
-            linear::<5, name = head>(v4 + mean::<[2]>(v5) + mean::<[2]>(v1_2) + mean::<[d]>(v7) + mean::<[d]>(v2))
+            let v2 = max::<[d]>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v4_2 = l2_norm::<d, epsilon = 0.1>(v4);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v4_2));
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4_2);
+            param v7: [rows] = normal(1.0);
+            let v8 = softmax::<d>(2 * v5);
+            linear::<5, name = head>(v1_2 + v2 + mean::<[7]>(v6) + v7 + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let x_2 = einsum::<[batch, 2, d]>(v1, v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x_2);
-            let v4 = linear::<d>(x_2);
-            let v1_2 = attention::<2, mask = causal, position = rope>(x);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1_2);
-            v2 + mean::<[2, 7]>(v3) + mean::<[2]>(v4) + v5 + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = x + learned_position::<9, d>(x);
+            param v2: [rows, d] = normal(1.0);
+            let v3 = clamp(v1, v1 - 1, v1 + 1);
+            let v1 = logsumexp::<[d]>(v2);
+            let v4 = clamp(v3, v3 - 1, v3 + 1);
+            let v5 = mean::<[d]>(v4);
+            v5 + mean::<[rows]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g285 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 2] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = v1[batch = 0];
-            let v3 = v2[d = -2..];
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, d] {
+            let x_2 = scatter_add::<[7, d]>(x, tokens);
+            let v1 = x_2[7 = [-1, 0]];
+            let v2 = detach(floor(2 * v1)) + v1;
+            v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g286 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = max::<[d]>(x);
-            let v2 = stack::<[batch, seq, 2]>(v1, 0.5 * v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = shift::<seq, 1>(v1);
-            let mut v5 = x + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = dropout::<0.2>(tanh(v5)); }
-            let v6 = v5[batch = -1];
-            v3 + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 7] {
+            let v1 = tanh(m);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = pad::<d, before = 1>(v3);
+            param v5: [d] = normal(1.0);
+            let v6 = one_hot::<7>(argmax::<d>(x + v5));
+            let v7 = stack::<[rows, d, 2]>(v1, 0.5 * v3);
+            v6 + mean::<[rows, 5]>(v4) + mean::<[rows, d, 2]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g287 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = gelu>(v1);
-            let v3 = linear::<d>(v1);
-            let v1_2 = linear::<2, bias = false>(v3);
-            linear::<5, name = head>(v2 + mean::<[2]>(v1_2))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = softmax::<rows>(2 * v2);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = max_pool(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let x_2 = attention::<2, score = bilinear>(x, context = v1);
-            x_2 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let v1 = max(x_2, x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
+            param v3: [d] = normal(1.0);
+            let v4 = v2[d = argmax::<d>(v2 + v3)];
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g289 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, 6] {
-            let x_2 = min(x, 0.2);
-            let x = stack::<[2, batch, seq, d]>(x_2, 0.5 * x_2);
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[2, batch, seq, rows]>(x, v1);
-            let v3 = concat::<rows>(v2, 0.5 * v2);
-            let v4 = x_2 + learned_position::<9, d>(x_2);
-            v3 + mean::<[d]>(v4)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g290 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v3 = v2 - v2;
-            param v4: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v3, v4);
-            let v5 = min::<[d, batch]>(v3);
-            v1_2 + v5
+            let v2 = v1 + v1;
+            let v2_2 = v2[seq = ..2];
+            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v1_2 = max(v2_2, v2_2);
+            x + v3 + mean::<[2]>(v1_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g290 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = feed_forward::<6, activation = silu>(x_2);
+            let v4 = feed_forward::<6, activation = geglu>(v2);
+            v3 + mean::<[5]>(v4)
+        }
+    } (x: floats[batch, seq, 4]);
+
     g291 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v3 = feed_forward::<6, activation = tanh>(v2);
-            let v4 = max(v3, v3);
-            let v1 = einsum::<[batch, seq]>(v4, v2);
-            linear::<5, name = head>(v2 + v1)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = v1[d = v4];
+            let (v6, v7) = split::<d>(v1);
+            param v8: [rows, d] = normal(1.0);
+            let v8 = concat::<d>(v8, 0.5 * v8);
+            linear::<5, name = head>(v3 + v5 + v6 + v7 + mean::<[rows, 8]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows, 2] {
-            let v1 = x * x;
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v2 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows, 2]>(v2, v3);
-            let x = max(v1, v2);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = tanh(linear::<d>(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = permute::<[d, batch, seq]>(v5);
-            v4 + mean::<[d]>(x) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<rows, bias = false>(v4)) + v3; v4 = v4 * sigmoid(linear::<rows, bias = false>(v4)) + v3; param v6: [rows] = normal(1.0); v4 += one_hot::<rows>(argmax::<rows>(v4 + v6)); }
+            let x = min(v1, 0.2);
+            let mut v7 = v4 + 0.1 * v4;
+            repeat 2, name = r_v7 { param v8: [rows] = ones; v7 *= v8; v7 = v7 + softmax(v7) * v4; }
+            let v9 = layer_norm::<epsilon = 0.1>(v3);
+            x + mean::<[rows]>(v7) + mean::<[rows]>(v9)
         }
     } (x: floats[batch, seq, 4]);
 
     g293 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = softmax::<batch>(2 * v1);
-            let v4 = v3[rows = -1];
-            let v5 = v4 + v4;
-            let v1 = v5[batch = -1];
-            let v4_2 = linear::<rows>(v2);
-            v4_2 + v1
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = silu(x);
+            let v1 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            let v2 = variance::<d>(x_2, keep_d);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let v4 = softmax::<d>(2 * v1);
+            let v5 = abs(v2);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v4);
+            v6 + v3 + v5 + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], p: floats[seq], tokens: ids[batch, seq]);
 
     g294 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = tanh(linear::<rows>(v3)); }
-            let v4 = pad::<d, before = 1>(x);
-            let v5 = layer_norm::<epsilon = 0.1>(v4);
-            let v6 = concat::<5>(v5, 0.5 * v5);
-            v3 + mean::<[10]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = group_norm::<2>(v1);
+            let v3 = sqrt(1 + v1 * v1);
+            let v1 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v1_2 = v1 - v1;
+            v3 + v1_2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -210,151 +211,153 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v1 + v2 + v3 + v4)
+            let v3 = one_hot::<7>(tokens);
+            let v4 = attention::<2, mask = causal>(v1);
+            linear::<5, name = head>(v3 + mean::<[d]>(v2) + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2>(x);
-            let v2 = linear::<d>(v1);
-            let v3 = l2_norm(v2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let x = v1[seq = ..2];
+            let v2 = linear::<rows, bias = false>(x);
+            v2
         }
     } (x: floats[batch, seq, 4]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 7, batch] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v2 = permute::<[seq, 7, batch]>(v2);
-            let v3 = v2 + v2;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            let v2 = x * sigmoid(x) + 0.5 * x;
+            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let x_2 = feed_forward::<6, activation = geglu>(v1);
             let (v4, v5) = split::<d>(v1);
-            let v6 = attention::<2, score = bilinear>(x, context = v5);
-            v3 + mean::<[2]>(v4) + mean::<[d]>(v6)
+            v3 + x_2 + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, d] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let x_2 = einsum::<[batch, 5]>(v1, v1);
-            let v2 = linear::<d>(x_2);
-            let v3 = tanh(c);
-            let v4 = linear::<2, bias = false>(x_2);
-            v2 + v3 + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = x * x;
+            let v2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
+            let x = detach(floor(2 * v2));
+            let v3 = one_hot::<7>(tokens);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
+            v4 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g299 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
-            let v2_2 = mean::<[d]>(v2);
-            let v1_2 = attention::<2, mask = causal>(v1);
-            let v3 = group_norm::<2>(v1);
-            let (v4, v5) = split::<d>(v3);
-            let mut v6 = v3 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = v6 - 0.5 * gelu(v6); }
-            let v7 = max::<[d]>(v6);
-            linear::<5, name = head>(v4 + v2_2 + v5 + v7)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
+            let v4 = einsum::<[batch, seq]>(v1, v1);
+            let v2_2 = pad::<d, before = 1>(v1);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1);
+            let v2 = mean::<[d]>(v5);
+            let (v7, v8) = split::<d>(v1);
+            linear::<5, name = head>(v3 + v4 + mean::<[5]>(v2_2) + mean::<[7]>(v6) + v2 + mean::<[2]>(v7) + mean::<[2]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch] {
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq] {
             let v1 = sum::<[d]>(x);
-            let v1_2 = v1[seq = -1];
-            let v2 = dropout::<0.5>(v1_2);
+            let v1_2 = stack::<[2, batch, seq]>(v1, 0.5 * v1);
+            let v2 = softmax::<seq>(2 * v1_2);
             v2
         }
     } (x: floats[batch, seq, 4]);
 
     g301 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let x_2 = linear::<rows>(x);
-            let v1 = feed_forward::<6, activation = geglu>(x_2);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v3 = v1 + learned_position::<9, rows>(v1);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            param v5: [2, d] = normal(1.0);
-            x_2 + mean::<[d]>(v2) + v3 + v4 + mean::<[2, d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(x);
+            let v2 = attention::<2>(v1);
+            let v3 = einsum::<[batch, seq]>(v2, x);
+            let v4 = shift::<seq, 1>(v3);
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v6 = v4[batch = [0, -1, 0, 0, -1]];
+            let v7 = embedding::<7, d>(tokens);
+            v5 + mean::<[5]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g302 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, rows] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            param v2: [d] = normal(1.0);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = stack::<[2, rows]>(v3, 0.5 * v3);
-            let v5 = einsum::<[batch, seq]>(v1, v1);
-            v4 + mean::<[batch, seq]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 14, rows] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = scatter_add::<[batch, 7, rows]>(v1, tokens);
+            let v3 = concat::<7>(v2, 0.5 * v2);
+            let v4 = softmax::<rows>(2 * v3);
+            let x_2 = embedding::<7, d>(tokens);
+            v4 + mean::<[seq, d]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g303 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v4 = pad::<d, before = 1>(v3);
-            let v3 = einsum::<[batch, seq]>(v4, v4);
-            linear::<5, name = head>(v4 + mean::<[d, 2]>(v2) + v3)
+            let v2 = v1[d = -2..];
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[tokens];
+            let v4 = linear::<d, bias = false>(v1);
+            let v1_2 = rms_norm(v1);
+            linear::<5, name = head>(v2 + mean::<[d]>(v4) + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let x_2 = attention::<2, mask = causal, position = rope>(x);
-            let x = attention::<2, score = bilinear>(x_2, context = x_2);
-            let v1 = dropout::<0.5>(x);
-            let x = linear::<rows>(x_2);
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 7, d] {
+            let v1 = max(x, x);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v4 = pad::<d, before = 1>(v2);
-            let v5 = dropout::<0.5>(v4);
-            x + mean::<[7]>(v3) + mean::<[5]>(v5)
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            let v2 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
+            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v2 = scatter_add::<[batch, 2, 7, d]>(v2, tokens);
+            let (v7, v8) = split::<d>(v6);
+            v2 + mean::<[seq]>(v3) + v5 + mean::<[seq]>(v7) + mean::<[seq]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g305 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = 0];
-            let v2 = softmax::<batch>(2 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            v5 + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let x = permute::<[seq, d, batch]>(x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = clamp(v2, v3 - 1, v3 + 1);
+            x + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g306 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = v1_2 + learned_position::<9, d>(v1_2);
-            let v3 = v2 * v1_2;
-            let v4 = feed_forward::<6, activation = relu>(v3);
-            let mut v5 = v4 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
-            let v6 = stack::<[2, batch, seq, d]>(v4, 0.5 * v5);
-            v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = linear::<d>(x);
+            param v2: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v2);
+            let v3 = softmax::<d>(2 * v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = einsum::<[batch, seq]>(v1, v4);
+            let v6 = v1[d = ..2];
+            let v7 = v3[seq = [-1, 0]];
+            x_2 + v5 + mean::<[2]>(v6) + mean::<[2, d]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -362,164 +365,168 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, 0.2);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = concat::<d>(v2, 0.5 * v1);
-            linear::<5, name = head>(v3 + v4 + mean::<[8]>(v5))
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = v2[5 = -1];
+            let v2_2 = einsum::<[batch, seq]>(v2, v3);
+            linear::<5, name = head>(v2 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = x[seq = -1];
-            let v1 = x[d = ..2];
-            let v2 = tanh(x_2);
-            let v3 = max(0.1, v2);
-            v1 + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + softmax(v1) * x; v1 += attention::<2, mask = causal>(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let x = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = logsumexp::<[5, seq]>(x);
+            let x = tanh(z);
+            x + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g309 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v4 = linear::<d>(v3);
-            let v5 = permute::<[d, batch, seq]>(v4);
-            let v6 = pad::<d, after = 1, value = 0.5>(v5);
-            let x = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
-            let v7 = attention::<2, mask = padding>(v4, padding = lens);
-            let v4 = x[5 = -1];
-            v7 + v4
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g310 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
             let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let (v2, v3) = split::<d>(x);
-            let v4 = concat::<d>(x, 0.5 * v1);
-            let v5 = l2_norm(v4);
-            let x_2 = 2 * v5 - 1;
-            v2 + v3 + mean::<[8]>(x_2)
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            param v2: [d] = normal(1.0);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 - 0.5 * gelu(v3); }
+            let v4 = permute::<[seq, d, batch]>(v3);
+            let v2 = v4 + v2;
+            let v5 = v2 * x;
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[seq, rows, batch]>(v5, v6);
+            let v3 = detach(floor(2 * v1));
+            v7 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4]);
+
+    g310 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let x = one_hot::<7>(arange::<rows>());
+            let v2 = l2_norm(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v3 = linear::<d>(v1);
+            v2 + mean::<[rows, 7]>(x) + v3
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g311 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = sum::<[d]>(v1);
-            let v2 = group_norm::<2>(v1);
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
-            let v5 = rearrange::<[batch, seq, (d, 2)]>(v4);
-            let v2_2 = pad::<d, before = 1>(v4);
-            let v6 = rms_norm::<epsilon = 0.5>(v5);
-            linear::<5, name = head>(v6 + v1_2 + mean::<[2, 5]>(v2_2))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = v3 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v3 = v4 * detach(floor(2 * v4));
+            let v5 = variance::<[d]>(v3);
+            let v1_2 = v3[d = [-1, 0]];
+            let v6 = v4[d = ..2];
+            let v7 = linear::<2, bias = false>(v1_2);
+            linear::<5, name = head>(v6 + v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, rows] {
-            let v1 = relu_squared(x);
-            let v1_2 = linear::<d>(v1);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = tanh(c);
-            let x_2 = pad::<d, before = 1>(v1_2);
-            v3 + mean::<[d]>(v4) + mean::<[5]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = max_pool(v2, keep);
+            let v4 = v3[5 = 0];
+            let v2 = shift::<batch, 2>(v4);
+            v2
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g313 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v1 = v1 / (2 + v1 * v1);
-            let v2 = ln(2 + v1 * v1);
-            let x_2 = v1[batch = -1];
-            v2 + x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = softmax(v1);
+            let v2_2 = min::<[8, seq]>(v2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            v4 + v2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g314 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v2 = max(v2, v2);
-            let x = linear::<2, bias = false>(v2);
-            param v3: [2, d] = normal(1.0);
-            let v4 = group_norm::<2>(v3);
-            let v5 = rearrange::<[(d, 2)]>(v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = concat::<8>(v5, 0.5 * v5);
-            x + mean::<[d]>(v6) + mean::<[7]>(v7) + mean::<[16]>(v8)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = attention::<2>(x);
+            let v1 = min::<seq>(x_2, keep);
+            let v2 = linear::<rows, bias = false>(v1);
+            let v3 = pad::<d, before = 1>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [5] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); param v6: [5] = normal(1.0); v4 += one_hot::<5>(argmax::<5>(v4 + v6)); }
+            let x = max_pool(x_2);
+            let v7 = linear::<2>(v2);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(x);
+            v8 + mean::<[5]>(v4) + mean::<[2]>(v7) + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g315 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            param v3: [2, d] = normal(1.0);
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v5 = rearrange::<[(d, 2)]>(v3);
-            let v6 = min::<[8]>(v5);
-            linear::<5, name = head>(v2 + v4 + v6)
+            let v2 = v1[d = [-1, 0]];
+            let v3 = sum::<[2]>(v2);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v5 = l2_norm::<2, epsilon = 0.1>(v2);
+            let v6 = rms_norm::<epsilon = 0.5>(v4);
+            linear::<5, name = head>(v5 + v3 + mean::<[d, 7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, rows] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let x_2 = exp(tanh(x_2));
-            let v1 = linear::<rows>(x_2);
-            let v2 = mean_pool(x, lens);
-            let v3 = sum::<[batch]>(v2);
-            v1 + mean::<[d]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v1 = x_2 - x_2;
+            let v2 = max::<[seq, d]>(v1);
+            let v1_2 = cumsum::<batch>(0.5 * v2);
+            let v3 = linear::<2>(x_2);
+            v3 + v1_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g317 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            let x = group_norm::<2>(v1);
-            let v2 = tanh(m);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            x + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], turned: ids[seq, batch], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = mean_pool(x, lens);
+            let v2 = x[seq = turned];
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = variance::<seq>(v3, keep);
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], turned: places[seq, batch], keep: marks[batch, seq]);
 
     g318 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = silu(x);
+            let v1 = cumsum::<batch>(0.5 * x);
             let x = max::<[batch, seq]>(x);
-            let v2 = shift::<seq, -1>(v1);
+            let v2 = cumsum::<seq>(0.5 * v1);
             v2 + x
         }
     } (x: floats[batch, seq, 4]);
 
     g319 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = softmax::<8>(2 * v2);
-            let v4 = attention::<2, mask = causal, position = rope>(v1);
-            let (v5, v6) = split::<d>(v1);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<rows, bias = false>(v3)) + v2; param v4: [rows] = normal(1.0); v3 += one_hot::<rows>(argmax::<rows>(v3 + v4)); }
+            let v5 = l2_norm::<rows, epsilon = 0.1>(v3);
+            let v6 = l2_norm::<rows, epsilon = 0.1>(v5);
+            linear::<5, name = head>(v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,559 +2,555 @@
 
 graphs! {
     g320 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, d] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = tanh(m);
-            let v3 = v2[rows = -1];
-            v1 + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = max_pool(x);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g321 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v2_2 = pow(v2, 2);
-            let v5 = v2_2 - v2;
-            let v6 = dropout::<0.5>(v4);
-            v5 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let v1 = v1 + learned_position::<9, d>(v1);
+            let v2 = logsumexp::<[d, batch]>(v1);
+            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v4 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            v3 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g322 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = pad::<d, before = 1>(x);
-            let v1 = logsumexp::<[seq]>(x_2);
-            let v2 = x + x;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [5] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); }
-            let v5 = linear::<2>(v1);
-            let v6 = max(v1, v1);
-            v3 + mean::<[2]>(v5) + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some: ids[rows]) -> [batch, d] {
+            let x_2 = sum::<seq>(x, keep);
+            let v1 = max::<[batch, d]>(x_2);
+            let v2 = einsum::<[seq, d]>(x, v1);
+            let v3 = softmax::<d>(2 * x_2);
+            let (v4, v5) = split::<d>(v2);
+            let v6 = v4[seq = some];
+            let v7 = sum::<seq>(x, keep);
+            v3 + mean::<[seq, 2]>(v5) + mean::<[rows, 2]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some: places[3]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = softmax::<d>(2 * v2);
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + softmax(v4) * v1; }
-            let v6 = clamp(v4, v2 - 1, v2 + 1);
-            let v4_2 = max(v6, v6);
-            linear::<5, name = head>(v4_2)
+            let v2 = min(v1, v1);
+            let v3 = embedding::<7, d>(tokens);
+            let (v4, v5) = split::<d>(v3);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = max(v6, v6);
+            linear::<5, name = head>(v2 + mean::<[2]>(v4) + mean::<[2]>(v5) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [8, 2] {
-            let v1 = max_pool(x, keep);
-            let v1_2 = einsum::<[d]>(v1, v1);
-            let v1_2 = stack::<[d, 2]>(v1_2, 0.5 * v1_2);
-            let v2 = max_pool(x, lens);
-            let v3 = concat::<d>(v1_2, 0.5 * v1_2);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            v3 + mean::<[batch, rows]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 8, 7] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v1_2 = min(v1, v1);
+            let v1_2_2 = softmax::<seq>(2 * v1_2);
+            let (v2, v3) = top_k::<seq, k = 2>(v1_2_2 + p);
+            let v4 = one_hot::<7>(v3);
+            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v5 = sqrt(1 + x * x);
+            let v6 = clamp(v5, -0.7, 0.7);
+            v4 + v2 + mean::<[seq, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g325 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<2>(x);
-            let v2 = feed_forward::<6, activation = swiglu>(x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 += attention::<2, mask = causal>(v3); }
-            let v5 = x * sigmoid(v3) + 0.5 * v3;
-            let x_2 = concat::<d>(v5, 0.5 * v5);
-            v1 + mean::<[8]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let v2 = v1 + x;
+            let v3 = x - v2;
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            v2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g326 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
             let x_2 = clamp(x, x - 1, x + 1);
-            let v1 = embedding::<7, d>(tokens);
-            let x_2 = softmax::<batch>(2 * x_2);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let mut v3 = x_2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
-            let mut v6 = v4 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<d>(v6)); v6 = v6 + softmax(v6) * v2; }
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            v7 + mean::<[7]>(v8)
+            let v1 = linear::<2>(x);
+            let v2 = group_norm::<2>(x_2);
+            let v3 = min(v1, v1);
+            let v4 = v2[seq = -2..];
+            let v4_2 = variance::<d>(v4, keep_d);
+            let (v5, v6) = split::<d>(x_2);
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(x + v7);
+            let v10 = x[d = v9];
+            v3 + v4_2 + v5 + v6 + v8 + v10
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g327 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = rms_norm::<epsilon = 0.5>(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = relu(v4);
-            let v6 = feed_forward::<6, activation = sigmoid>(v3);
-            param v7: [2, d] = normal(1.0);
-            let v8 = einsum::<[batch, seq]>(v5, v6);
-            let v4_2 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v4_2 + mean::<[2]>(v7) + v8)
+            let v2_2 = softmax::<d>(2 * v2);
+            param v3: [d] = normal(1.0);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[argmax::<d>(detach(v2 + v3))];
+            let (v6, v7) = split::<d>(v5);
+            let v5 = one_hot::<7>(tokens);
+            let v6_2 = variance::<[2]>(v6);
+            param v8: [d] = normal(1.0);
+            let v9 = v2[d = argmax::<d>(v2_2 + v8)];
+            let v10 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2_2);
+            linear::<5, name = head>(v7 + mean::<[7]>(v5) + v6_2 + v9 + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 5] {
             let x_2 = linear::<d, bias = false>(x);
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            param v2: [rows, d] = normal(1.0);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let x = attention::<2>(x_2);
-            let v5 = softmax::<rows>(2 * v2);
-            v4 + mean::<[d]>(x) + mean::<[d]>(v5)
+            let v1 = tanh(w);
+            let v2 = mean_pool(x);
+            let v3 = clamp(v1, x - 1, x + 1);
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = v2 + x_2;
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g329 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x * x;
-            let v2 = shift::<batch, -1>(v1);
-            let v1 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let x_2 = layer_norm(v3);
-            let v4 = attention::<2, score = additive(3)>(x_2, context = v2);
-            let v5 = shift::<d, -1>(v4);
-            let v5_2 = softmax::<batch>(2 * v5);
-            v5_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[argmax::<batch>(v4 + b)];
+            let v7 = permute::<[d, 7]>(v2);
+            let v1_2 = relu_squared(v2);
+            let x = attention::<2>(v3);
+            let v8 = min(v1, v6);
+            x + mean::<[7]>(v7) + mean::<[7]>(v1_2) + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g330 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v2_2 = linear::<rows, bias = false>(v2);
-            let v2 = v3 + v3;
-            let x = linear::<2, bias = false>(x);
-            let v4 = linear::<d, bias = false>(v2);
-            v1 + mean::<[rows]>(v2_2) + mean::<[2]>(x) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = mean::<[2, seq]>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = feed_forward::<6, activation = sigmoid>(v3);
+            let v1 = permute::<[d, batch]>(v3);
+            let mut v5 = v3 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); }
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g331 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
-            let v3 = mean::<[d]>(v2);
-            let v2 = shift::<d, 2>(v1);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = feed_forward::<6, activation = relu>(v1);
-            let v5 = einsum::<[batch, seq]>(v2_2, v4);
-            linear::<5, name = head>(v2 + v3 + v5)
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = one_hot::<7>(arange::<d>());
+            let v2_2 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            let v4 = feed_forward::<6, activation = geglu>(v3);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v1; v5 = v5 + softmax(v5) * v1; }
+            let v6 = v4 * v4;
+            let v7 = mean::<[d]>(v6);
+            linear::<5, name = head>(v5 + mean::<[2]>(v2_2) + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 2, batch] {
-            let v1 = max::<[d]>(x);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = permute::<[seq, batch]>(v2);
-            let v3_2 = stack::<[seq, 2, batch]>(v3, 0.5 * v3);
-            let mut v4 = x + 0.1 * x;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = linear::<d, bias = false>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v5_2 = einsum::<[batch, seq, rows]>(v5, v6);
-            let mut v7 = v4 + 0.1 * x;
-            repeat 2, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 += attention::<2, mask = causal>(v7); }
-            v3_2 + mean::<[rows]>(v5_2) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = x[batch = [-1, 0]];
+            let v2 = mean::<[d]>(x);
+            let v3 = tanh(v2);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = v3 - v3;
+            let v6 = one_hot::<7>(tokens);
+            let v7 = stack::<[batch, 2, seq, d]>(v4, 0.5 * x);
+            let v2_2 = stack::<[batch, 2, seq, 7]>(v6, 0.5 * v6);
+            v7 + v1 + v5 + mean::<[7]>(v2_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g333 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v3 = attention::<2, mask = document & causal>(v1, document = documents);
-            let v4 = attention::<2>(x, context = v3);
-            let v5 = v4 + sinusoidal_position::<d>(v4);
-            let v6 = relu(v5);
-            let v7 = stack::<[batch, seq, d, 2]>(v6, 0.5 * v6);
-            v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = min::<[d, seq]>(x);
+            let v2_2 = v2 - v1;
+            let v3 = linear::<d, bias = false>(v2_2);
+            let v2 = v2_2 + learned_position::<9, d>(v2_2);
+            let v4 = softmax::<d>(2 * v2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g334 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = feed_forward::<6, activation = reglu>(v1);
-            let v2 = min::<[seq, d]>(v2);
-            let v1_2 = embedding::<7, d>(tokens);
-            v1_2 + v2
+            let v1 = 1 - x / 3;
+            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v2 = attention::<2>(x, context = v2);
+            let v3 = max(0.1, x);
+            v2 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g335 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v2 = v1[d = ..2];
-            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            linear::<5, name = head>(v3 + v2 + mean::<[d]>(v4))
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = linear::<d, bias = false>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v2_2 = v4[tokens];
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v2_2, v5);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [seq, rows, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = tanh(m);
-            let v5 = linear::<5>(v4);
-            v2 + mean::<[d]>(v3) + mean::<[5]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x / (2 + x * x);
+            let v2 = sum::<seq>(v1, keep_some);
+            let v1_2 = one_hot::<7>(tokens);
+            param v3: [d] = normal(1.0);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); }
+            v1_2 + mean::<[d]>(v2) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g337 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = floor(2 * x) * x;
-            let v2 = softmax(v1);
-            let v1_2 = attention::<2, score = bilinear>(v2, context = v2);
-            let v3 = shift::<batch, 2>(v1_2);
-            let v4 = rms_norm::<epsilon = 0.5>(v1_2);
-            let v2 = v3 * v4;
-            let x = pad::<d, after = 1, value = 0.5>(v1);
-            v2 + mean::<[5]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.5 * gelu(v3); }
+            let (v4, v5) = split::<d>(v3);
+            let mut v6 = v3 + 0.1 * x;
+            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
+            let v8 = min(v3, v3);
+            param v9: [2, d] = normal(1.0);
+            let v10 = einsum::<[batch, seq]>(v2, v2);
+            v1 + v4 + v5 + mean::<[d]>(v6) + mean::<[d]>(v8) + mean::<[d]>(v9) + v10
         }
     } (x: floats[batch, seq, 4]);
 
     g338 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, 5] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = concat::<rows>(v2, 0.5 * v2);
-            let v4 = softmax::<6>(2 * v3);
-            let v5 = linear::<5>(v4);
-            let v6 = tanh(c);
-            let v3_2 = feed_forward::<6, activation = silu>(x);
-            v5 + mean::<[d]>(v6) + mean::<[d]>(v3_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let x_2 = v1 * v1;
+            let v3 = softmax::<batch>(x_2, keep);
+            let x = linear::<2, bias = false>(x);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v3_2 = if v3 < v5 { v3 * v5 } else { tanh(v3) };
+            x + mean::<[d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = min(v1, 0.2);
-            let v2_2 = max::<[5]>(v2);
-            let v1_2 = stack::<[batch, seq, 5, 2]>(v2, 0.5 * v2);
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            linear::<5, name = head>(v4 + v2_2 + mean::<[5, 2]>(v1_2))
+            let v2 = v1[d = ..2];
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
+            let v4 = relu_squared(v3);
+            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            let v6 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v5);
+            linear::<5, name = head>(v2 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = pow(x, 2);
-            let v1 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            let x = embedding::<7, d>(tokens);
-            let v1 = x * v1;
-            v1
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g341 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 2] {
-            let v1 = x[batch = 0];
-            let (v2, v3) = split::<d>(v1);
-            param v4: [d] = normal(1.0);
-            let v5 = linear::<d>(v4);
-            v2 + v3 + mean::<[d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = max(x, v1);
+            let v3 = v2[seq = -1];
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v4 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
-    g342 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v1_2 = permute::<[d, batch, seq]>(v1);
-            let mut v2 = v1 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v1 = clamp(v2, -0.7, 0.7);
-            v1
+    g341 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep: bool[batch, seq]) -> [batch, 5] {
+            let v1 = x[seq = turned];
+            param v2: [rows] = normal(1.0);
+            let v3 = sum::<seq>(v1, keep);
+            let v4 = pad::<d, after = 1, value = 0.5>(v3);
+            v4 + mean::<[rows]>(v2)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep: marks[batch, seq]);
+
+    g342 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2, seq, d] {
+            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            let v2 = mean_pool(x, lens);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v1 + mean::<[rows]>(v3)
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g343 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            let v4 = min(v3, v3);
-            let v3_2 = attention::<2, mask = causal, position = rope>(v3);
-            let v3_2 = min(v3_2, v3_2);
-            let v3_2_2 = min(v4, 0.2);
-            linear::<5, name = head>(v2 + mean::<[d]>(v3_2) + mean::<[d]>(v3_2_2))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let v2 = v3 + v2;
+            let v4 = softmax::<d>(2 * v1);
+            let v3 = pad::<d, before = 1>(v1);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            linear::<5, name = head>(v2 + v4 + mean::<[5]>(v3) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let x = attention::<2>(v2);
-            let v3 = attention::<2, mask = padding>(x, padding = lens);
-            v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [8] {
+            let v1 = max_pool(x, keep);
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = v3[batch = 0];
+            v4
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g345 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, rows] {
+            let v1 = mean_pool(x, lens);
+            let v2 = variance::<[d, batch]>(v1);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = relu_squared(v2);
+            let v4 = shift::<batch, -1>(x_2);
+            v4 + v3
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
-    g345 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, lens);
-            let v2 = variance::<[d, batch]>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = softmax::<batch>(2 * v3);
-            let v6 = attention::<2, score = bilinear>(v5, context = v5);
-            v6 + v2 + mean::<[7]>(v4)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
-
     g346 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = v4[rows = -2..];
-            let mut v7 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); }
-            let mut v8 = v5 + 0.1 * v7;
-            repeat 2, name = r_v8 { v8 = v8 + feed_forward::<5>(layer_norm(v8)); v8 += attention::<2, mask = causal>(v8); }
-            let v9 = if v6 < v6 { v6 * v6 } else { tanh(v6) };
-            v1 + v2 + mean::<[d]>(v8) + v9
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = one_hot::<7>(arange::<seq>());
+            let v3 = max::<[seq, 7]>(v3);
+            let v4 = attention::<2>(v1);
+            let v5 = attention::<2, mask = causal>(v4);
+            let v4 = v2[seq = last];
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            v6 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
 
     g347 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = einsum::<[batch, seq]>(v1, v1);
-            let v2 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
-            let v1_2 = shift::<d, 1>(v1);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v3 = rms_norm::<epsilon = 0.5>(v1);
-            let v1 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            linear::<5, name = head>(v1_2 + mean::<[d]>(v3) + v1)
+            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let v3 = tanh(v2);
+            let v4 = attention::<2, mask = causal, position = rope>(v3);
+            let v2 = relu(v4);
+            let v5 = one_hot::<7>(arange::<rows>());
+            let v6 = l2_norm::<rows, epsilon = 0.1>(v5);
+            linear::<5, name = head>(v2 + mean::<[rows, 7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = max(v2, v2);
-            let v4 = variance::<[batch]>(v3);
-            let v5 = v2 + learned_position::<9, rows>(v2);
-            let v6 = v3 + learned_position::<9, rows>(v3);
-            v5 + v4 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 8] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let (v3, _v4) = top_k::<seq, k = 2>(v1 + p);
+            let v5 = concat::<d>(v3, 0.5 * v3);
+            let v6 = variance::<[d, 2]>(v3);
+            let (v7, v8) = split::<d>(x);
+            v5 + v6 + mean::<[seq]>(v7) + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g349 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = silu>(v1);
-            let v3 = mean::<[d]>(v2);
-            let v4 = tanh(c);
-            let v5 = 1 - v4 / 3;
-            let mut v6 = x + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = tanh(linear::<d>(v6)); }
-            let v7 = embedding::<7, d>(tokens);
-            v6 + v3 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [rows, batch, seq] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = one_hot::<7>(argmax::<seq>(v2 + p));
+            let v4 = permute::<[rows, batch, seq]>(v2);
+            let v4_2 = l2_norm::<batch, epsilon = 0.1>(v4);
+            let v5 = sigmoid(v4_2);
+            let v4 = clamp(v3, v3 - 1, v3 + 1);
+            let v2_2 = abs(x);
+            v5 + mean::<[7]>(v4) + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g350 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = max(v2, v2);
-            let x = tanh(m);
-            let v4 = attention::<2>(v1);
-            v3 + mean::<[rows, d]>(x) + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<seq>(x, some_lens);
+            let v2 = x + learned_position::<9, d>(x);
+            let v3 = shift::<d, 2>(v1);
+            let v4 = one_hot::<7>(tokens);
+            v2 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g351 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v3 = min(v3, v3);
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3))
+            let v2 = variance::<[d]>(v1);
+            let v1_2 = linear::<d>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            let v1 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v3 + v2 + mean::<[7]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let x_2 = x[seq = -2..];
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let v3 = linear::<5, bias = false>(x_2);
-            let v4 = shift::<5, 1>(v3);
-            let x_2 = variance::<[2]>(v4);
-            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v5 = sum::<[5]>(x_2);
-            let v6 = shift::<rows, -1>(v4_2);
-            v6 + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = layer_norm::<epsilon = 0.1>(x);
+            let v2 = l2_norm(v1);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v4);
+            let v8 = if v7 < v7 { v7 * v7 } else { tanh(v7) };
+            let v9 = min::<[seq]>(v8);
+            let v4_2 = feed_forward::<6, activation = sigmoid>(v9);
+            v5 + mean::<[d]>(v6) + v4_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g353 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [rows] = normal(1.0);
-            let v2 = shift::<rows, -1>(v1);
-            let v3 = attention::<2, score = bilinear>(x, context = x);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            let v6 = v5 + learned_position::<9, rows>(v5);
-            let v7 = v2 + v1;
-            let v8 = if v7 > 0.1 && !(v7 >= 0.6) { 0.5 * v7 } else { v7 - 1 };
-            let v2_2 = softmax::<seq>(2 * v6);
-            v2_2 + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = x / (2 + x * x);
+            param v2: [] = normal(1.0);
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 + softmax(v3) * v2; }
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
+            let (v5, v6) = split::<d>(v4);
+            let v3_2 = softmax::<batch>(2 * v1);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v3_2);
+            let v9 = logsumexp::<[2]>(v5);
+            v6 + mean::<[d]>(v7) + mean::<[7]>(v8) + v9
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g354 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = linear::<d, bias = false>(x);
-            let v1 = mean_pool(x_2, keep);
-            let v2 = einsum::<[d]>(v1, v1);
-            let x_2 = pad::<d, before = 1>(v2);
-            let v1 = einsum::<[]>(x_2, x_2);
-            param v3: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[rows]>(v2, v3);
-            let v4 = embedding::<7, d>(tokens);
-            v4 + v1 + mean::<[rows]>(v1_2)
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [rows, batch] {
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            let x = v1[seq = last];
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, rows]>(x, v2);
+            let v4 = softmax::<rows>(2 * v3);
+            let v5 = permute::<[rows, batch]>(v3);
+            let v3_2 = detach(floor(2 * v4)) + v4;
+            let v6 = pad::<d, after = 1, value = 0.5>(x);
+            v5 + v3_2 + mean::<[5]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g355 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * v1;
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1_2);
-            let v3 = feed_forward::<6, activation = tanh>(v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            linear::<5, name = head>(v4)
+            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v2 = cumsum::<d>(0.5 * v1_2);
+            let v1_2 = 1 - v2 / 3;
+            let v3 = softmax::<d>(2 * v1_2);
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x - x;
-            let v2 = feed_forward::<6, activation = reglu>(x);
-            let v3 = mean::<[seq]>(v1);
-            v2 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * detach(floor(2 * x));
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g357 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, 5] {
-            let v1 = softmax::<d>(2 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let v4 = pad::<d, after = 1, value = 0.5>(v3);
-            let v3 = softmax(v4);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = tanh(linear::<5>(v5)); v5 = v5 - 0.5 * gelu(v5); }
-            let v6 = max(v5, v4);
-            let x_2 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
-            v6 + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            let v7 = einsum::<[seq, d]>(v5, v5);
+            let v8 = concat::<d>(v7, 0.5 * v7);
+            let v7 = logsumexp::<[batch]>(v5);
+            let v9 = permute::<[d, seq]>(v7);
+            let v10 = permute::<[seq, d]>(v9);
+            v2 + mean::<[7]>(v6) + mean::<[8]>(v8) + mean::<[d]>(v10)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g358 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v3 = einsum::<[batch, d]>(x, v1);
-            let x = max::<[batch]>(v2);
-            let v2_2 = exp(tanh(x));
-            v3 + mean::<[seq, rows]>(v2_2)
+        fn forward(x: [batch, seq, d], some: ids[rows], turned: ids[seq, batch]) -> [batch, seq, d] {
+            let v1 = x[seq = some];
+            let v2 = variance::<[rows]>(v1);
+            let x_2 = x[seq = turned];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
+            let v3_2 = v2 - v3;
+            x_2 + v3_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some: places[3], turned: places[seq, batch]);
 
     g359 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = linear::<rows>(v2);
-            let v4 = v3[rows = -2..];
-            let v5 = einsum::<[batch, seq]>(v4, v2);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            let v8 = embedding::<7, d>(tokens);
-            param v9: [2, d] = normal(1.0);
-            let v1_2 = relu(v8);
-            linear::<5, name = head>(v7 + v5 + mean::<[2, d]>(v9) + mean::<[d]>(v1_2))
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = feed_forward::<6, activation = relu>(v2);
+            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = v5 * detach(floor(2 * v5));
+            let mut v7 = v6 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v5; }
+            let v8 = linear::<5>(v3);
+            linear::<5, name = head>(v7 + mean::<[2]>(v4) + mean::<[5]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

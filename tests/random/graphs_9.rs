@@ -3,205 +3,208 @@
 graphs! {
     g360 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
-            let v1 = x[seq = ..2];
-            let v1 = v1 + v1;
-            let v2 = einsum::<[batch, 2]>(v1, v1);
-            let v3 = pow(v1, 2);
-            let v4 = linear::<rows>(v2);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, 2, rows]>(v3, v5);
-            let v7 = stack::<[batch, 2, rows]>(v4, 0.5 * v4);
-            v6 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = linear::<rows>(x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let (v3, v4) = split::<d>(x);
+            let v5 = v3 * v3;
+            let v2 = v2[rows = [-1, 0]];
+            let v6 = one_hot::<7>(tokens);
+            let v7 = sum::<[seq]>(v2);
+            v4 + v5 + mean::<[7]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g361 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], w: [batch, seq]) -> [batch, rows, d] {
-            let v1 = tanh(z);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = if v2 <= 0 || x > v2 { x } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4 = feed_forward::<6, activation = tanh>(v1);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v3_2 = tanh(w);
-            let v5 = sigmoid(v3_2);
-            v4 + mean::<[seq]>(v1) + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let v2 = permute::<[seq, d, batch]>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v5 = permute::<[batch, seq, d]>(v2);
+            let v6 = v1 * detach(floor(2 * v1));
+            let v1_2 = softmax::<5>(2 * v6);
+            let x = scatter_add::<[7, d]>(v3, tokens);
+            v4 + mean::<[d]>(v5) + mean::<[5, d]>(v1_2) + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g362 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v1_2 = group_norm::<2>(v1);
-            let x = x / (2 + x_2 * x_2);
-            v1_2 + x
+        fn forward(x: [batch, seq, d]) -> [batch] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = mean::<[seq]>(v1);
+            let v3 = sum::<[seq]>(v1);
+            let v4 = sum::<[batch]>(v3);
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g363 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows] = normal(1.0);
-            param v3: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v3);
-            let mut v4 = v1_2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = v4 + softmax(v4) * v2; v4 = dropout::<0.2>(tanh(v4)); }
-            linear::<5, name = head>(v4)
+            let v1_2 = v1[d = [-1, 0]];
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v1 = pad::<d, before = 1>(v1);
+            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3) + mean::<[5]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
-            let v2 = min::<[d, seq]>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v5 = shift::<batch, 2>(v2);
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<[d]>(x);
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = clamp(v1, v1 - 1, v1 + 1);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); }
+            let v1_2 = einsum::<[seq, 8]>(v4, v4);
+            let v5 = max(0.1, v3);
             let v6 = embedding::<7, d, name = t_v6>(tokens);
             let v7 = linear::<tied = t_v6>(x);
-            let v1 = linear::<rows>(v7);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            v4 + v5 + v1 + v8
+            v6 + mean::<[8]>(v1_2) + v5 + mean::<[7]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g365 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            x_2 + mean::<[d]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax(x);
+            let v2 = feed_forward::<6, activation = sigmoid>(v1);
+            let v1_2 = one_hot::<7>(tokens);
+            v2 + mean::<[7]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g366 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, 6] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = sum::<[batch]>(x);
-            let x = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let x_2 = concat::<rows>(x, 0.5 * x);
-            x_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = min(x, x);
+            let v2 = group_norm::<2>(v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            v3 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g367 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = exp(tanh(v1));
-            let v3 = max::<[d]>(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = sqrt(1 + v3 * v3);
-            let v6 = v4[d = ..2];
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
-            linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v8))
+            let v2 = max(v1, v1);
+            let v2_2 = detach(floor(2 * v2));
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2_2));
+            let v5 = layer_norm(v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            linear::<5, name = head>(v4 + mean::<[d]>(v6) + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
-            let v1 = tanh(p);
-            let v2 = shift::<seq, 2>(x);
-            let v3 = min(v2, 0.2);
-            let v4 = attention::<2>(v2, context = v3);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v3, v7);
-            let v9 = clamp(v6, v6 - 1, v6 + 1);
-            v8 + v1 + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = [-1, 0]];
+            let v2 = attention::<2, mask = causal>(x);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v6 = pad::<7, after = 1, value = 0.5>(v4);
+            let v3 = rearrange::<[batch, (d, 2)]>(v3);
+            v2 + mean::<[rows]>(v5) + mean::<[8]>(v6) + mean::<[8]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g369 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = feed_forward::<6, activation = tanh>(x);
-            let v2 = attention::<2, score = bilinear>(v1, context = v1);
-            param v3: [rows, d] = normal(1.0);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = max(v3, v3);
-            let v5 = x_2 * sigmoid(x_2) + 0.5 * x_2;
-            let v6 = linear::<2>(v5);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v6 + mean::<[rows, d]>(v4) + mean::<[rows]>(v7)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let v2 = shift::<rows, -1>(v2);
+            let v3 = sqrt(1 + v2 * v2);
+            let v4 = x + x;
+            let v5 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let mut v6 = v3 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v10 = rearrange::<[(d, rows)]>(v2);
+            v9 + mean::<[d]>(v6) + mean::<[12]>(v10)
         }
     } (x: floats[batch, seq, 4]);
 
     g370 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], lens: lens[batch]) -> [batch, 8] {
-            let v1 = tanh(c);
-            let v2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v1 = concat::<d>(v1, 0.5 * v1);
-            let x = mean_pool(v2, lens);
-            let v3 = x - x;
-            v1 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = linear::<d>(v2);
+            let v1 = scatter_add::<[7, d]>(v3, tokens);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            v5 + mean::<[7]>(v1)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g371 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = linear::<rows>(v3);
-            let v5 = v2 * v3;
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v6 { param v7: [rows] = ones; v6 *= v7; v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = tanh(linear::<rows>(v6)); }
-            let v8 = v3 + v5;
-            let mut v9 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v9 { v9 = v9 + feed_forward::<5>(layer_norm(v9)); v9 = v9 + softmax(v9) * v6; }
-            param v10: [] = normal(1.0);
-            let v11 = v8 + v8;
-            linear::<5, name = head>(v9 + v10 + mean::<[2]>(v11))
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v1_2 = v5 * v5;
+            let v2 = l2_norm::<rows, epsilon = 0.1>(v1_2);
+            let v2_2 = min::<[d]>(v4);
+            let v3 = concat::<rows>(v2, 0.5 * v2);
+            linear::<5, name = head>(v3 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = feed_forward::<6, activation = silu>(v2);
-            let v1 = linear::<d, bias = false>(x);
-            let v4 = v1 * sigmoid(v1) + 0.5 * v1;
-            v4 + v3
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g373 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = layer_norm(v1);
-            let v3 = embedding::<7, d>(tokens);
-            param v4: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(v2, v4);
-            let v5 = if v3 <= 0 || v1 > v3 { v1 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            x + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<seq, -1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
+            let v3 = 1 - v2 / 3;
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
+            param v6: [7, d] = normal(1.0);
+            let v1_2 = v6[tokens];
+            v4 + v1_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g374 {
+    g373 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = attention::<2>(x, context = x);
-            let v1 = x + v1;
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v1 = max::<[seq, 2]>(v2);
-            v1
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = mean::<[batch]>(x);
+            let v1 = 2 * x_2 - 1;
+            let v2 = v1[seq = [0, -1, 0, 0, -1]];
+            let x_2_2 = max::<seq>(x, lens);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            v3 + x_2_2 + mean::<[5, 7]>(v4)
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+
+    g374 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = v2 + sinusoidal_position::<rows>(v2);
+            let v4 = cumsum::<seq>(0.5 * v3);
+            let v5 = v4[batch = [-1, 0]];
+            v5
         }
     } (x: floats[batch, seq, 4]);
 
@@ -209,154 +212,155 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); }
-            let v3 = attention::<2, mask = causal, position = rope>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; v4 += attention::<2, mask = causal>(v4); }
-            let v5 = min(v4, v4);
-            let v6 = v5 / (2 + v5 * v5);
-            let v7 = rms_norm(v6);
-            let (v8, v9) = split::<d>(v7);
-            linear::<5, name = head>(v8 + v9)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = linear::<5, bias = false>(v1);
+            let v1 = linear::<5>(v3);
+            let v4 = v2[7 = ..2];
+            let v5 = concat::<5>(v1, 0.5 * v1);
+            let v6 = l2_norm(v5);
+            let v7 = linear::<5, bias = false>(v6);
+            linear::<5, name = head>(v4 + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = attention::<2>(x);
-            let v1 = exp(tanh(x_2));
-            let v1_2 = min::<[d, batch]>(v1);
-            let v2 = attention::<2, score = bilinear>(v1, context = x);
-            v2 + v1_2
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, 8] {
+            let v1 = x * x;
+            let v1_2 = concat::<d>(v1, 0.5 * v1);
+            let x_2 = feed_forward::<6, activation = silu>(v1_2);
+            let v2 = x_2[seq = last];
+            v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g377 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = layer_norm(x);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            let v4 = max::<[seq]>(v3);
-            let v5 = linear::<d, bias = false>(v4);
-            let v2_2 = embedding::<7, d>(tokens);
-            v2_2 + v1 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v2 = x_2[seq = some];
+            let v3 = v2[batch = 0];
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); v4 = v4 - 0.5 * gelu(v4); param v6: [rows] = normal(1.0); v4 += one_hot::<rows>(argmax::<rows>(v4 + v6)); }
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v8 = feed_forward::<6, activation = gelu>(v4);
+            v7 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g378 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4 = attention::<2>(v3, context = v3);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let (v3, v4) = split::<d>(x);
+            let v5 = v2[seq = ..2];
+            let v6 = scatter_add::<[batch, 7, 2]>(v4, tokens);
+            v3 + mean::<[d]>(v5) + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = if v1 <= 0 || v1_2 > v1 { v1_2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v1 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            linear::<5, name = head>(v2 + mean::<[2]>(v1))
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            linear::<5, name = head>(v1 + mean::<[d]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = attention::<2, mask = causal>(x);
-            let v3 = tanh(v2);
-            v1 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = mean_pool(x, lens);
+            let v2 = min::<batch>(x, keep);
+            let v3 = linear::<d, bias = false>(v2);
+            v1 + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g381 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x[batch = 0];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v4 = feed_forward::<6, activation = relu_squared>(v2);
-            let v5 = x + sinusoidal_position::<d>(x);
-            v5 + v4
+            let v1 = detach(floor(2 * x)) + x;
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = max(x, x);
+            let v1_2 = pad::<5, after = 1, value = 0.5>(v2);
+            v3 + mean::<[6]>(v1_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g382 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = 1 - x / 3;
-            let v2 = sum::<[d]>(v1);
-            let v3 = mean_pool(v1, lens);
-            let v4 = v3[batch = -1];
-            let v5 = linear::<rows>(v4);
-            let v6 = tanh(z);
-            v6 + mean::<[seq]>(v2) + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let x = permute::<[d, batch, seq]>(x);
+            let v2 = gelu(v1);
+            let v3 = min::<[batch]>(x);
+            let v4 = einsum::<[seq]>(v3, v3);
+            let x = one_hot::<7>(arange::<seq>());
+            v2 + v4 + mean::<[7]>(x)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g383 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = sum::<[d]>(v2);
-            param v4: [rows] = normal(1.0);
-            let v5 = pad::<d, after = 1, value = 0.5>(v2);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<5>(v6)); v6 = dropout::<0.2>(tanh(v6)); }
-            let v7 = v3 - v3;
-            let v7 = sqrt(1 + v7 * v7);
-            linear::<5, name = head>(v6 + mean::<[rows]>(v4) + v7)
+            let v2 = tanh(v1);
+            let v3 = max(0.1, v2);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let v5 = v4 + learned_position::<9, d>(v4);
+            let v4 = v1 - v1;
+            let v6 = linear::<5>(v5);
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 = rms_norm(v7) * sigmoid(v7); }
+            linear::<5, name = head>(v4 + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = einsum::<[batch, 2, d]>(v1, x);
-            let v3 = exp(tanh(v2));
-            let v3_2 = max::<[batch, 2]>(v3);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3_2);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); }
-            let v5_2 = linear::<2, bias = false>(v3_2);
-            v4 + mean::<[7]>(v6) + mean::<[2]>(v5_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], turned: ids[seq, batch]) -> [batch, seq, d] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = feed_forward::<6, activation = swiglu>(v2);
+            let v6 = softmax(x);
+            let v7 = max_pool(v4, lens);
+            let v6 = v6[seq = turned];
+            v5 + v7 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], turned: places[seq, batch]);
 
     g385 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch, 2] {
-            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v1 = attention::<2>(x);
-            let x_2_2 = sigmoid(x_2);
-            let x_2 = permute::<[seq, d, batch, 2]>(x_2_2);
-            x_2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1_2 = attention::<2>(x, context = v1);
+            let v1 = max(v2, v2);
+            v1_2 + mean::<[7]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g386 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * v1);
-            let v3 = x[batch = -1];
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = feed_forward::<6, activation = sigmoid>(v3);
-            let v6 = einsum::<[batch, seq, 2]>(v2, v2);
-            v4 + v5 + mean::<[2]>(v6)
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
+            let x_2 = embedding::<7, d>(tokens);
+            let v3 = min::<[seq]>(v2);
+            let v2_2 = one_hot::<7>(arange::<seq>());
+            param v4: [7] = normal(1.0);
+            let v5 = one_hot::<7>(argmax::<7>(v2_2 + v4));
+            x_2 + mean::<[5]>(v3) + mean::<[7]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -365,47 +369,49 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = group_norm::<2>(v1);
-            let v2 = max::<[d]>(v2);
-            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v4 = pad::<d, before = 1>(v1);
-            let v5 = stack::<[batch, seq, 5, 2]>(v4, 0.5 * v4);
-            let v6 = linear::<5, bias = false>(v3);
-            linear::<5, name = head>(v6 + mean::<[2]>(v5))
+            let v3 = feed_forward::<6, activation = geglu>(v2);
+            let v1 = shift::<d, -1>(v2);
+            let v4 = logsumexp::<[d]>(v1);
+            let v3 = pad::<d, before = 1>(v3);
+            let v5 = v1[d = -1];
+            linear::<5, name = head>(v3 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<d, -1>(x);
-            let v2 = max(v1, v1);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
-            let v5 = shift::<d, -1>(v4);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = min::<[d]>(x);
+            let v2 = softmax::<seq>(2 * v1);
+            let v3 = attention::<2, score = bilinear>(x, context = x);
+            let x_2 = pad::<d, before = 1>(v3);
+            param v4: [d, rows] = normal(0.5);
+            let v3_2 = einsum::<[batch, seq, rows]>(x, v4);
+            x_2 + v2 + mean::<[rows]>(v3_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g389 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v1 = concat::<d>(v1, 0.5 * v1);
-            let v1_2 = einsum::<[8, seq]>(v1, v1);
-            let v1 = x + sinusoidal_position::<d>(x);
-            let x = embedding::<7, d>(tokens);
-            v1 + mean::<[8]>(v1_2) + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 6] {
+            let v1 = shift::<seq, 1>(x);
+            let v1 = softmax::<seq>(v1, keep);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = linear::<rows, bias = false>(v2);
+            let v4 = concat::<rows>(v3, 0.5 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g390 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = x[batch = -1];
-            let x_2 = concat::<d>(v3, 0.5 * v3);
-            let v4 = mean::<[2, batch]>(v1);
-            v2 + mean::<[8]>(x_2) + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let v2 = max::<[batch, seq]>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let x = einsum::<[rows]>(v2, v3);
+            let v2_2 = min::<[rows]>(x);
+            v1 + v2_2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -413,130 +419,136 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = swiglu>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v1_2 = pad::<d, before = 1>(v1);
-            linear::<5, name = head>(v4 + mean::<[5]>(v1_2))
+            param v2: [rows, d] = normal(1.0);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = linear::<2, bias = false>(v2);
+            linear::<5, name = head>(v1 + mean::<[7]>(v3) + mean::<[rows, 2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = floor(2 * x) * x;
-            let v2 = shift::<d, 1>(v1);
-            let v3 = min(v2, v2);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v5 = max(v4, v4);
-            let v4 = shift::<rows, 2>(v4);
-            let v6 = if v5 < v4 { v5 * v4 } else { tanh(v5) };
-            v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = x + sinusoidal_position::<d>(x);
+            let v3 = exp(tanh(logsumexp::<batch>(v3, keep)));
+            let v4 = x + learned_position::<9, d>(x);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
+            let v6 = mean::<seq>(v4, lens);
+            let v7 = attention::<2, mask = causal, position = rope>(v5);
+            v7 + v2 + v3 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g393 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            param v1: [] = normal(1.0);
-            let v2 = stack::<[2]>(v1, 0.5 * v1);
-            let v3 = clamp(x, x - 1, x + 1);
-            let v4 = linear::<5, bias = false>(v3);
-            let v5 = feed_forward::<6, activation = gelu>(x);
-            let (v6, v7) = split::<d>(v5);
-            let v8 = permute::<[2, batch, seq]>(v7);
-            let v9 = if v6 <= 0 || v2 > v6 { v2 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
-            v4 + mean::<[2]>(v8) + mean::<[2]>(v9)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = stack::<[batch, seq, 2, 8]>(v1, 0.5 * v1);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            let (v4, v5) = split::<d>(x);
+            let mut v6 = v3 + 0.1 * v4;
+            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<8>(v6)); }
+            let v7 = v5 + learned_position::<9, 2>(v5);
+            let v3 = max_pool(v7, lens);
+            let v8 = v6 / (2 + v5 * v5);
+            v8 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g394 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = group_norm::<2>(x);
-            let v2 = v1 + v1;
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            let v3 = einsum::<[batch, seq]>(v1, v1);
-            let v4 = concat::<d>(v1, 0.5 * x);
-            v4 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows, bias = false>(x);
+            let v2 = attention::<2, score = bilinear>(x, context = x);
+            let x_2 = sqrt(1 + x * x);
+            let v3 = mean::<batch>(v2, keep);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x_2);
+            v1 + mean::<[d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g395 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = ..2];
-            let v2 = softmax::<2>(2 * v1_2);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let v2 = linear::<2>(v2);
-            let v1_2_2 = pad::<d, before = 1>(v1);
-            let v5 = pad::<5, before = 1>(v1_2_2);
-            let v6 = v5 - v5;
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
-            linear::<5, name = head>(v4 + mean::<[2]>(v2) + mean::<[6]>(v6) + v8)
+            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v2 = pad::<d, after = 1, value = 0.5>(v1_2);
+            let v3 = one_hot::<7>(tokens);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = tanh(linear::<5>(v4)); }
+            let v2 = v1_2[d = [-1, 0]];
+            let v5 = one_hot::<7>(tokens);
+            let mut v6 = v3 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<7, bias = false>(v6)) + v5; v6 = v6 - 0.2 * cumsum(v6); }
+            let v7 = min(v4, 0.2);
+            linear::<5, name = head>(v2 + mean::<[7]>(v6) + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x + learned_position::<9, d>(x);
-            let x_2 = feed_forward::<6, activation = geglu>(v1);
-            let (v2, v3) = split::<d>(x_2);
-            let v4 = v2 - v3;
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v7 = rms_norm(v6);
-            v4 + mean::<[d]>(v5) + mean::<[rows]>(v7)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = permute::<[d, batch, seq]>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[rows, batch, seq]>(v2, v3);
+            let x = cumsum::<rows>(0.5 * v4);
+            let v1 = attention::<2, mask = padding>(v1, padding = lens);
+            let v5 = layer_norm::<epsilon = 0.1>(v1);
+            let v6 = concat::<rows>(x, 0.5 * x);
+            v5 + mean::<[6]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g397 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = shift::<batch, -1>(x);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 - 0.5 * gelu(v1); }
-            param v3: [rows, d] = normal(1.0);
-            let v4 = embedding::<7, d>(tokens);
-            let (v5, v6) = split::<d>(v3);
-            let mut v7 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = dropout::<0.2>(tanh(v7)); v7 += attention::<2, mask = causal>(v7); }
-            let v9 = variance::<[rows]>(v6);
-            v1 + mean::<[rows, 2]>(v5) + v7 + mean::<[2]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let x_2 = detach(floor(2 * x));
+            param v1: [d] = normal(1.0);
+            let x = x_2[d = argmax::<d>(detach(x + v1))];
+            let v2 = shift::<batch, 2>(x);
+            let v3 = stack::<[batch, seq, 2]>(x, 0.5 * v2);
+            let v2_2 = v3[seq = argmax::<seq>(v2 + p)];
+            let v4 = v2_2[batch = [0, -1, 0, 0, -1]];
+            let mut v5 = x_2 + 0.1 * x;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.2 * cumsum(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            v5 + mean::<[5, 2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g398 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, rows] {
-            let v1 = tanh(m);
-            let v2 = gelu_tanh(x);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v4 = x * v3;
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v6 = einsum::<[d]>(v1, v1);
-            let v7 = rearrange::<[(rows, d)]>(v1);
-            let v4_2 = v5 + sinusoidal_position::<rows>(v5);
-            v4_2 + mean::<[d]>(v6) + mean::<[12]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = linear::<rows, bias = false>(v3);
+            let v5 = concat::<8>(v2, 0.5 * v2);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v6);
+            let v3_2 = scatter_add::<[batch, 7, d]>(v3, tokens);
+            v4 + mean::<[16]>(v5) + mean::<[7]>(v7) + mean::<[7, d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g399 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 2 * v1 - 1;
-            let v3 = v2 * v1;
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            let v5 = v1 + sinusoidal_position::<d>(v1);
-            let v6 = concat::<d>(v5, 0.5 * v4);
-            let v4_2 = embedding::<7, d>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v6 + mean::<[d]>(v4_2) + mean::<[rows]>(v1_2))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = linear::<d>(v2);
+            let v4 = softmax::<d>(2 * v3);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            let v4 = logsumexp::<[rows]>(v6);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v2);
+            let mut v9 = v6 + 0.1 * v4;
+            repeat 2, share = true, name = r_v9 { v9 = tanh(linear::<rows>(v9)); v9 = v9 - 0.5 * gelu(v9); }
+            linear::<5, name = head>(v7 + mean::<[7]>(v8) + mean::<[rows]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -78,7 +78,7 @@ impl ModelOp for Cumsum {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Decode::along(&self.axis, &self.label())
+        Decode::along(&self.axis, CUMSUM.name)
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

@@ -119,7 +119,7 @@ impl ModelOp for Embedding {
             vertex: VertexKind::Embedding,
             lookup: Some(Lookup::ById {
                 table: Some(&self.place),
-                vocab: &self.vocab,
+                vocab: self.bound.vocab(&self.vocab),
             }),
             attention: None,
         }

@@ -11,6 +11,7 @@ use crate::emit::block::{Footprints, Gradients, Output, size};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
 use crate::model::types::{Axis, Type};
+use crate::spec::Size;
 
 /// Indices of one axis of the first operand.
 pub(crate) struct Gather {
@@ -84,12 +85,18 @@ impl Bound {
         Some(quote!(p::check_ids_below(#text, #below, #count)?;))
     }
 
-    /// The number of ids that a session may be given.
+    /// The number of ids that a session may be given, of which there are `count`: computed ones say nothing of that.
+    pub(crate) fn vocab<'o>(&self, count: &'o Size) -> Option<&'o Size> {
+        matches!(self, Bound::OfCall).then_some(count)
+    }
+
+    /// A lookup along this axis of a value.
     pub(crate) fn lookup<'o>(&self, axis: &'o Axis) -> Option<Lookup<'o>> {
-        match (self, axis) {
-            (Bound::OfCall, Axis::Size(vocab)) => Some(Lookup::ById { table: None, vocab }),
-            _ => None,
-        }
+        let Axis::Size(count) = axis else { return None };
+        Some(Lookup::ById {
+            table: None,
+            vocab: self.vocab(count),
+        })
     }
 }
 
@@ -218,7 +225,7 @@ impl ModelOp for Gather {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Decode::along(&self.along.axis, &self.label())
+        Decode::along(&self.along.axis, &self.along.text)
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

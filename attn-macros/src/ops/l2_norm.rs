@@ -13,8 +13,8 @@ use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKin
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::Axis;
-use crate::spec::Real;
 use crate::spec::keys::{Key, KeyKind};
+use crate::spec::{Real, Size};
 
 /// That of the key's default.
 const EPSILON: f64 = 1e-12;
@@ -47,14 +47,16 @@ fn lower(
     let operands = call.operands.clone();
     // One number is a row.
     if ty.axes.is_empty() {
-        return Some(lowering.node(builder, L2Norm { epsilon }, operands, (call.result, ty)));
+        let axis = Axis::Size(Size::known(1));
+        let op = L2Norm { epsilon, axis };
+        return Some(lowering.node(builder, op, operands, (call.result, ty)));
     }
     let index = lowering.axis_or_last(call, &ty)?;
     let is_last = index + 1 == ty.axes.len();
     let axis = ty.axes[index].clone();
     let result = (call.result, ty);
     Some(match is_last {
-        true => lowering.node(builder, L2Norm { epsilon }, operands, result),
+        true => lowering.node(builder, L2Norm { epsilon, axis }, operands, result),
         false => {
             let op = L2NormAlong {
                 epsilon,
@@ -69,6 +71,7 @@ fn lower(
 /// Over the last axis.
 struct L2Norm {
     epsilon: Real,
+    axis: Axis,
 }
 
 /// Along another axis.
@@ -103,9 +106,8 @@ impl ModelOp for L2Norm {
         }
     }
 
-    /// Over the vector of a token. Over tokens, the result has no vector for each of them.
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::PerToken)
+        Decode::along(&self.axis, "l2_norm")
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

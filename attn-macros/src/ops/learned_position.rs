@@ -148,10 +148,10 @@ impl ModelOp for LearnedPosition {
         Description {
             label: Label::Layer(&self.place),
             vertex: VertexKind::Embedding,
-            lookup: Some(match self.given {
-                Some(_) => Lookup::ById {
+            lookup: Some(match &self.given {
+                Some(bound) => Lookup::ById {
                     table: Some(&self.place),
-                    vocab: &self.max_len,
+                    vocab: bound.vocab(&self.max_len),
                 },
                 None => Lookup::ByPosition {
                     table: &self.place,

@@ -393,7 +393,8 @@ pub(crate) enum Lookup<'o> {
     ById {
         /// The layer with the table, if it is one.
         table: Option<&'o ParamPath>,
-        vocab: &'o Size,
+        /// How many ids there are, if the call gives them: what a session may be given.
+        vocab: Option<&'o Size>,
     },
     ByPosition {
         table: &'o ParamPath,

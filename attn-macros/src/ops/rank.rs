@@ -188,7 +188,7 @@ impl ModelOp for Ranks {
     }
 
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Decode::along(&self.axis, &self.label())
+        Decode::along(&self.axis, self.name())
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

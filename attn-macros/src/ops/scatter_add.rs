@@ -12,7 +12,7 @@ use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::model::types::{Type, ValueKind};
+use crate::model::types::{Axis, Type, ValueKind};
 use crate::spec::keys::{Key, KeyKind};
 
 pub(super) static SCATTER_ADD: Operation = Operation {
@@ -71,7 +71,14 @@ fn lower(
         }
     };
     let bound = lowering.bound_of(ids, &along.axis, at, SCATTER_ADD.name)?;
-    let op = ScatterAdd { along, bound };
+    let new = ids_ty.axes.iter().zip(&along.shared);
+    let new = new.filter(|(_, shared)| shared.is_none());
+    let summed = new.map(|(axis, _)| axis.clone()).collect();
+    let op = ScatterAdd {
+        along,
+        summed,
+        bound,
+    };
     Some(lowering.node(builder, op, vec![numbers, ids], (call.result, ty)))
 }
 
@@ -95,6 +102,8 @@ fn indexed(lowering: &mut Lowering<'_>, call: &CallSite<'_>, x: &Type, to: &Type
 
 struct ScatterAdd {
     along: Along,
+    /// The axes of the ids that the result lacks.
+    summed: Vec<Axis>,
     bound: Bound,
 }
 
@@ -127,14 +136,15 @@ impl ModelOp for ScatterAdd {
         Description {
             label: Label::Text(self.label()),
             vertex: VertexKind::Other,
-            lookup: None,
+            lookup: self.bound.lookup(&self.along.axis),
             attention: None,
         }
     }
 
-    /// Sums are over tokens.
     fn decode(&self, _: &Model) -> Result<Decode, String> {
-        Ok(Decode::Never)
+        let mut axes = self.summed.iter().chain([&self.along.axis]);
+        axes.try_for_each(|axis| Decode::along(axis, SCATTER_ADD.name).map(drop))?;
+        Ok(Decode::PerToken)
     }
 
     fn cost(&self, _: &Extents<'_>) -> Cost {

@@ -300,7 +300,10 @@ pub(crate) const NO_INDEX_LISTED: &str = "expected indices, found none\nhelp: `x
 
 /// Computed ids that are indices of a longer axis.
 pub(crate) fn ids_beyond(what: &str, below: &Size, size: &Size) -> String {
-    format!("`{what}`: the ids are below {below}, and the axis has size {size}")
+    format!(
+        "`{what}`: the ids are below {below}, and the axis has size {size}\n\
+         help: computed ids are indices of an axis, and what they index has as many or more"
+    )
 }
 
 /// Ids with an axis that is not one axis of the value.
@@ -323,8 +326,9 @@ pub(crate) fn argmax_of_nothing(size: &Size) -> String {
 }
 
 pub(crate) fn top_k_names(found: usize) -> String {
+    let names = if found == 1 { "name" } else { "names" };
     format!(
-        "`top_k` has two results, found {found} names\n\
+        "`top_k` has two results, found {found} {names}\n\
          help: `let (values, ids) = top_k::<axis, k = 2>(x);`; the name of an unused one begins with `_`"
     )
 }
@@ -335,9 +339,14 @@ pub(crate) fn top_k_beyond(k: &Size, size: &Size) -> String {
 
 /// A result of `scatter_add` whose indexed axis is not the only one that the operand lacks.
 pub(crate) fn scatter_axis(to: &Type, x: &Type, missing: usize) -> String {
+    let found = match missing {
+        0 => format!("{x} has all axes of {to}"),
+        _ => format!("{x} lacks {missing} axes of {to}"),
+    };
+    let axis = to.axes.first().map_or("seq".to_owned(), Axis::to_string);
     format!(
-        "`scatter_add`: {missing} axes of {to} are not in {x}, and the ids are indices of one\n\
-         help: name it: `scatter_add::<{to}, axis = seq>(x, ids)`"
+        "`scatter_add`: {found}, and the ids are indices of one of them\n\
+         help: name it: `scatter_add::<{to}, axis = {axis}>(x, ids)`"
     )
 }
 
@@ -368,7 +377,8 @@ pub(crate) fn selection_differs(
         _ => format!("{lens} or "),
     };
     format!(
-        "`{name}` takes {lens}{marks} as its second operand, which says what counts, found {found}"
+        "`{name}` takes {lens}{marks} as its second operand, which says what counts, found {found}\n\
+         help: marks have the axis along which they count, and lengths do not; other axes may be missing"
     )
 }
 

@@ -57,7 +57,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     let nodes = cx.model.nodes();
     let lookups = || nodes.iter().filter_map(|node| node.op.description().lookup);
     let vocabularies = lookups().filter_map(|lookup| match lookup {
-        Lookup::ById { vocab, .. } => Some(vocab),
+        Lookup::ById { vocab, .. } => vocab,
         Lookup::ByPosition { .. } => None,
     });
     let positions = lookups().filter_map(|lookup| match lookup {

@@ -32,13 +32,13 @@ mistakes! {
         "`one_hot`: the ids are below 8, and the axis has size 3";
     the_largest_of_nothing: "x[seq = argmax(x)]", "argmax", "`argmax` needs the key `axis`";
     more_than_there_are: "let (a, _b) = top_k::<k = 9>(x); a[seq = 0]", "top_k", "`top_k`: there are no 9 numbers along an axis of size 8";
-    one_name: "let (a,) = top_k::<k = 2>(x); a[seq = 0, d = 0] + x[seq = 0]", "top_k", "`top_k` has two results, found 1 names";
+    one_name: "let (a,) = top_k::<k = 2>(x); a[seq = 0, d = 0] + x[seq = 0]", "top_k", "`top_k` has two results, found 1 name";
     no_names: "top_k::<k = 2>(x)", "top_k", "`top_k` has several results, and each needs a name";
     no_floats_are_detached: "detach(tokens)", "detach", "`detach` takes floats, found ids[batch, seq]";
     ids_in_a_loop: "let mut t = last; let mut y = x; repeat 2 { t = argmax::<seq>(y[d = 0]); y = gelu(y); } y[seq = t]", "t",
         "a `repeat` changes floats, and `t` is ids[batch]";
     sums_without_an_axis: "scatter_add::<[batch, d]>(x, tokens)", "scatter_add",
-        "`scatter_add`: 0 axes of [batch, 8] are not in [batch, seq, 8], and the ids are indices of one";
+        "`scatter_add`: [batch, seq, 8] has all axes of [batch, 8], and the ids are indices of one of them";
     sums_of_other_numbers: "scatter_add::<[batch, n, d]>(x[seq = 0], tokens)[n = 0]", "scatter_add",
         "`scatter_add` to [batch, 3, 8] by ids[batch, seq] along `3` takes [batch, seq, 8], found [batch, 8]";
     lengths_of_another_axis: "sum::<d>(x, keep) + x[seq = 0]", "sum",

@@ -1,12 +1,13 @@
 //! The operations: each writes a line with itself, if there is a value that it takes.
 
+use super::indices;
 use super::writer::{Axes, Axis, Writer, is_subset, list, width};
 
 /// Writes an operation. `None`, and nothing is written, if no value suits.
 type Write = fn(&mut Writer) -> Option<()>;
 
-const TOKENS: [Axis; 2] = [Axis::Batch, Axis::Seq];
-const SEQUENCE: [Axis; 3] = [Axis::Batch, Axis::Seq, Axis::D];
+pub(super) const TOKENS: [Axis; 2] = [Axis::Batch, Axis::Seq];
+pub(super) const SEQUENCE: [Axis; 3] = [Axis::Batch, Axis::Seq, Axis::D];
 
 /// The first value of a model, and of one with a session.
 pub(super) const FIRST: [Write; 2] = [
@@ -50,6 +51,18 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("split", split),
     ("part", part),
     ("pool", pool),
+    ("detach", indices::detach),
+    ("lookup", indices::lookup),
+    ("lookup", indices::lookup),
+    ("argmax", indices::argmax),
+    ("top_k", indices::top_k),
+    ("arange", indices::arange),
+    ("one_hot", indices::one_hot),
+    ("scatter_add", indices::scatter_add),
+    ("cumsum", indices::cumsum),
+    ("l2_norm", indices::l2_norm),
+    ("selected", indices::selected),
+    ("selected", indices::selected),
     ("attention", attention),
     ("attention", attention),
     ("repeat", repeat),
@@ -162,7 +175,7 @@ fn unary(w: &mut Writer) -> Option<()> {
 }
 
 /// Two values: the axes of the second are among those of the first.
-fn pair(w: &mut Writer) -> Option<(String, String, Axes)> {
+pub(super) fn pair(w: &mut Writer) -> Option<(String, String, Axes)> {
     let x = w.find(|axes| !axes.is_empty())?;
     let axes = w.axes(x);
     let y = w.find(|other| is_subset(other, &axes))?;
@@ -360,7 +373,10 @@ fn windows(w: &mut Writer) -> Option<()> {
 }
 
 /// A value and one of its axes.
-fn along(w: &mut Writer, suits: impl Fn(&[Axis], Axis) -> bool) -> Option<(usize, Axis)> {
+pub(super) fn along(
+    w: &mut Writer,
+    suits: impl Fn(&[Axis], Axis) -> bool,
+) -> Option<(usize, Axis)> {
     let is_session = w.is_session;
     let may = |axes: &[Axis]| {
         let mut along = axes.iter().copied();
@@ -537,6 +553,7 @@ fn repeat(w: &mut Writer) -> Option<()> {
         "X + softmax(X) * Y",
         "X * sigmoid(linear::<W, bias = false>(X)) + Y",
         "dropout::<0.2>(tanh(X))",
+        "X - 0.2 * cumsum(X)",
     ];
     let x = w.find(|axes| width(axes).is_some_and(|width| width > 2))?;
     let axes = w.axes(x);
@@ -556,6 +573,9 @@ fn repeat(w: &mut Writer) -> Option<()> {
     }
     if axes == SEQUENCE && w.numbers.percent(40) {
         body += &format!("{carried} += attention::<2, mask = causal>({carried}); ");
+    }
+    if w.numbers.percent(30) {
+        body += &indices::in_a_round(w, &carried, &axes);
     }
     // The loop reads it in any case.
     let share = *w.numbers.pick(&["", ", share = true"]);

@@ -56,6 +56,11 @@ impl Axis {
         }
     }
 
+    /// Whether it is one of the names: an axis that is a number is that of its size.
+    pub(super) fn is_named(self) -> bool {
+        !matches!(self, Axis::Size(_))
+    }
+
     fn number(self) -> String {
         self.size().map_or(self.text(), |size| size.to_string())
     }
@@ -76,6 +81,11 @@ pub(super) fn width(axes: &[Axis]) -> Option<usize> {
 
 pub(super) fn is_subset(part: &[Axis], of: &[Axis]) -> bool {
     part.iter().all(|axis| of.contains(axis))
+}
+
+/// Whether there is a result with these axes: that of a session has a vector for each token.
+fn may_be_returned(is_session: bool, axes: &[Axis]) -> bool {
+    axes.len() == 3 && (!is_session || axes[..2] == [Axis::Batch, Axis::Seq])
 }
 
 struct Value {
@@ -156,12 +166,13 @@ impl Writer {
         }
     }
 
-    /// Whether nobody needs the value with this name any more. Some value with three axes is always there.
+    /// Whether nobody needs the value with this name any more. Some value that may be returned is always there.
     fn is_free(&self, name: &str) -> bool {
         let mut of_name = self.values.iter().filter(|value| value.name == name);
         let mut visible = self.values.iter().filter(|value| !value.is_hidden);
         of_name.all(|value| value.is_read)
-            && visible.any(|value| value.name != name && value.axes.len() == 3)
+            && visible
+                .any(|value| value.name != name && may_be_returned(self.is_session, &value.axes))
     }
 
     /// An input, which is declared when it is first asked for: `kind` is that of the tests, `ty` what stands before its axes.
@@ -202,15 +213,16 @@ impl Writer {
     fn sum(&mut self) -> (String, Axes) {
         let unread = (0..self.values.len()).filter(|at| !self.values[*at].is_read);
         let unread: Vec<usize> = unread.collect();
-        let suits = |at: &&usize| match self.values[**at].axes.len() {
-            axes if self.is_session => axes == 3,
-            axes => axes > 0,
+        let suits = |at: &&usize| match self.values[**at].axes.as_slice() {
+            axes if self.is_session => may_be_returned(true, axes),
+            axes => !axes.is_empty(),
         };
         let largest = unread.iter().rev().filter(suits);
         let largest = largest.max_by_key(|at| self.values[**at].axes.len());
+        let is_session = self.is_session;
         let largest = largest
             .copied()
-            .or_else(|| self.find(|axes| axes.len() == 3));
+            .or_else(|| self.find(|axes| may_be_returned(is_session, axes)));
         let largest = largest.expect("the first value has three axes");
         let axes = self.axes(largest);
         let mut sum = self.read(largest);
