@@ -26,6 +26,7 @@ pub(crate) struct Model {
     pub(crate) modules: Vec<Module>,
     pub(crate) attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
+    pub(crate) buffers: Vec<Buffer>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
     /// The same for the fused form, with elementwise operations [grouped](super::group).
@@ -149,6 +150,13 @@ pub(crate) struct Opaque {
     pub(crate) module: ModuleId,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
+}
+
+/// A tensor of constants.
+pub(crate) struct Buffer {
+    pub(crate) sizes: Vec<Size>,
+    /// The number at a place: an expression of its indices `at`, which are floats.
+    pub(crate) value: TokenStream,
 }
 
 /// Where the parameters of an operation are.

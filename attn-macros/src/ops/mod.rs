@@ -7,6 +7,7 @@
 mod activation;
 mod attention;
 pub(crate) mod attention_layer;
+mod buffer;
 mod concat;
 mod dropout;
 mod einsum;
@@ -53,6 +54,7 @@ use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
 pub(crate) use attention::Attention;
+pub(crate) use buffer::{Buffer, emit_buffers};
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use layer::Layer;

@@ -133,6 +133,12 @@ impl ComposedNode<'_> {
         }
     }
 
+    /// The device of the model: that of its first input.
+    pub(crate) fn device(&self) -> TokenStream {
+        let input = self.cx.var(self.cx.model.inputs[0]);
+        quote!(#input.device())
+    }
+
     /// The path of `attn::nn`.
     pub(crate) fn nn(&self) -> TokenStream {
         let krate = self.cx.krate;

@@ -179,7 +179,7 @@ impl Lowering<'_> {
     }
 
     /// Reports a name in the place of a condition that is none.
-    fn no_switch(&mut self, name: &Ident) {
+    pub(super) fn no_switch(&mut self, name: &Ident) {
         if self.scopes.read(name).is_some() {
             self.cx.error(name, messages::value_as_condition(name));
             return;

@@ -7,6 +7,7 @@ mod attention;
 mod axes;
 mod bind;
 mod block;
+mod buffer;
 mod call;
 mod choice;
 mod made;
@@ -30,8 +31,8 @@ use syn::ext::IdentExt;
 
 use super::constants::Constants;
 use super::graph::{
-    Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step, Submodule,
-    Value, ValueId,
+    Buffer, Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step,
+    Submodule, Value, ValueId,
 };
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
@@ -47,6 +48,7 @@ use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
+pub(crate) use buffer::WAVES;
 pub(crate) use call::is_without_bias;
 
 /// The network that `draft` declares.
@@ -96,6 +98,7 @@ pub(crate) fn lower(
         modules: lowering.modules,
         attentions: lowering.attentions,
         opaques: lowering.opaques,
+        buffers: lowering.buffers,
         grouped: Region::default(),
         body: body.region,
         results,
@@ -143,6 +146,7 @@ pub(crate) struct Lowering<'a> {
     modules: Vec<Module>,
     attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
+    buffers: Vec<Buffer>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
     /// Whether all that is written was understood.
@@ -216,6 +220,7 @@ impl<'a> Lowering<'a> {
             modules: vec![model],
             attentions: Vec::new(),
             opaques: Vec::new(),
+            buffers: Vec::new(),
             assertions: Vec::new(),
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
@@ -233,6 +238,7 @@ impl<'a> Lowering<'a> {
             .for_each(|model| model.fields.clear());
         self.attentions.clear();
         self.opaques.clear();
+        self.buffers.clear();
         self.assertions.clear();
     }
 
