@@ -4,6 +4,7 @@
 //! caller passes the buffer of the result, and a [`GradTarget`](crate::fused::GradTarget) for each gradient.
 
 pub use crate::ops::{
+    buffer::slices::Constants,
     concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
     cumsum::slices::{cumsum, cumsum_backward},
     einsum::slices::{Contraction, einsum, einsum_backward},

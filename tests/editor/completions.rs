@@ -37,6 +37,7 @@ const OPERATIONS: [&str; 47] = [
     "abs",
     "attention",
     "block",
+    "buffer",
     "clamp",
     "concat",
     "dropout",
@@ -325,6 +326,20 @@ fn a_learned_tensor_offers_sizes_and_its_distributions() {
         };
         check(&model(typed), &[&OPERATIONS, &["x", "lens"], names]);
     }
+}
+
+#[test]
+fn a_buffer_offers_sizes_indices_and_functions_of_numbers() {
+    let sizes: &[&str] = &["d_model", "hidden"];
+    check(&model("buffer b: [d$0] = |i| i; x + b"), &[sizes]);
+    check(
+        &model("buffer b: [d_model] = |i| 2 * $0; x + b"),
+        &[sizes, &FUNCTIONS, &["sin", "cos", "i"]],
+    );
+    check(
+        &model("buffer b: [d_model] = |i| i; x + $0"),
+        &[&OPERATIONS, &["x", "lens", "b"]],
+    );
 }
 
 #[test]

@@ -50,6 +50,7 @@
 
 pub(crate) mod activation;
 pub(crate) mod arithmetic;
+pub(crate) mod buffer;
 pub(crate) mod concat;
 mod cross_entropy;
 pub(crate) mod cumsum;

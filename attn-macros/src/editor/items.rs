@@ -91,6 +91,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("sizes", sizes.clone().map(named_key).collect()),
         ("axes", said(&AXES).chain(sizes.map(named_key)).collect()),
         ("functions", functions.collect()),
+        ("waves", said(&WAVES).collect()),
         ("functions_of_body", of_body.collect()),
         ("arguments_of_score", arguments(FunctionKind::Score)),
         ("arguments_of_mask", arguments(FunctionKind::Mask)),
@@ -98,7 +99,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     .into_iter()
 }
 
-const STATEMENTS: [(&str, &str); 3] = [
+const STATEMENTS: [(&str, &str); 4] = [
     (
         "block",
         "`block name(x: [.., d_model], hidden) -> [.., d_model] { .. }`: a part of a model, with parameters of its own at every call. It stands beside `fn forward`.",
@@ -111,7 +112,13 @@ const STATEMENTS: [(&str, &str); 3] = [
         "param",
         "A learned tensor: `param name: [axes] = initializer;`",
     ),
+    (
+        "buffer",
+        "A tensor of constants: `buffer name: [axes] = |i, j| number;`, with an index for each axis.",
+    ),
 ];
+/// Functions of buffers alone.
+const WAVES: [(&str, &str); 2] = [("sin", "`sin(x)`"), ("cos", "`cos(x)`")];
 const OPTIONS: [(&str, &str); 2] = [
     (
         "name",

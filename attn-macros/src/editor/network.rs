@@ -88,8 +88,10 @@ impl<'w, 'n> Walker<'w, 'n> {
                 let shape = self.cx.shape_of(&name);
                 self.declare(name, shape);
             }
-        } else if starts_param(tokens) {
+        } else if starts_tensor(tokens, "param") {
             self.param(tokens);
+        } else if starts_tensor(tokens, "buffer") {
+            self.buffer(tokens);
         } else if starts_repeat(tokens) {
             self.repeat(tokens);
         } else if is_assignment(tokens) {
@@ -152,6 +154,41 @@ impl<'w, 'n> Walker<'w, 'n> {
             }
         }
         tokens.take(';');
+        if let Some(name) = name {
+            let shape = self.cx.shape_of(&name);
+            self.declare(name, shape);
+        }
+    }
+
+    /// `buffer slope: [heads] = |h| pow(2, -8 * (h + 1) / heads);`
+    fn buffer(&mut self, tokens: &mut Tokens) {
+        let word = tokens.take_ident();
+        self.names.language("operations", word.as_ref());
+        let name = tokens.take_ident();
+        tokens.take(':');
+        if let Some(axes) = tokens.take_group(Delimiter::Bracket) {
+            walk_axes(self.names, axes, self.sizes);
+        }
+        tokens.take('=');
+        let scope = self.scope;
+        let mut indices = Vec::new();
+        if tokens.take('|') {
+            while !tokens.is_empty() && !tokens.take('|') {
+                let index = tokens.next();
+                indices.extend(match index {
+                    Some(TokenTree::Ident(name)) if name != "_" => Some(Own {
+                        name,
+                        doc: "The index along an axis.".to_owned(),
+                    }),
+                    _ => None,
+                });
+            }
+        }
+        self.scope = self
+            .names
+            .scope(&[self.sizes], &["functions", "waves"], &indices);
+        self.value(tokens);
+        self.scope = scope;
         if let Some(name) = name {
             let shape = self.cx.shape_of(&name);
             self.declare(name, shape);
@@ -474,19 +511,23 @@ fn ends_in(value: &[TokenTree], sign: char) -> bool {
 
 /// `;`, or where another statement starts without one.
 fn ends_statement(tokens: &Tokens) -> bool {
-    let starts_item = starts_repeat(tokens) || starts_param(tokens);
+    let starts_item = starts_repeat(tokens) || starts_any_tensor(tokens);
     tokens.is(0, ';') || tokens.is_word("let") || starts_item || is_assignment(tokens)
 }
 
 /// Two words, of which the first requires a second one.
 fn is_keyword(tokens: &Tokens) -> bool {
     let is_rusts = tokens.is_word("let") || tokens.is_word("if");
-    is_rusts || starts_repeat(tokens) || starts_param(tokens)
+    is_rusts || starts_repeat(tokens) || starts_any_tensor(tokens)
 }
 
-/// `param name`. The word may be the name of a variable, too.
-fn starts_param(tokens: &Tokens) -> bool {
-    tokens.is_word("param") && tokens.ident(1).is_some()
+fn starts_any_tensor(tokens: &Tokens) -> bool {
+    starts_tensor(tokens, "param") || starts_tensor(tokens, "buffer")
+}
+
+/// `param name`, `buffer name`. The word may be the name of a variable, too.
+fn starts_tensor(tokens: &Tokens, word: &str) -> bool {
+    tokens.is_word(word) && tokens.ident(1).is_some()
 }
 
 /// The word may be the name of a variable, too.

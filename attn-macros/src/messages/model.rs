@@ -1,6 +1,7 @@
 //! Messages of `model!`.
 
 mod blocks;
+mod buffers;
 mod constants;
 mod elsewhere;
 mod layers;
@@ -10,6 +11,7 @@ mod values;
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use blocks::*;
+pub(crate) use buffers::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
 pub(crate) use layers::*;
@@ -97,7 +99,7 @@ pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothi
 
 pub(crate) fn unsupported(word: &str) -> String {
     format!(
-        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, `param`, assignments, `repeat n {{ .. }}`, and a result"
+        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, `param`, `buffer`, assignments, `repeat n {{ .. }}`, and a result"
     )
 }
 

@@ -42,7 +42,7 @@ fn has_comma(tokens: &TokenStream) -> bool {
 /// Sums of products.
 pub(super) fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let mut left = parse_product(input, cx)?;
-    while let Some((operator, at)) = take_operator(input, [Operator::Add, Operator::Sub]) {
+    while let Some((operator, at)) = take_operator(input, &[Operator::Add, Operator::Sub]) {
         left = binary(operator, at, left, parse_product(input, cx)?);
     }
     Ok(left)
@@ -50,7 +50,8 @@ pub(super) fn parse_expr(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Resul
 
 fn parse_product(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let mut left = parse_renamed(input, cx)?;
-    while let Some((operator, at)) = take_operator(input, [Operator::Mul, Operator::Div]) {
+    let operators = [Operator::Mul, Operator::Div, Operator::Rem];
+    while let Some((operator, at)) = take_operator(input, &operators) {
         require(input, !input.peek(Token![*]), messages::POWER)?;
         left = binary(operator, at, left, parse_renamed(input, cx)?);
     }
@@ -101,10 +102,10 @@ fn parse_axis(entry: TokenStream) -> syn::Result<AxisDraft> {
 }
 
 /// The next sign, if it is that of one of these operators.
-fn take_operator(input: ParseStream<'_>, operators: [Operator; 2]) -> Option<(Operator, Span)> {
+fn take_operator(input: ParseStream<'_>, operators: &[Operator]) -> Option<(Operator, Span)> {
     let (sign, _) = input.cursor().punct()?;
     let is_it = |operator: &Operator| operator.text().starts_with(sign.as_char());
-    let operator = operators.into_iter().find(is_it)?;
+    let operator = *operators.iter().find(|operator| is_it(operator))?;
     input.parse::<Punct>().ok()?;
     Some((operator, sign.span()))
 }

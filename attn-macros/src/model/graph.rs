@@ -29,6 +29,7 @@ pub(crate) struct Model {
     pub(crate) modules: Rc<[Module]>,
     pub(crate) attentions: Rc<[AttentionLayer]>,
     pub(crate) opaques: Rc<[Opaque]>,
+    pub(crate) buffers: Rc<[Buffer]>,
     /// An operation for each operator and call of the declaration.
     pub(crate) body: Region,
     /// The same for the fused form, with elementwise operations [grouped](super::group).
@@ -179,6 +180,13 @@ pub(crate) struct Opaque {
     pub(crate) module: ModuleId,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
+}
+
+/// A tensor of constants.
+pub(crate) struct Buffer {
+    pub(crate) sizes: Vec<Size>,
+    /// The number at a place: an expression of its indices `at`, which are floats.
+    pub(crate) value: TokenStream,
 }
 
 /// Where the parameters of an operation are.

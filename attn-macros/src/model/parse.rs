@@ -13,7 +13,9 @@ use super::header::parse_sizes;
 use super::items::{next_item, parse_items, starts_block};
 use super::signature::parse_type;
 use super::sizes;
-use super::syntax::{Argument, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft};
+use super::syntax::{
+    Argument, BufferDraft, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft,
+};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Item, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry};
@@ -233,8 +235,11 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     if input.peek(Token![let]) {
         return parse_let(input, cx);
     }
-    if is_param(input) {
+    if is_tensor(input, "param") {
         return parse_param(input, cx);
+    }
+    if is_tensor(input, "buffer") {
+        return parse_buffer(input, cx);
     }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
@@ -297,9 +302,10 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
         && !fork.peek(Token![;])
 }
 
-fn is_param(input: ParseStream<'_>) -> bool {
+/// `param name`, `buffer name`
+fn is_tensor(input: ParseStream<'_>, word: &str) -> bool {
     let fork = input.fork();
-    let is_word = fork.parse::<Ident>().is_ok_and(|word| word == "param");
+    let is_word = fork.parse::<Ident>().is_ok_and(|found| found == word);
     let is_label = fork.peek(Token![:]) && !fork.peek(Token![::]);
     is_word && (fork.peek(Ident::peek_any) || is_label)
 }
@@ -321,6 +327,64 @@ fn parse_param(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statemen
             Statement::Unreadable { declares }
         }
     })
+}
+
+/// `buffer slope: [heads] = |h| pow(2, -8 * (h + 1) / heads);`
+fn parse_buffer(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    input.parse::<Ident>()?;
+    let mutable = input.parse::<Option<Token![mut]>>()?;
+    let name: Ident = expect(input, messages::EXPECTED_BUFFER)?;
+    if let Some(mutable) = mutable {
+        cx.error(mutable, messages::buffer_changes(&name));
+    }
+    Ok(match parse_table(input, cx) {
+        Ok((ty, indices, value)) => Statement::Buffer(BufferDraft {
+            name,
+            ty,
+            indices,
+            value,
+        }),
+        Err(error) => {
+            cx.push(error);
+            skip(input);
+            let declares = vec![name];
+            Statement::Unreadable { declares }
+        }
+    })
+}
+
+/// `: [heads] = |h| pow(2, -8 * (h + 1) / heads);`
+fn parse_table(
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<(TypeDraft, Option<Vec<Ident>>, Expr)> {
+    expect::<Token![:]>(input, messages::EXPECTED_BUFFER)?;
+    let ty = parse_type(input)?;
+    expect::<Token![=]>(input, messages::EXPECTED_BUFFER)?;
+    require(input, !input.peek(Token![;]), messages::EXPECTED_BUFFER)?;
+    let indices = parse_indices(input)?;
+    Ok((ty, indices, parse_to_end(input, cx)?))
+}
+
+/// `|h, _|`
+fn parse_indices(input: ParseStream<'_>) -> syn::Result<Option<Vec<Ident>>> {
+    if input.parse::<Option<Token![||]>>()?.is_some() {
+        return Ok(Some(Vec::new()));
+    }
+    if input.parse::<Option<Token![|]>>()?.is_none() {
+        return Ok(None);
+    }
+    let mut indices = Vec::new();
+    while !input.peek(Token![|]) {
+        let is_name = input.peek(syn::Ident) || input.peek(Token![_]);
+        require(input, is_name, messages::EXPECTED_INDICES)?;
+        indices.push(input.call(Ident::parse_any)?);
+        if !input.peek(Token![|]) {
+            expect::<Token![,]>(input, messages::EXPECTED_INDICES)?;
+        }
+    }
+    input.parse::<Token![|]>()?;
+    Ok(Some(indices))
 }
 
 /// `: [1, d] = normal(0.02);`

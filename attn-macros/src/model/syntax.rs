@@ -77,6 +77,8 @@ pub(crate) enum Statement {
         ty: TypeDraft,
         init: TokenStream,
     },
+    /// `buffer x: [axes] = |i, j| value;`
+    Buffer(BufferDraft),
     /// `let (a, b) = split::<axis>(x);`
     LetParts { names: Vec<Ident>, value: Expr },
     /// `x = value;`
@@ -93,6 +95,16 @@ pub(crate) enum Statement {
     Return(Vec<Expr>),
     /// Not understood, and reported; the names that it would declare.
     Unreadable { declares: Vec<Ident> },
+}
+
+/// A tensor of constants.
+pub(crate) struct BufferDraft {
+    pub(crate) name: Ident,
+    pub(crate) ty: TypeDraft,
+    /// The names of the indices along its axes, if there are any.
+    pub(crate) indices: Option<Vec<Ident>>,
+    /// A number for each place.
+    pub(crate) value: Expr,
 }
 
 pub(crate) struct Repeat {
@@ -266,6 +278,8 @@ pub(crate) enum Operator {
     Sub,
     Mul,
     Div,
+    /// Of numbers alone.
+    Rem,
 }
 
 impl Operator {
@@ -275,6 +289,7 @@ impl Operator {
             Operator::Sub => "-",
             Operator::Mul => "*",
             Operator::Div => "/",
+            Operator::Rem => "%",
         }
     }
 }
@@ -473,7 +488,7 @@ pub(crate) fn calls(statements: &[Statement]) -> Vec<&Call> {
         Statement::If { branches, .. } => {
             branches.iter().flat_map(|branch| calls(branch)).collect()
         }
-        Statement::Param { .. } | Statement::Unreadable { .. } => Vec::new(),
+        Statement::Param { .. } | Statement::Buffer(_) | Statement::Unreadable { .. } => Vec::new(),
     });
     all.collect()
 }

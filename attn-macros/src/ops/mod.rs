@@ -8,6 +8,7 @@ mod activation;
 mod arange;
 mod attention;
 pub(crate) mod attention_layer;
+mod buffer;
 mod concat;
 mod cumsum;
 mod detach;
@@ -62,6 +63,7 @@ use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
 pub(crate) use attention::Attention;
+pub(crate) use buffer::{Buffer, emit_buffers};
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use float::Float;

@@ -29,17 +29,18 @@ pub(crate) fn expected_names(found: &TokenStream) -> String {
     )
 }
 
-/// An axis of a learned tensor whose size only the call knows.
-pub(crate) fn axis_of_param(axis: &str, param: &Ident, model: &Ident) -> String {
+/// An axis of a learned tensor or of a buffer whose size only the call knows.
+pub(crate) fn axis_of_param(axis: &str, (what, param): (&str, &Ident), model: &Ident) -> String {
+    let what = what.trim_start_matches("a ");
     format!(
-        "`{axis}` is an axis of any length, and the learned tensor `{param}` has one size at every call\n\
+        "`{axis}` is an axis of any length, and the {what} `{param}` has one size at every call\n\
          help: a size of the model is declared as one: `struct {model}<{axis} = 8>;`"
     )
 }
 
-pub(crate) fn param_of_indices(param: &Ident, found: &Type) -> String {
+pub(crate) fn param_of_indices(what: &str, param: &Ident, found: &Type) -> String {
     format!(
-        "a learned tensor is made of floats, and `{param}` is {found}\nhelp: leave out `{}`",
+        "{what} is made of floats, and `{param}` is {found}\nhelp: leave out `{}`",
         found.kind.prefix()
     )
 }

@@ -23,6 +23,7 @@ use super::passes::Passes;
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
 use crate::ops::attention_layer::LayerOp;
+use crate::ops::emit_buffers;
 
 pub(super) use docs::operation_name;
 pub(crate) use facts::Extents;
@@ -82,6 +83,7 @@ pub(crate) fn model(
         item::emit_traits(cx),
         item::emit_forward(cx),
         inside::emit_outline(cx),
+        emit_buffers(model),
         forward::emit(cx),
         passes
             .map(|passes| fused::emit(cx, passes))

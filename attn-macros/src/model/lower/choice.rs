@@ -107,15 +107,16 @@ impl Lowering<'_> {
         values: &mut Vec<ValueId>,
         builder: &mut RegionBuilder,
     ) -> Option<Expr> {
-        let Some(variable) = self.scopes.read(name) else {
-            self.no_switch(name);
-            return None;
+        let variable = self.scopes.read(name).map(|variable| variable.value);
+        let is_marks = |value: &ValueId| self.ty(*value).kind == ValueKind::Bools;
+        let marks = match variable {
+            Some(value) => Some(value?).filter(is_marks),
+            None => None,
         };
-        let marks = variable.value?;
-        if self.ty(marks).kind != ValueKind::Bools {
-            self.cx.error(name, messages::value_as_condition(name));
-            return None;
+        if marks.is_none() {
+            self.no_switch(name);
         }
+        let marks = marks?;
         let marks = Float::node(self, builder, marks, "float");
         values.push(marks);
         Some(!Expr::Operand(values.len() - 1).equals(Expr::Float(Real::known(0.0))))
@@ -218,8 +219,12 @@ impl Lowering<'_> {
         None
     }
 
-    /// Reports a name in the place of a condition that is neither a value nor a switch.
-    fn no_switch(&mut self, name: &Ident) {
+    /// Reports a name in the place of a condition that is none.
+    pub(super) fn no_switch(&mut self, name: &Ident) {
+        if self.scopes.read(name).is_some() {
+            self.cx.error(name, messages::value_as_condition(name));
+            return;
+        }
         match self.sizes.get(name) {
             Some(ConstValue::Switch(_)) => {}
             Some(value) => self

@@ -7,6 +7,7 @@ mod attention;
 mod axes;
 mod bind;
 mod block;
+mod buffer;
 mod call;
 mod choice;
 mod fields;
@@ -32,7 +33,9 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
 use super::constants::Constants;
-use super::graph::{Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId};
+use super::graph::{
+    Buffer, Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId,
+};
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
 use super::syntax::{ModelDraft, TypeDraft, is_leading};
@@ -49,6 +52,7 @@ use scope::Scopes;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
+pub(crate) use buffer::WAVES;
 pub(crate) use call::is_without_bias;
 pub(crate) use operators::named;
 
@@ -85,6 +89,7 @@ pub(crate) fn lower(
     let modules: Rc<[Module]> = lowering.modules.into();
     let attentions: Rc<[AttentionLayer]> = lowering.attentions.into();
     let opaques: Rc<[Opaque]> = lowering.opaques.into();
+    let buffers: Rc<[Buffer]> = lowering.buffers.into();
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
     let models = functions.into_iter().map(|function| Model {
@@ -96,6 +101,7 @@ pub(crate) fn lower(
         modules: Rc::clone(&modules),
         attentions: Rc::clone(&attentions),
         opaques: Rc::clone(&opaques),
+        buffers: Rc::clone(&buffers),
         grouped: Region::default(),
         body: function.body,
         results: function.results,
@@ -156,6 +162,7 @@ pub(crate) struct Lowering<'a> {
     modules: Vec<Module>,
     attentions: Vec<AttentionLayer>,
     pub(crate) opaques: Vec<Opaque>,
+    buffers: Vec<Buffer>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
     /// Whether all that is written was understood.
@@ -235,6 +242,7 @@ impl<'a> Lowering<'a> {
             modules: vec![model],
             attentions: Vec::new(),
             opaques: Vec::new(),
+            buffers: Vec::new(),
             assertions: Vec::new(),
             scopes: Scopes::new(draft.poisoned),
             is_understood: !draft.poisoned,
@@ -252,6 +260,7 @@ impl<'a> Lowering<'a> {
             .for_each(|model| model.fields.clear());
         self.attentions.clear();
         self.opaques.clear();
+        self.buffers.clear();
         self.assertions.clear();
     }
 

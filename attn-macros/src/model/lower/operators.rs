@@ -215,7 +215,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn number(&mut self, tokens: &TokenStream) -> Option<Real> {
+    pub(super) fn number(&mut self, tokens: &TokenStream) -> Option<Real> {
         let names = sizes::names(tokens);
         let is_variable = |name: &&Ident| self.scopes.find(name).is_some() && !self.sizes.has(name);
         if let Some(name) = names.iter().find(is_variable) {
@@ -248,11 +248,15 @@ impl Lowering<'_> {
             text: operator.text(),
         };
         match (operator, sides) {
-            (_, [Tensor(a), Tensor(b)]) => self.tensors(operator, at, [a, b], name, builder),
+            (Operator::Rem, [Tensor(_), _] | [_, Tensor(_)]) => {
+                self.error(at, messages::REMAINDER_OF_VALUES);
+                None
+            }
             (_, [Number(a), Number(b)]) => real(operator, &a, &b).map(Number).or_else(|| {
                 self.error(at, messages::NOT_A_NUMBER);
                 None
             }),
+            (_, [Tensor(a), Tensor(b)]) => self.tensors(operator, at, [a, b], name, builder),
             (Operator::Add, [Tensor(x), Number(c)] | [Number(c), Tensor(x)]) => {
                 self.shift(x, c, sign, name, builder)
             }
@@ -354,6 +358,7 @@ impl Lowering<'_> {
             Operator::Sub => (Binary::Sub, "sub"),
             Operator::Mul => (Binary::Mul, "mul"),
             Operator::Div => (Binary::Div, "div"),
+            Operator::Rem => (Binary::Rem, "rem"),
         };
         let [left, right] = [0, 1].map(Expr::Operand);
         let result = self.elementwise(
@@ -510,6 +515,7 @@ fn real(operator: Operator, a: &Real, b: &Real) -> Option<Real> {
             Operator::Sub => a - b,
             Operator::Mul => a * b,
             Operator::Div => a / b,
+            Operator::Rem => a % b,
         };
         return value.is_finite().then(|| Real::known(value));
     }
@@ -518,6 +524,7 @@ fn real(operator: Operator, a: &Real, b: &Real) -> Option<Real> {
         Operator::Sub => quote!(((#a) as f64 - (#b) as f64)),
         Operator::Mul => quote!(((#a) as f64 * (#b) as f64)),
         Operator::Div => quote!(((#a) as f64 / (#b) as f64)),
+        Operator::Rem => quote!(((#a) as f64 % (#b) as f64)),
     };
     Real::from_expr(&syn::parse2(tokens).ok()?)
 }

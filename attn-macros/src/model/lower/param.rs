@@ -21,7 +21,7 @@ impl Lowering<'_> {
         init: &TokenStream,
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
-        let ty = self.type_of_param(name, ty);
+        let ty = self.type_of_constants(name, ty, "a learned tensor");
         let init = self.initial_values(init, ty.as_ref());
         let ty = ty?;
         let tensor = Submodule::Layer(Box::new(Tensor::new(&ty)));
@@ -35,19 +35,24 @@ impl Lowering<'_> {
     }
 
     /// Floats with constant axes, of which there may be none.
-    fn type_of_param(&mut self, name: &Ident, draft: &TypeDraft) -> Option<Type> {
+    pub(super) fn type_of_constants(
+        &mut self,
+        name: &Ident,
+        draft: &TypeDraft,
+        what: &str,
+    ) -> Option<Type> {
         let ty = match draft.kind.is_none() && draft.axes.is_empty() {
             true => Type::floats(Vec::new()),
             false => self.declared_type(draft)?,
         };
         if ty.kind != ValueKind::Floats {
             self.cx
-                .error(&draft.kind, model::param_of_indices(name, &ty));
+                .error(&draft.kind, model::param_of_indices(what, name, &ty));
             return None;
         }
         for (axis, tokens) in ty.axes.iter().zip(&draft.axes) {
             if let Axis::Symbol(axis) = axis {
-                let message = model::axis_of_param(&axis.name, name, &self.item.name);
+                let message = model::axis_of_param(&axis.name, (what, name), &self.item.name);
                 self.error(first(tokens), message);
                 return None;
             }

@@ -40,6 +40,8 @@ pub(super) enum Changes {
     OfInput,
     /// Nor does a learned tensor.
     OfParam,
+    /// Nor a tensor of constants.
+    OfBuffer,
 }
 
 impl Scopes {

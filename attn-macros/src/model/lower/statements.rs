@@ -25,6 +25,7 @@ impl Later<'_> {
             Statement::Let { name: other, .. } | Statement::Param { name: other, .. } => {
                 other == name
             }
+            Statement::Buffer(buffer) => buffer.name == *name,
             Statement::LetParts { names, .. } => names.contains(name),
             _ => false,
         };
@@ -77,6 +78,11 @@ impl Lowering<'_> {
                     let value = self.param(name, ty, init, builder);
                     self.note_shape(name, value);
                     self.scopes.declare(name, value, Changes::OfParam);
+                }
+                Statement::Buffer(buffer) => {
+                    let value = self.buffer(buffer, builder);
+                    self.note_shape(&buffer.name, value);
+                    self.scopes.declare(&buffer.name, value, Changes::OfBuffer);
                 }
                 Statement::Assign { name, value } => {
                     let is_early = self.check_set_later(name, later);
@@ -143,6 +149,7 @@ impl Lowering<'_> {
             Some(Changes::Never) => messages::not_mutable(name),
             Some(Changes::OfInput) => messages::input_changes(name),
             Some(Changes::OfParam) => messages::param_changes(name),
+            Some(Changes::OfBuffer) => messages::buffer_changes(name),
         };
         // Once is enough.
         self.cx.error(name, message);
@@ -360,6 +367,11 @@ impl Lowering<'_> {
                         .chain([init])
                         .for_each(|tokens| self.sizes.skip(tokens));
                 }
+                Statement::Buffer(buffer) => {
+                    let axes = buffer.ty.axes.iter();
+                    axes.for_each(|tokens| self.sizes.skip(tokens));
+                    self.skip_value(&buffer.value);
+                }
                 Statement::Repeat(repeat) => {
                     self.sizes.skip(&repeat.count);
                     self.skip(&repeat.statements);
@@ -388,6 +400,10 @@ impl Lowering<'_> {
             let names = match statement {
                 Statement::Let { name, .. } | Statement::Param { name, .. } => {
                     declared.push(name);
+                    continue;
+                }
+                Statement::Buffer(buffer) => {
+                    declared.push(&buffer.name);
                     continue;
                 }
                 Statement::LetParts { names, .. } | Statement::Unreadable { declares: names } => {

@@ -2,6 +2,7 @@
 
 mod axes;
 mod blocks;
+mod buffers;
 mod elsewhere;
 mod ids;
 mod mistakes;
