@@ -2,538 +2,534 @@
 
 graphs! {
     g120 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
-            let v5 = tanh(p);
-            param v6: [] = normal(1.0);
-            let v7 = linear::<rows, bias = false>(v4);
-            let v8 = pad::<d, before = 1>(x);
-            let v8 = permute::<[seq, 5, batch]>(v8);
-            let v8 = shift::<seq, -1>(v8);
-            v2 + v5 + v6 + mean::<[rows]>(v7) + mean::<[5]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let v4 = cumsum::<seq>(0.5 * v1);
+            let v5 = one_hot::<7>(tokens);
+            param v6: [2, d] = normal(1.0);
+            let v7 = feed_forward::<6, activation = reglu>(v2);
+            let v8 = v4 * detach(floor(2 * v4));
+            v5 + mean::<[2, d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g121 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = rms_norm::<epsilon = 0.5>(x);
-            param v3: [] = normal(1.0);
-            v1 + v2 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = one_hot::<7>(tokens);
+            let v3 = cumsum::<batch>(0.5 * v1);
+            v2 + mean::<[7]>(x_2) + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g122 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            param v2: [d] = normal(1.0);
-            let v3 = x[d = argmax::<d>(detach(v1 + v2))];
-            let v4 = max_pool(v1, keep);
-            let v5 = concat::<d>(v4, 0.5 * v4);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = permute::<[seq, batch]>(v3);
-            let v7 = max::<[batch]>(v7);
-            v6 + mean::<[8]>(v5) + v7
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], keep_d: bool[d]) -> [batch, seq] {
+            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
+            let v1 = 0.5 * float(keep);
+            let v2 = max::<d>(x_2, keep_d);
+            let v3 = max_pool(x_2, keep);
+            let x = linear::<5, bias = false>(v3);
+            param v4: [5] = normal(1.0);
+            let (v5, _v6) = top_k::<5, k = 2>(x + v4);
+            let v7 = sum::<[batch, 2]>(v5);
+            v1 + v2 + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], keep_d: marks[4]);
 
     g123 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            let v1_2 = min(v2, v2);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v4 = sum::<[rows]>(v3);
-            let v5 = stack::<[batch, seq, 2]>(v4, 0.5 * v4);
-            let v2 = v5 * v5;
-            let mut v6 = v1_2 + 0.1 * v1;
-            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v1; v6 += attention::<2, mask = causal>(v6); }
-            linear::<5, name = head>(v2 + mean::<[d]>(v6))
+            param v2: [d] = normal(1.0);
+            let v1_2 = v1[d = argmax::<d>(detach(v1 + v2))];
+            let v3 = v1_2 * detach(floor(2 * v1_2));
+            let v4 = mean::<[d]>(v1);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = 0.5 * float(tokens);
+            let mut v8 = v6 + 0.1 * v3;
+            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.5 * gelu(v8); param v9: [d] = normal(1.0); v8 += one_hot::<d>(argmax::<d>(v8 + v9)); }
+            param v10: [d] = normal(1.0);
+            let v11 = v8[d = argmax::<d>(v8 + v10)];
+            linear::<5, name = head>(v1 + v4 + v7 + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = min(x, v1);
-            let v1_2 = permute::<[seq, d, batch]>(v2);
-            v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = shift::<seq, 2>(x);
+            let v3 = rms_norm::<epsilon = 0.5>(x);
+            v2 + v1 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g125 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 5] {
-            let x_2 = pad::<d, after = 1, value = 0.5>(x);
-            let v1 = tanh(p);
-            let v2 = feed_forward::<6, activation = tanh>(x_2);
-            let v3 = sqrt(1 + v2 * v2);
-            v3 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = max::<[seq, d]>(x);
+            param v2: [] = normal(1.0);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = 0.5 * float(keep);
+            v4 + v1 + v2 + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = min(v2, v2);
-            let v4 = sum::<[seq]>(v3);
-            let (v5, v6) = split::<d>(x);
-            v5 + mean::<[5]>(v4) + v6
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, 3, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = x[seq = v3];
+            let v5 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(x);
+            v4 + v2 + mean::<[7]>(v5) + mean::<[seq, 7]>(v6) + mean::<[seq]>(v7) + mean::<[seq, 7]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g127 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = variance::<[d]>(v1);
-            let v4 = v2 + learned_position::<9, d>(v2);
-            let v5 = v4[d = [-1, 0]];
-            linear::<5, name = head>(v5 + v3)
+            let v2 = v1 * detach(floor(2 * v1));
+            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v2 = concat::<d>(v3, 0.5 * v3);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.2 * cumsum(v4); v4 = rms_norm(v4) * sigmoid(v4); param v6: [7, d] = normal(1.0); v4 += v6[tokens]; }
+            linear::<5, name = head>(v2 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], b: [batch]) -> [2, 7, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = mean::<5>(one_hot::<5>(v2));
-            let v4 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = silu(v1);
-            let v5 = einsum::<[batch, d]>(v1, x);
-            let v6 = v4[batch = argmax::<batch>(v3 + b)];
-            v6 + mean::<[batch]>(v5)
+        fn forward(x: [batch, seq, d], c: [batch, d], order: ids[batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, d] {
+            let v1 = tanh(c);
+            let v2 = x[seq = order];
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = mean_pool(v3, lens);
+            let v5 = scatter_add::<[7, d]>(x, tokens);
+            v1 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], order: places[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g129 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            param v2: [2, d] = normal(1.0);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = softmax::<seq>(2 * x);
-            let mut v5 = v2 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; }
-            v4 + mean::<[rows]>(v1) + mean::<[2]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, d] {
+            let v1 = feed_forward::<6, activation = geglu>(x);
+            let v2 = max_pool(v1, keep);
+            let v3 = feed_forward::<6, activation = relu>(v2);
+            let v1_2 = detach(floor(2 * v2)) + v2;
+            let v4 = tanh(p);
+            v3 + v1_2 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g130 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, rows] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = attention::<2, score = additive(3)>(v1, context = x);
-            let v3 = einsum::<[batch, d]>(v1, v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, rows]>(v3, v4);
-            let v6 = pad::<d, after = 1, value = 0.5>(v3);
-            param v7: [2, d] = normal(1.0);
-            let mut v8 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v8 { v8 = v8 + softmax(v8) * v6; }
-            v5 + mean::<[2, d]>(v7) + mean::<[5]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 2] {
+            let v1 = silu(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = ln(2 + v1 * v1);
+            let (v5, v6) = split::<d>(v3);
+            let v7 = v6 + v6;
+            let v8 = l2_norm::<seq, epsilon = 0.1>(v4);
+            let v1 = x[seq = turned];
+            v5 + v7 + mean::<[d]>(v8) + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g131 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = floor(2 * v1) * v1;
-            let v3 = abs(v2);
-            param v4: [d] = normal(1.0);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[argmax::<d>(v3 + v4)];
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            let v3_2 = attention::<2, mask = causal>(v2);
-            let v2 = pad::<d, after = 1, value = 0.5>(v3_2);
-            let v9 = min::<[d]>(v1);
-            param v10: [d] = normal(1.0);
-            linear::<5, name = head>(v7 + mean::<[7]>(v8) + mean::<[5]>(v2) + v9 + v10)
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = linear::<2, bias = false>(v2);
+            let v4 = v3 + learned_position::<9, 2>(v3);
+            let v1 = rms_norm(v2);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = min(v4, v4);
+            let v7 = v6[2 = [0, -1, 0, 0, -1]];
+            let v8 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v5 + mean::<[5]>(v7) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = linear::<5, bias = false>(x);
-            let v2 = shift::<5, 2>(v1);
-            let v3 = attention::<2>(x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = v5 + sinusoidal_position::<7>(v5);
-            v2 + mean::<[d]>(v4) + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = x + x;
+            let v2 = linear::<2, bias = false>(v1);
+            let v3 = one_hot::<7>(arange::<rows>());
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); v4 = tanh(linear::<7>(v4)); }
+            let v6 = one_hot::<7>(tokens);
+            v2 + mean::<[rows, 7]>(v4) + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g133 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [seq, d] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let v1 = cumsum::<seq>(0.5 * x_2);
-            let v2 = sum::<seq>(x, lens);
-            let v3 = feed_forward::<6, activation = geglu>(x);
-            param v4: [] = normal(1.0);
-            let v5 = cumsum::<d>(0.5 * v2);
-            let v6 = v3[batch = 0];
-            let v7 = scatter_add::<[7, d]>(x, tokens);
-            v1 + v4 + mean::<[batch]>(v5) + v6 + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = sum::<[batch, seq]>(x);
+            let v1 = feed_forward::<6, activation = geglu>(x_2);
+            let v2 = v1[d = [-1, 0]];
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = x_2 + x_2;
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<seq>()];
+            let x_2 = attention::<2, score = additive(3)>(x, context = x);
+            let v6 = embedding::<7, d>(tokens);
+            x_2 + mean::<[2]>(v2) + mean::<[3]>(v3) + v5 + v6
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g134 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = concat::<7>(v1, 0.5 * v1);
-            let x_2 = linear::<d>(v2);
-            let v3 = min(v2, x_2);
-            let v4 = cumsum::<d>(0.5 * v3);
-            let v5 = einsum::<[d]>(v4, v4);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 7] {
+            let v1 = pow(x, 2);
+            let v2 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
+            let v8 = one_hot::<7>(v7);
+            let v9 = softmax::<rows>(2 * v4);
+            param v10: [7, d] = normal(1.0);
+            let v11 = v10[tokens];
+            v8 + v6 + mean::<[rows]>(v9) + mean::<[d]>(v11)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g135 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = feed_forward::<6, activation = geglu>(v3);
-            let v4 = one_hot::<7>(arange::<rows>());
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
-            let v7 = v6[rows = [-1, 0]];
-            param v8: [d] = normal(1.0);
-            let (v9, _v10) = top_k::<d, k = 2>(v1_2 + v8);
-            linear::<5, name = head>(v9 + v2 + mean::<[rows, 7]>(v4) + mean::<[d]>(v7))
+            let v2 = shift::<d, -1>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = shift::<d, -1>(v4);
+            let (v6, v7) = split::<d>(v5);
+            let v1 = v1[d = -1];
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v8 = softmax::<d>(2 * v5);
+            let v1 = expand::<[batch, seq, d]>(v1);
+            linear::<5, name = head>(v2 + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[3]>(v1_2) + v8 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            param v3: [d] = normal(1.0);
-            let v4 = embedding::<7, d>(argmax::<d>(detach(v1 + v3)));
-            let v5 = einsum::<[batch, d]>(x, x_2);
-            let v6 = group_norm::<2>(v1);
-            let v1 = floor(2 * v6) * v6;
-            v4 + v5 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = 2 * x - 1;
+            let x = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v4 = 0.5 * float(keep);
+            v3 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g137 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x));
-            let v2 = attention::<2, score = bilinear>(x, context = v1);
-            let v3 = l2_norm(v2);
-            let v4 = layer_norm(v3);
-            let v5 = if x > 0.1 && !(v4 >= 0.6) { 0.5 * x } else { v4 - 1 };
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = tanh(m);
+            param v4: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v4);
+            let v5 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
+            v1 + mean::<[d]>(v2) + mean::<[rows, d]>(v3) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4], keep: marks[batch, seq]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x));
-            let v1 = v1 / (2 + v1 * v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let x = v3 * v3;
-            let v4 = attention::<2>(v2, context = x);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, 7, d] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let x = tanh(p);
+            let v3 = floor(2 * v2) * v2;
+            let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
+            v4 + mean::<[seq]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g139 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 2>(v1);
-            let (v3, v4) = split::<d>(v2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v6))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(v1 + v3)];
+            let v5 = linear::<rows>(v1);
+            linear::<5, name = head>(v5 + v2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = x + sinusoidal_position::<d>(x);
-            let x = one_hot::<7>(tokens);
-            let v1 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let v2 = scatter_add::<[7, d]>(v1, tokens);
-            let (v3, v4) = split::<d>(v2);
-            x + mean::<[2]>(v3) + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = x + learned_position::<9, d>(x);
+            let v3 = variance::<seq>(v1, lens);
+            let v1_2 = permute::<[d, batch]>(v3);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            v4 + v1_2 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g141 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, rows] {
-            let v1 = attention::<2>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = stack::<[2, batch, seq, rows]>(v3, 0.5 * v3);
-            let v5 = softmax(v4);
-            v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let v1 = sqrt(1 + x * x);
+            let x_2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
+            let x = attention::<2, score = bilinear>(v1, context = v1);
+            let x = x * sigmoid(x) + 0.5 * x;
+            x_2 + x
         }
     } (x: floats[batch, seq, 4]);
 
     g142 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], keep_rows: bool[batch, rows]) -> [seq, rows] {
-            let v1 = x[seq = argmax::<seq>(x + p)];
-            let v2 = mean::<batch>(x, keep);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[seq, rows]>(v2, v4);
-            let v6 = linear::<rows, bias = false>(v5);
-            let v7 = one_hot::<7>(arange::<batch>());
-            let v2 = min::<rows>(v3, keep_rows);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, rows]>(v1, v8);
-            v6 + mean::<[batch, 7]>(v7) + mean::<[batch]>(v2) + mean::<[batch]>(v9)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let x_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v3 = sum::<[batch]>(v3);
+            let v5 = max_pool(v1, keep);
+            let v6 = einsum::<[d]>(v5, v5);
+            let v7 = one_hot::<7>(tokens);
+            let v8 = one_hot::<7>(arange::<rows>());
+            let v9 = clamp(v3, v3 - 1, v3 + 1);
+            x_2 + v6 + mean::<[7]>(v7) + mean::<[rows, 7]>(v8) + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g143 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows, bias = false>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [rows] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<rows, bias = false>(v3)) + v2; v3 = dropout::<0.2>(tanh(v3)); }
-            let v5 = linear::<rows, bias = false>(v3);
-            linear::<5, name = head>(v5)
+            let v2 = relu(v1);
+            let v1_2 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            let v3 = shift::<2, -1>(v1_2);
+            linear::<5, name = head>(v2 + mean::<[2]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = variance::<seq>(v1, keep_some);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            v4 + v2
+        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch] {
+            let v1 = shift::<seq, 1>(x);
+            let v2 = v1[seq = argmax::<seq>(detach(x + p))];
+            let v3 = permute::<[d, batch]>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g145 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let x_2 = detach(floor(2 * x)) + x;
-            let x_2_2 = scatter_add::<[7, d]>(x_2, tokens);
-            let v1 = feed_forward::<6, activation = geglu>(x_2_2);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = permute::<[seq, d, batch]>(x_2);
-            v3 + mean::<[7, rows]>(v2)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g146 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<5>(x);
-            let v2 = softmax::<seq>(2 * v1);
-            let v3 = v2 * v1;
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = 2 * x - 1;
+            let v2 = variance::<[batch]>(x);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let x = x + learned_position::<9, d>(x);
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            v1 + x + v4
         }
     } (x: floats[batch, seq, 4]);
 
-    g147 {
+    g146 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = variance::<seq>(x, some_lens);
+            let v2 = attention::<2, mask = causal, position = rope>(x);
+            let v3 = shift::<d, 2>(v1);
+            v2 + v3
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+
+    g147 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v3 = variance::<[7]>(v3);
-            let v4 = feed_forward::<6, activation = reglu>(v2);
-            let v5 = one_hot::<7>(arange::<d>());
-            let v6 = v3 * v3;
-            let v7 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v4 + mean::<[7]>(v5) + v6 + mean::<[7]>(v7))
+            let v2 = clamp(v1, -0.7, 0.7);
+            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
+            let v2_2_2 = linear::<5>(v2_2);
+            let v3 = v2_2_2 + sinusoidal_position::<5>(v2_2_2);
+            param v4: [d, rows] = normal(0.5);
+            let v2_2_2 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v5 = linear::<2>(v3);
+            linear::<5, name = head>(v2_2_2 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = softmax::<seq>(v2, some_lens);
-            let v4 = one_hot::<7>(tokens);
-            v1 + v3 + mean::<[7]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 3] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = floor(2 * x) * x;
+            let v3 = tanh(m);
+            v2 + mean::<[rows, d]>(v1) + mean::<[d]>(x) + mean::<[rows, d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g149 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = mean::<[batch]>(x);
-            let v2 = v1[d = 0];
-            let x_2 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = rms_norm(x);
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v1_2 = linear::<rows>(v4);
-            v1_2 + v2 + mean::<[d]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 8] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            param v4: [d] = normal(1.0);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v6 = permute::<[3, seq]>(v5);
+            let v2_2 = concat::<d>(x, 0.5 * x);
+            v2_2 + mean::<[d]>(v4) + mean::<[3]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = x + x;
-            let v2 = max_pool(v1, lens);
-            let v2_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = if v1 < x { v1 * x } else { tanh(v1) };
+            let v4 = max_pool(v3, keep);
+            v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g151 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + softmax(v2) * v1; }
-            let v3 = sum::<[d]>(v2);
-            let v4 = shift::<d, 1>(v2);
-            let v5 = clamp(v3, v3 - 1, v3 + 1);
-            param v6: [d] = normal(1.0);
-            let (v7, v8) = top_k::<d, k = 2>(v2 + v6);
-            let v9 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v7, v8);
-            linear::<5, name = head>(v4 + v5 + mean::<[2]>(v7) + v9)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = l2_norm(v2);
+            let v4 = softmax::<3>(2 * v3);
+            let v3 = pad::<d, before = 1>(v1);
+            let v5 = concat::<5>(v3, 0.5 * v3);
+            linear::<5, name = head>(v4 + mean::<[10]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = x[d = v4];
-            let v6 = einsum::<[batch, seq, 7]>(v5, v5);
-            v3 + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = variance::<[2, seq]>(v2);
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g153 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 2] {
-            let v1 = linear::<2, bias = false>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = embedding::<7, d>(argmax::<seq>(detach(v3 + p)));
-            let v5 = linear::<d, bias = false>(x);
-            let mut v6 = v5 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v2; }
-            let (v7, v8) = split::<d>(v6);
-            let v9 = concat::<7>(v4, 0.5 * v4);
-            v1 + v7 + v8 + mean::<[14, d]>(v9)
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = abs(x);
+            let x_2 = sigmoid(v1);
+            let v2 = rms_norm::<epsilon = 0.5>(x_2);
+            let v1 = tanh(c);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = attention::<2, mask = document & causal>(v3, document = documents);
+            let v6 = one_hot::<7>(tokens);
+            v4 + mean::<[d]>(v1) + mean::<[d]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], documents: ids[batch, seq]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let v1 = sum::<seq>(x_2, keep);
-            let v2 = l2_norm(v1);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 + softmax(v1) * x; param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [5] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<5, bias = false>(v4)) + v3; param v6: [5] = normal(1.0); v4 += one_hot::<5>(argmax::<5>(v4 + v6)); }
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g155 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = v3 * v3;
-            let v5 = v1[d = -2..];
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, name = r_v6 { param v7: [rows] = ones; v6 *= v7; v6 = v6 + softmax(v6) * v4; }
-            let v8 = one_hot::<7>(arange::<rows>());
-            param v9: [d, rows] = normal(0.5);
-            let v10 = einsum::<[batch, seq, rows]>(v1, v9);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3_2 = 1 - v6 / 3;
-            linear::<5, name = head>(v5 + mean::<[rows, 7]>(v8) + mean::<[rows]>(v10) + mean::<[d]>(v3) + mean::<[rows]>(v3_2))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(v3 + v4)];
+            param v6: [d] = normal(1.0);
+            let v3 = v3[d = argmax::<d>(detach(v1 + v6))];
+            let v1_2 = concat::<d>(v1, 0.5 * v1);
+            let v7 = relu_squared(v3);
+            let v8 = min(v1, 0.2);
+            let v8 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v8);
+            let (v9, v10) = split::<d>(v8);
+            linear::<5, name = head>(v1_2 + v5 + v7 + mean::<[2]>(v9) + mean::<[2]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = max::<[d, 2]>(v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = softmax::<batch>(2 * v3);
-            let v7 = detach(floor(2 * v2));
-            let v3_2 = einsum::<[batch, seq]>(x, v5);
-            v7 + v6 + v3_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
+            let v3 = linear::<d, bias = false>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(x, v6);
+            let v8 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            param v9: [2, d] = normal(1.0);
+            v5 + v7 + mean::<[d]>(v8) + mean::<[2, d]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g157 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [seq, 7] {
-            let v1 = linear::<2>(x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<seq>()];
-            let x_2 = one_hot::<7>(arange::<seq>());
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[seq, rows]>(v3, v4);
-            let v6 = tanh(w);
-            let v7 = mean::<[seq]>(v1);
-            let mut v8 = v5 + 0.1 * v5;
-            repeat 2, name = r_v8 { param v9: [rows] = ones; v8 *= v9; v8 = v8 + softmax(v8) * v5; v8 = tanh(linear::<rows>(v8)); }
-            x_2 + mean::<[batch]>(v6) + mean::<[batch, 2]>(v7) + mean::<[rows]>(v8)
+        fn forward(x: [batch, seq, d], p: [seq], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = x[seq = argmax::<seq>(detach(x + p))];
+            let v1 = linear::<rows, bias = false>(v1);
+            let v2 = attention::<2, mask = causal, position = rope>(x);
+            let v3 = one_hot::<7>(arange::<rows>());
+            let v4 = stack::<[2, rows, 7]>(v3, 0.5 * v3);
+            let v5 = feed_forward::<6, activation = relu>(v4);
+            let v6 = tanh(m);
+            v2 + mean::<[rows]>(v1) + mean::<[2, rows, 7]>(v5) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], m: floats[3, 4]);
 
     g158 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let x = concat::<d>(v2, 0.5 * v2);
-            v1 + mean::<[8]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = logsumexp::<[seq]>(x);
+            let v2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v3 = attention::<2, mask = padding>(v2, padding = lens);
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
 
     g159 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = mean::<[d]>(v1);
-            let v2 = v1_2 * v1;
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 += attention::<2, mask = causal>(v3); }
-            linear::<5, name = head>(v3)
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1_2 = shift::<rows, 2>(v3);
+            linear::<5, name = head>(v4 + mean::<[rows, d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,565 +3,570 @@
 graphs! {
     g160 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], tokens: ids[batch, seq]) -> [batch, 2, d] {
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
             let mut v1 = x + 0.1 * x;
             repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = mean::<5>(one_hot::<5>(v4));
-            let v6 = v1[seq = some];
-            let v5_2 = softmax::<d>(2 * v5);
-            let v7 = embedding::<7, d>(tokens);
-            let x_2 = l2_norm::<rows, epsilon = 0.1>(v6);
-            let v8 = pad::<d, after = 1, value = 0.5>(v5_2);
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v7));
-            v3 + mean::<[rows]>(x_2) + mean::<[5]>(v8) + mean::<[seq, rows]>(v9)
+            let v3 = tanh(c);
+            let v4 = v3 - v3;
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(x, v5);
+            let v7 = v1 + sinusoidal_position::<d>(v1);
+            let v8 = one_hot::<7>(tokens);
+            let x_2 = softmax::<seq>(2 * v6);
+            let v9 = logsumexp::<[d]>(v7);
+            v8 + mean::<[d]>(v4) + mean::<[rows]>(x_2) + v9
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g161 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[seq, d]>(x, v1);
-            let v3 = linear::<d>(v2);
-            let v1 = linear::<d, bias = false>(v3);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let x = feed_forward::<6, activation = relu>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let x_2 = pad::<d, before = 1>(x);
+            let x = v1 + sinusoidal_position::<d>(v1);
+            v2 + mean::<[5]>(x_2) + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g162 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = max_pool(v2);
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = mean::<5>(one_hot::<5>(argmax::<batch>(v4 + b)));
-            let v7 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
-            let v1_2 = shift::<seq, -1>(x);
-            v1_2 + v5 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = max(x, x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = softmax::<batch>(2 * v1);
+            let v4 = l2_norm(v3);
+            let v2 = linear::<5>(v2);
+            let v5 = 0.5 * float(tokens);
+            let v3_2 = group_norm::<2>(v4);
+            v2 + v5 + mean::<[d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g163 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = max::<[7]>(v2);
-            let v4 = linear::<d, bias = false>(v1);
-            let v5 = softmax::<d>(2 * v4);
-            let v2_2 = detach(floor(2 * v3));
-            let v6 = v4 + learned_position::<9, d>(v4);
-            let v3 = v5[d = [-1, 0]];
-            linear::<5, name = head>(v6 + v2_2 + mean::<[2]>(v3))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v5 = v5 * v5;
+            let v6 = one_hot::<7>(arange::<rows>());
+            let v5_2 = 0.5 * float(tokens);
+            let v7 = pad::<7, before = 1>(v6);
+            param v8: [rows] = normal(1.0);
+            let v9 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + mean::<[d]>(v5) + v5_2 + mean::<[rows, 8]>(v7) + mean::<[rows]>(v8) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [seq, 5] {
-            let v1 = x[d = -1];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<seq>()];
-            let v4 = linear::<5>(v3);
-            let v5 = feed_forward::<6, activation = relu_squared>(v4);
-            let v6 = v4[seq = some];
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v1);
-            v5 + mean::<[rows]>(v6) + mean::<[batch]>(v4)
-        }
-    } (x: floats[batch, seq, 4], some: places[3]);
-
-    g165 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let v2 = v1 + x;
-            let v3 = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = silu>(v3);
-            let v2 = permute::<[d, batch, seq]>(v2);
-            let v5 = one_hot::<7>(arange::<seq>());
-            v4 + mean::<[d]>(v2) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = min::<[batch]>(v2);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v4 = max::<[d]>(v4);
+            let v5 = v4[batch = 0];
+            let v6 = one_hot::<7>(arange::<rows>());
+            v3 + v5 + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g166 {
+    g165 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, rows] {
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], lens: lens[batch]) -> [batch, rows, d] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = one_hot::<7>(arange::<batch>());
+            let v3 = tanh(z);
+            let v4 = tanh(v1);
+            let v5 = min::<seq>(v4, lens);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v2);
+            v3 + v5 + mean::<[7]>(v6)
+        }
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], lens: lens[batch]);
+
+    g166 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
-            let x = min(v1, v1);
-            param v2: [rows] = normal(1.0);
-            let x = linear::<rows, bias = false>(x);
-            let v3 = logsumexp::<[seq]>(x);
-            let v4 = concat::<rows>(v2, 0.5 * v2);
-            v3 + mean::<[6]>(v4)
+            let x_2 = min::<d>(v1, keep_d);
+            let v2 = concat::<d>(x, 0.5 * x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let x = v2[seq = turned];
+            let v5 = permute::<[8, batch, seq]>(x);
+            v4 + x_2 + mean::<[8]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g167 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = feed_forward::<6, activation = sigmoid>(v2);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = v2 - v2;
             let v4 = v3 + learned_position::<9, d>(v3);
-            let v5 = v4 + learned_position::<9, d>(v4);
+            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
             linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = layer_norm(x);
-            let v2 = sum::<[seq, batch]>(v1);
-            let mut v3 = x + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let mut v5 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); v5 = dropout::<0.2>(tanh(v5)); }
-            let v7 = v1 + sinusoidal_position::<d>(v1);
-            v5 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v1 = v3 - v3;
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); }
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g169 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, keep);
-            let x_2 = min::<[batch]>(v1);
-            let v2 = x[seq = -2..];
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            param v4: [d] = normal(1.0);
-            let v5 = v2[d = argmax::<d>(detach(x + v4))];
-            v3 + x_2 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = clamp(v1, x - 1, x + 1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v5_2 = linear::<d>(v5);
+            v2 + mean::<[7]>(v4) + mean::<[7]>(v6) + v5_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g170 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d] {
-            let v1 = silu(x);
-            let v2 = scatter_add::<[7, d]>(v1, tokens);
-            param v3: [d] = normal(1.0);
-            let v4 = mean::<4>(one_hot::<4>(argmax::<d>(v2 + v3)));
-            let v5 = linear::<d>(v4);
-            v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v1 = mean_pool(v1, keep);
+            let v2 = 0.5 * float(keep);
+            let v3 = min(v2, v2);
+            v1 + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g171 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v6 = attention::<2, mask = causal>(v1);
-            let v7 = min::<[d]>(v6);
-            let v8 = one_hot::<7>(arange::<d>());
-            let v9 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v5);
-            let v5_2 = rearrange::<[(7, d)]>(v8);
-            linear::<5, name = head>(v3 + v7 + mean::<[d]>(v9) + mean::<[28]>(v5_2))
+            let v2 = v1 - v1;
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v1 = linear::<d>(v4);
+            let v6 = logsumexp::<[d]>(v1);
+            let v4_2 = relu(v2);
+            let v2_2 = one_hot::<7>(tokens);
+            let v2 = concat::<d>(v4_2, 0.5 * v4_2);
+            linear::<5, name = head>(v2_2 + v6 + mean::<[8]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[argmax::<d>(x + v2)];
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = min(x, x);
+            let v2 = tanh(w);
+            let (v3, v4) = split::<d>(v1);
             param v5: [7, d] = normal(1.0);
-            let x = v5[tokens];
-            let mut v6 = v1 + 0.1 * v1;
-            repeat 2, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = v6 + softmax(v6) * v1; }
-            v4 + x + v6
+            let v6 = v5[tokens];
+            v3 + v2 + v4 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
 
     g173 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = min(v1, x);
-            let v2 = one_hot::<7>(argmax::<seq>(v2 + p));
-            let v3 = einsum::<[batch, d]>(v2, v2);
-            let v4 = linear::<d, bias = false>(v3);
-            let v5 = variance::<[batch]>(v4);
-            let v6 = attention::<2, mask = padding>(x, padding = lens);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[rows]>(v5, v7);
-            v6 + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let v5 = sum::<batch>(v4, keep);
+            let v6 = tanh(p);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v8 = expand::<[batch, seq, d]>(v6);
+            let v9 = 0.5 * float(keep);
+            let v6 = softmax::<batch>(2 * v9);
+            let v4_2 = pad::<d, after = 1, value = 0.5>(v8);
+            v2 + mean::<[3]>(v7) + v6 + mean::<[5]>(v4_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g174 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d] {
-            let v1 = variance::<batch>(x, keep);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = v1 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v3 = sum::<[batch]>(v2);
-            v3
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let v4 = attention::<2, mask = document & causal>(v4, document = documents);
+            let v5 = dropout::<0.5>(v4);
+            let v4 = mean::<seq>(v5, some_lens);
+            v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], some_lens: lens[4, batch]);
 
     g175 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            param v3: [rows, d] = normal(1.0);
-            let v1 = detach(floor(2 * v3)) + v3;
-            let v4 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v5 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let v6 = l2_norm::<d, epsilon = 0.1>(v5);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v6))
+            let v2 = feed_forward::<6, activation = gelu>(v1);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v2_2 = einsum::<[batch, seq, rows]>(v2, v4);
+            let v5 = v1 + sinusoidal_position::<d>(v1);
+            let v6 = feed_forward::<6, activation = reglu>(v2_2);
+            let (v7, v8) = split::<d>(v1);
+            let (v9, v10) = split::<d>(v5);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v6) + mean::<[2]>(v7) + mean::<[2]>(v8) + mean::<[2]>(v9) + mean::<[2]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = swiglu>(x);
-            let v2 = linear::<d, bias = false>(v1);
-            let mut v3 = v2 + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + x; v3 = tanh(linear::<d>(v3)); }
-            let x = group_norm::<2>(v3);
-            let v4 = tanh(p);
-            let v5 = pad::<d, after = 1, value = 0.5>(v3);
-            let v6 = scatter_add::<[7, d]>(v3, tokens);
-            let v2_2 = pad::<5, before = 1>(v5);
-            x + v4 + mean::<[7]>(v6) + mean::<[6]>(v2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], b: [batch], order: ids[batch, seq]) -> [batch, seq, rows] {
+            let x_2 = softmax::<seq>(2 * x, lens);
+            let v1 = softmax::<batch>(2 * x_2, keep);
+            let v2 = x[batch = argmax::<batch>(v1 + b)];
+            let x = min(v2, v2);
+            let v3 = if x < x { x * x } else { tanh(x) };
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[seq, rows]>(v2, v4);
+            let mut v6 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + softmax(v6) * v3; }
+            let v7 = v5[seq = order];
+            v7 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], b: floats[batch], order: places[batch, seq]);
 
     g177 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = linear::<5, bias = false>(x);
-            let v4 = one_hot::<7>(tokens);
-            let x_2 = detach(floor(2 * v3));
-            let x = clamp(v2, v2 - 1, v2 + 1);
-            param v5: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(x, v5);
-            let v6 = mean::<seq>(v3, lens);
-            v4 + mean::<[5]>(x_2) + mean::<[rows]>(x) + mean::<[5]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); param v3: [8] = normal(1.0); v2 += one_hot::<8>(argmax::<8>(v2 + v3)); }
+            param v4: [8] = normal(1.0);
+            let (v5, _v6) = top_k::<8, k = 2>(v2 + v4);
+            let v7 = concat::<8>(v2, 0.5 * v2);
+            let v8 = logsumexp::<[16, seq]>(v7);
+            let v9 = embedding::<7, d, name = t_v9>(tokens);
+            let v10 = linear::<tied = t_v9>(x);
+            let v11 = sum::<batch>(v9, keep);
+            v5 + v8 + mean::<[7]>(v10) + mean::<[d]>(v11)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g178 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = layer_norm::<epsilon = 0.1>(v3);
-            let v5 = embedding::<7, d>(tokens);
-            param v6: [7] = normal(1.0);
-            let v7 = one_hot::<7>(argmax::<7>(v4 + v6));
-            let v8 = cumsum::<d>(0.5 * v5);
-            v1 + v2 + mean::<[7]>(v7) + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = linear::<2>(x);
+            let v2 = mean_pool(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = v4[seq = last];
+            let (v6, v7) = split::<d>(x);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(x);
+            v6 + v2 + mean::<[rows]>(v5) + v7 + mean::<[d]>(v8) + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g179 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = max(v2, v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = max(0.1, v5);
-            param v9: [d, rows] = normal(0.5);
-            let v4_2 = einsum::<[batch, seq, rows]>(v6, v9);
-            let v10 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            linear::<5, name = head>(v7 + v8 + mean::<[rows]>(v4_2) + mean::<[rows]>(v10))
+            let v2 = variance::<[d]>(v1);
+            param v3: [d] = normal(1.0);
+            let v1_2 = v1[d = argmax::<d>(detach(v1 + v3))];
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v1; param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(v4 + v7);
+            let v10 = v4[d = v9];
+            let v11 = l2_norm::<2, epsilon = 0.1>(v8);
+            param v12: [d, rows] = normal(0.5);
+            let v13 = einsum::<[batch, seq, rows]>(v1, v12);
+            let v4_2 = attention::<2, mask = causal, position = rope>(v1);
+            linear::<5, name = head>(v10 + v2 + v1_2 + v11 + mean::<[rows]>(v13) + mean::<[d]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = min(v1, v1);
-            let v3 = mean::<seq>(v2, some_lens);
-            let v4 = 1 - v3 / 3;
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<[d, seq]>(x);
+            let v2 = x[seq = last];
+            param v3: [d, rows] = normal(0.5);
+            let v2_2 = einsum::<[batch, rows]>(v2, v3);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            v4 + v1 + mean::<[rows]>(v2_2) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g181 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
-            param v1: [2, d] = normal(1.0);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v1_2 = feed_forward::<6, activation = geglu>(v1);
-            let x = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
-            let mut v3 = x + 0.1 * v1;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v4 = shift::<2, 1>(x);
-            let v5 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            v3 + v1_2 + v4 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = min(x_2, x_2);
+            let v1 = linear::<5, bias = false>(x);
+            let x = one_hot::<7>(tokens);
+            let v2 = v1 + learned_position::<9, 5>(v1);
+            let v3 = max::<[batch]>(x);
+            let v4 = clamp(v3, v3 - 1, v3 + 1);
+            v2 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g182 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 5] {
-            let v1 = x[d = [0, -1, 0, 0, -1]];
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
-            let x_2 = silu(v3);
-            let x = attention::<2>(x, context = x);
-            let v5 = relu(x);
-            let v6 = softmax::<batch>(2 * x_2);
-            let v7 = tanh(w);
-            v1 + mean::<[d]>(v5) + mean::<[2]>(v6) + v7
+        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<d>(x, keep_d);
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let x_2 = linear::<d>(x);
+            let v3 = variance::<[batch]>(x);
+            let v4 = layer_norm(v3);
+            let v5 = sum::<seq>(x, keep);
+            let v6 = sum::<[batch]>(v2);
+            x_2 + v4 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
 
     g183 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [] = normal(1.0);
-            let v3 = v1 * sigmoid(v1) + 0.5 * v1;
-            param v4: [7, d] = normal(1.0);
-            let v1 = v4[arange::<rows>()];
-            let v1_2 = feed_forward::<6, activation = swiglu>(v3);
-            let v5 = abs(v2);
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v1) + v5)
+            let (v2, v3) = split::<d>(v1);
+            let v1 = one_hot::<7>(tokens);
+            let v4 = min(v1, 0.2);
+            let v5 = v3[2 = [0, -1, 0, 0, -1]];
+            let v6 = v4 * sigmoid(v4) + 0.5 * v4;
+            linear::<5, name = head>(v2 + mean::<[5]>(v5) + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = logsumexp::<[seq]>(v1);
-            let v1_2 = linear::<2, bias = false>(x);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 = dropout::<0.2>(tanh(v3)); param v5: [7, d] = normal(1.0); v3 += v5[tokens]; }
-            let v6 = max_pool(v1_2);
-            v3 + mean::<[7]>(v2) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let (v2, v3) = split::<d>(v1);
+            let v4 = softmax(x);
+            let x = tanh(p);
+            let v5 = feed_forward::<6, activation = geglu>(v4);
+            v2 + v3 + x + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g185 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = swiglu>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
-            let v4 = floor(2 * v2) * v2;
-            let v5 = one_hot::<7>(tokens);
-            let v6 = mean::<[batch]>(v1);
-            v4 + mean::<[7]>(v5) + v6
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x = max::<d>(x, keep_d);
+            let v3 = x[batch = 0];
+            let v4 = x - x;
+            param v5: [d] = normal(1.0);
+            v1 + v2 + v3 + v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g186 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = 1 - x / 3;
-            let x = pad::<d, before = 1>(x_2);
-            let v1 = attention::<2, score = additive(3)>(x_2, context = x);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = x[seq = -1];
-            v2 + mean::<[5]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
+            let v1 = sigmoid(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
+            let v4 = max::<d>(x, keep_d);
+            let v5 = attention::<2>(v2);
+            v1 + v3 + v4 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g187 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(v1 + v2)];
-            let v4 = layer_norm::<epsilon = 0.1>(v1);
-            let v5 = v4 - v4;
-            let v6 = v5 * v5;
-            let v5_2 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            let v4_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v6);
-            linear::<5, name = head>(v4_2 + v5_2)
+            let v1_2 = logsumexp::<[d]>(v1);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = linear::<rows, bias = false>(v1);
+            let v7 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
+            let v3 = sqrt(1 + v7 * v7);
+            linear::<5, name = head>(v4 + v1_2 + mean::<[rows, 7]>(v5) + mean::<[rows]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let x_2 = softmax::<batch>(2 * x);
-            let v1 = x_2[seq = -2..];
-            let v2 = tanh(p);
-            v1 + mean::<[seq]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = softmax::<batch>(2 * x);
+            let v3 = 0.5 * float(keep);
+            v2 + mean::<[rows]>(v1) + v3
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g189 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v4 = x / (2 + v1 * v1);
-            param v5: [] = normal(1.0);
-            let v6 = v5 * x;
-            v4 + mean::<[rows]>(v3) + v6
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = tanh(c);
+            let v2 = v1 - v1;
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = linear::<rows, bias = false>(x);
+            let v3_2 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v4 + mean::<[d]>(v2) + mean::<[d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g190 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 2, 7] {
-            let v1 = one_hot::<7>(argmax::<seq>(detach(x + p)));
-            let v2 = stack::<[batch, d, 2, 7]>(v1, 0.5 * v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
-            let v4 = einsum::<[batch, 2, 7]>(v3, v3);
-            let v3 = softmax::<seq>(2 * x, keep);
-            let v2_2 = l2_norm::<batch, epsilon = 0.1>(v3);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = sum::<seq>(v2_2, lens);
-            v4 + mean::<[seq]>(v5) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = linear::<d>(x);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v3 = min(v2, 0.2);
+            let v2 = v3 * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v4 = logsumexp::<[d]>(v2);
+            let v4 = einsum::<[batch]>(v4, v4);
+            let v4_2 = v4 + x;
+            let v5 = sum::<seq>(v4_2, keep);
+            v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g191 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 1>(v1);
-            let v3 = logsumexp::<[d]>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v3_2 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            linear::<5, name = head>(v2 + v3_2)
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = concat::<8>(v2, 0.5 * v2);
+            let v5 = linear::<rows, bias = false>(v3);
+            linear::<5, name = head>(v4 + mean::<[rows]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, 5, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = v1[batch = [-1, 0]];
-            let x_2 = shift::<2, 2>(v2);
-            let v3 = mean_pool(x, lens);
-            let v4 = x_2[seq = [0, -1, 0, 0, -1]];
-            v4 + mean::<[batch]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let mut v3 = v1 + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + x; v3 += attention::<2, mask = causal>(v3); }
+            let v4 = mean::<[batch]>(x);
+            let v5 = max::<[seq]>(v4);
+            let v6 = v3 * v5;
+            v6
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g193 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d, 5] {
-            let v1 = gelu(x);
-            let v2 = min(v1, v1);
-            let v2_2 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v3 = cumsum::<d>(0.5 * v2_2);
-            let v2_2_2 = stack::<[batch, 7, d, 2]>(v3, 0.5 * v3);
-            let v2_2 = linear::<5, bias = false>(v2_2_2);
-            v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d], lens: lens[batch]) -> [seq, 5, batch] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = permute::<[seq, 5, batch]>(v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v1 = sum::<d>(v4, keep_d);
+            let v6 = mean_pool(v5, lens);
+            v3 + v1 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4], lens: lens[batch]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            param v2: [7, d] = normal(1.0);
-            let x_2 = v2[arange::<seq>()];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = stack::<[seq, d, 2]>(x_2, 0.5 * x_2);
-            let v6 = pow(v4, 2);
-            let v7 = feed_forward::<6, activation = silu>(x_2);
-            let v8 = mean::<[d, 2]>(v5);
-            v3 + mean::<[7]>(v6) + v7 + v8
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = max_pool(x);
+            let x_2 = v1 / (2 + v1 * v1);
+            let v1_2 = dropout::<0.5>(x_2);
+            let mut v2 = x + 0.1 * v1_2;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            let v5 = l2_norm::<seq, epsilon = 0.1>(v4);
+            let v6 = exp(tanh(logsumexp::<seq>(v5, keep)));
+            v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g195 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v1_2 = einsum::<[batch, seq]>(v2, v2);
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(v4 + v5);
-            linear::<5, name = head>(v6 + v1_2)
+            let v2 = relu(v1);
+            let (v3, v4) = split::<d>(v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = v4 - v4;
+            param v8: [d] = normal(1.0);
+            linear::<5, name = head>(v3 + mean::<[d]>(v6) + v7 + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            let v2 = x + learned_position::<9, d>(x);
-            param v3: [rows] = normal(1.0);
-            param v4: [2, d] = normal(1.0);
-            v1 + v2 + mean::<[rows]>(v3) + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v2 = scatter_add::<[7, d]>(v1, tokens);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = max(x, x);
+            v4 + mean::<[7, d]>(v2) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g197 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[batch, seq]>(x);
-            let v2 = v1 - v1;
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v1 = scatter_add::<[d], axis = d>(0.5 * v4, v5);
-            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v7 = shift::<d, 1>(v1);
-            let v1 = l2_norm::<d, epsilon = 0.1>(v7);
-            v6 + mean::<[2]>(v4) + v1
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, 3, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            param v4: [7, d] = normal(1.0);
+            let v1 = v4[v3];
+            let v5 = one_hot::<7>(tokens);
+            let x_2 = softmax::<batch>(x, keep);
+            let v6 = permute::<[seq, d, batch]>(x);
+            let v7 = relu_squared(x_2);
+            v1 + v2 + mean::<[seq, 7]>(v5) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g198 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, 2] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let (v2, v3) = split::<d>(x);
-            let v2 = permute::<[2, batch, seq]>(v2);
-            param v4: [5] = normal(1.0);
-            let v5 = v1[5 = argmax::<5>(v1_2 + v4)];
-            let v6 = l2_norm::<2, epsilon = 0.1>(v2);
-            let v7 = softmax::<seq>(2 * x, keep_some);
-            v3 + v5 + v6 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x[seq = turned];
+            param v2: [d] = normal(1.0);
+            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
+            let v4 = softmax::<seq>(2 * v3);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 * sigmoid(linear::<7, bias = false>(v5)) + v4; }
+            let v6 = softmax::<seq>(x, some_lens);
+            let v7 = v5 + v5;
+            let v8 = scatter_add::<[batch, 7, d]>(v6, tokens);
+            v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g199 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); }
-            param v3: [d] = normal(1.0);
-            let v4 = v1[d = argmax::<d>(detach(v2 + v3))];
-            let v5 = v2 + v2;
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = rms_norm(v6);
-            let v5_2 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v7, v8);
-            let v10 = mean::<[rows]>(v5_2);
-            linear::<5, name = head>(v9 + v4 + v10)
+            let v2 = v1 + v1;
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = v3 - v3;
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1);
+            let v7 = clamp(v4, v4 - 1, v4 + 1);
+            let v3_2 = pad::<d, after = 1, value = 0.5>(v5);
+            let v8 = one_hot::<7>(tokens);
+            let v9 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
+            linear::<5, name = head>(v6 + mean::<[5]>(v3_2) + v8 + mean::<[3]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

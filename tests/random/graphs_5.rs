@@ -3,537 +3,527 @@
 graphs! {
     g200 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d], w: [batch, seq]) -> [batch, d] {
-            let v1 = mean_pool(x, keep);
-            let v2 = tanh(c);
-            let v3 = tanh(w);
-            let v3 = v3 * v3;
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<batch>()];
-            let v6 = if v5 <= 0 || v2 > v5 { v2 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            v1 + mean::<[seq]>(v3) + mean::<[8]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<[seq]>(x);
+            let v2 = attention::<2, score = bilinear>(x, context = x);
+            let v3 = cumsum::<batch>(0.5 * v2);
+            let x_2 = mean::<batch>(x, keep);
+            let v4 = x_2[seq = -2..];
+            let x_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v4_2 = rearrange::<[(d, 2)]>(v4);
+            x_2 + v1 + mean::<[8]>(v4_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g201 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [rows, 7] {
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v1 = one_hot::<7>(arange::<rows>());
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            let x = einsum::<[seq, d]>(x_2, x_2);
-            v2 + mean::<[seq, d]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let x_2 = x - x;
+            let x = softmax::<seq>(2 * x, keep);
+            let v1 = shift::<seq, -1>(x_2);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let x = v1[d = v4];
+            v3 + x
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = linear::<5, bias = false>(v2);
-            let v5 = cumsum::<batch>(0.5 * x);
-            let v6 = mean_pool(v4, lens);
-            v3 + mean::<[d]>(v5) + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = one_hot::<7>(argmax::<d>(x + v1));
+            let v3 = v2 - v2;
+            let v4 = softmax::<batch>(2 * v3);
+            let v5 = sigmoid(v4);
+            let x = l2_norm(v5);
+            x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g203 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = feed_forward::<6, activation = geglu>(v1);
-            let mut v2 = v1_2 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1_2; param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v5 = pad::<d, before = 1>(v1_2);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = v6 - 0.5 * gelu(v6); param v7: [5] = normal(1.0); v6 += one_hot::<5>(argmax::<5>(v6 + v7)); }
-            let v8 = embedding::<7, d>(tokens);
-            let v9 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v4 + mean::<[5]>(v6) + v8 + v9)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = einsum::<[2]>(v4, v4);
+            param v6: [rows] = normal(1.0);
+            let v7 = v3[rows = argmax::<rows>(detach(v3 + v6))];
+            let v8 = feed_forward::<6, activation = geglu>(v5);
+            let v9 = v8 * v8;
+            let v10 = v3 + learned_position::<9, rows>(v3);
+            linear::<5, name = head>(v10 + v7 + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 16] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = max(v1, v1);
-            let v3 = linear::<d>(v2);
-            let v4 = ln(2 + v3 * v3);
-            let v5 = concat::<d>(v4, 0.5 * v3);
-            let v6 = concat::<8>(v5, 0.5 * v5);
-            let v2_2 = scatter_add::<[7, 16]>(v6, tokens);
-            v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = linear::<5>(x);
+            let v2 = shift::<5, 1>(v1);
+            let v3 = permute::<[d, batch, seq]>(x);
+            let v4 = one_hot::<7>(tokens);
+            let v4 = linear::<5, bias = false>(v4);
+            let x = embedding::<7, d>(tokens);
+            let x = feed_forward::<6, activation = gelu_tanh>(x);
+            v2 + mean::<[d]>(v3) + v4 + mean::<[d]>(x)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g205 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 8] {
-            let x_2 = max::<seq>(x, some_lens);
-            let v1 = clamp(x_2, x - 1, x + 1);
-            let x_2_2 = concat::<d>(v1, 0.5 * v1);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            x_2_2 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, d] {
+            let v1 = feed_forward::<6, activation = relu>(x);
+            let v2 = softmax::<d>(v1, keep_d);
+            let v3 = v2[seq = -1];
+            let x_2 = l2_norm::<batch, epsilon = 0.1>(v3);
+            x_2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g206 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = mean_pool(x);
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [7, batch, seq] {
             param v1: [d] = normal(1.0);
-            let v2 = permute::<[d, batch]>(x_2);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            v4 + v1 + v3 + mean::<[rows]>(v6)
+            let x_2 = one_hot::<7>(argmax::<d>(x + v1));
+            let v2 = permute::<[7, batch, seq]>(x_2);
+            let x = x_2 + learned_position::<9, 7>(x_2);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let x = v3 + x;
+            let v4 = shift::<seq, 2>(v3);
+            x + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g207 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            let v1 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            let v6 = detach(floor(2 * v1));
-            let v7 = v6 * v6;
-            let v6_2 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
-            let v6 = embedding::<7, d>(tokens);
-            let v8 = v6 - v6;
-            linear::<5, name = head>(v1_2 + mean::<[2]>(v7) + mean::<[2]>(v6_2) + v8)
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = sum::<[d]>(v2);
+            let v4 = einsum::<[batch, seq]>(v1, v3);
+            let v5 = einsum::<[batch, seq]>(v1, v4);
+            let v6 = logsumexp::<[d]>(v2);
+            let v7 = one_hot::<7>(arange::<d>());
+            let v8 = softmax::<d>(2 * v7);
+            let v9 = clamp(v1, v3 - 1, v3 + 1);
+            linear::<5, name = head>(v9 + v5 + v6 + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], p: [seq]) -> [batch, 2, rows] {
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let x = v1 * detach(floor(2 * v1));
-            let x_2 = tanh(w);
-            let v2 = x_2 * sigmoid(x) + 0.5 * x;
-            let (v3, _v4) = top_k::<seq, k = 2>(v2 + p);
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = sigmoid(x);
+            let x_2 = max_pool(x_2, lens);
+            let x_2 = relu_squared(x_2);
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 - 0.2 * cumsum(v1); }
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            v2 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g209 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v1_2 = linear::<rows, bias = false>(v1);
-            let v2 = attention::<2, mask = causal>(x);
-            let v1 = layer_norm(v2);
-            let v3 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
-            let v1 = attention::<2, score = bilinear>(v2, context = v1);
-            let x_2 = v1 / (2 + v1 * v1);
-            let v4 = if v1_2 <= 0 || v3 > v1_2 { v3 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            x_2 + mean::<[7, rows]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], p: [seq]) -> [batch, rows, d] {
+            let v1 = cumsum::<d>(0.5 * x);
+            let x = embedding::<7, d>(tokens);
+            let v2 = sum::<[d]>(x);
+            let v3 = v1[seq = some];
+            param v4: [7, d] = normal(1.0);
+            let v1 = v4[arange::<batch>()];
+            let v3_2 = cumsum::<rows>(0.5 * v3);
+            let (v5, v6) = top_k::<seq, k = 2>(v2 + p);
+            let v7 = scatter_add::<[batch, seq], axis = seq>(0.5 * v5, v6);
+            let v8 = max(v7, x);
+            v3_2 + v1 + mean::<[2]>(v5) + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], p: floats[seq]);
 
     g210 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = mean_pool(v1, lens);
-            let v3 = einsum::<[d]>(v2, v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v5 = v4[d = -1];
-            let v1_2 = v5 / (2 + v2 * v2);
-            let x_2 = stack::<[batch, 2, d]>(v1_2, 0.5 * v1_2);
-            x_2
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = mean::<seq>(v1, keep_some);
+            let v2 = 2 * x - 1;
+            let v3 = max::<batch>(x, keep);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
+            let mut v5 = v4 + 0.1 * v3;
+            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
+            v5 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], keep: marks[batch, seq]);
 
     g211 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [7] = ones; v3 *= v4; v3 = tanh(linear::<7>(v3)); param v5: [7] = normal(1.0); v3 += one_hot::<7>(argmax::<7>(v3 + v5)); }
-            let v3_2 = clamp(v3, v3 - 1, v3 + 1);
-            let mut v6 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 - 0.5 * gelu(v6); v6 += attention::<2, mask = causal>(v6); param v8: [7, d] = normal(1.0); v6 += v8[tokens]; }
-            let v9 = feed_forward::<6, activation = tanh>(v3);
-            let mut v10 = v3_2 + 0.1 * v9;
-            repeat 2, name = r_v10 { v10 = rms_norm(v10) * sigmoid(v10); }
-            let v11 = linear::<5, bias = false>(v6);
-            linear::<5, name = head>(v10 + mean::<[5]>(v11))
+            let v2 = shift::<d, 2>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = one_hot::<7>(tokens);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v2, v5);
+            let v7 = v6 * detach(floor(2 * v6));
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            param v8: [rows, d] = normal(1.0);
+            linear::<5, name = head>(v3 + mean::<[7]>(v4) + mean::<[rows]>(v7) + v6 + mean::<[rows, d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(w);
-            let v2 = detach(floor(2 * x));
-            let v3 = v1[seq = [0, -1, 0, 0, -1]];
-            v2 + mean::<[5]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = detach(floor(2 * v1));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v1
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g213 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v2_2 = mean::<[batch, rows]>(x);
-            v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let x_2 = x[d = [0, -1, 0, 0, -1]];
+            let v1 = shift::<seq, 2>(x_2);
+            let x_2_2 = l2_norm::<seq, epsilon = 0.1>(v1);
+            x_2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g214 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            param v1: [d] = normal(1.0);
-            let x_2 = x[d = argmax::<d>(x + v1)];
-            let mut v2 = x + 0.1 * x_2;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + softmax(v2) * x_2; param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            param v5: [2, d] = normal(1.0);
-            let v6 = rearrange::<[(d, 2)]>(v5);
-            let v7 = rearrange::<[(2, d)]>(v5);
-            let v5 = l2_norm::<2, epsilon = 0.1>(v5);
-            let v4 = permute::<[seq, d, batch]>(v4);
-            v4 + mean::<[8]>(v6) + mean::<[8]>(v7) + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = dropout::<0.5>(x);
+            let v1_2 = linear::<2, bias = false>(v1);
+            let v1 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
+            let v1_2_2 = shift::<batch, 2>(v1);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * x; param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let v1 = variance::<[batch]>(v1_2_2);
+            let v4 = attention::<2, mask = causal, position = rope>(v2);
+            let v1 = clamp(v1, v1_2_2 - 1, v1_2_2 + 1);
+            v4 + mean::<[2]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g215 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); }
-            let v6 = shift::<d, 1>(v4);
-            let v7 = l2_norm::<rows, epsilon = 0.1>(v5);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v6 + mean::<[rows]>(v7) + mean::<[rows]>(v8))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = linear::<rows, bias = false>(v1);
+            let v1 = max::<[d]>(v1);
+            let v4 = v1 * sigmoid(v2) + 0.5 * v2;
+            let v5 = cumsum::<rows>(0.5 * v3);
+            let v6 = concat::<rows>(v5, 0.5 * v5);
+            let v7 = 0.5 * float(tokens);
+            linear::<5, name = head>(v6 + v4 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let (v2, v3) = split::<d>(x);
-            let v4 = x[d = -1];
-            v1 + v2 + v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v2 = linear::<2, bias = false>(v1);
+            let x_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            x_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g217 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, 2, 7] {
-            let v1 = linear::<d>(x);
-            let v2 = stack::<[batch, 2, seq, d]>(x, 0.5 * v1);
-            let v3 = max::<seq>(v2, keep_some);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = feed_forward::<6, activation = tanh>(v4);
-            v5 + mean::<[seq, d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = attention::<2>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; }
+            let v6 = v4 - v4;
+            v2 + v6
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = v1[batch = [0, -1, 0, 0, -1]];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = x - v1;
-            let v1 = linear::<5, bias = false>(v5);
-            v3 + mean::<[5, 7]>(v4) + mean::<[5]>(v1)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let v2 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let v1_2 = detach(floor(2 * v2));
+            let v3 = softmax::<d>(2 * v1_2);
+            let x = attention::<2, score = bilinear>(x, context = v1);
+            x + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = one_hot::<7>(v4);
-            let v5_2 = pad::<7, before = 1>(v5);
-            let v6 = v1[d = -2..];
-            linear::<5, name = head>(v3 + mean::<[8]>(v5_2) + v6)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            linear::<5, name = head>(v3 + mean::<[7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], turned: ids[seq, batch]) -> [seq, batch, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(detach(v1 + v2))];
-            let v4 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v5 = v3[batch = 0];
-            let v6 = mean::<5>(one_hot::<5>(argmax::<batch>(v4 + b)));
-            let v1 = v6 / (2 + v6 * v6);
-            let v7 = v6[seq = turned];
-            v7 + v5 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = linear::<d>(v1);
+            let v3 = variance::<[seq, d]>(x);
+            let v4 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v5 = linear::<5>(v2);
+            let v6 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
+            let v3 = max(v3, v3);
+            v4 + mean::<[5]>(v6) + v3
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v1_2 = cumsum::<d>(0.5 * v1);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
+            let v1 = embedding::<7, d>(tokens);
+            let x = x / (2 + x * x);
             param v2: [d] = normal(1.0);
-            x + v1_2 + v2
+            let v3 = v1[d = argmax::<d>(detach(x + v2))];
+            v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g222 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let v1 = x[batch = 0];
-            param v2: [7, d] = normal(1.0);
-            let x_2 = v2[tokens];
-            let v3 = min(v1, v1);
-            let x = pad::<d, before = 1>(x_2);
-            let v4 = x[seq = argmax::<seq>(v3 + p)];
-            param v5: [d] = normal(1.0);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[argmax::<d>(v1 + v5)];
-            let v8 = embedding::<7, d>(tokens);
-            let mut v9 = v4 + 0.1 * v4;
-            repeat 2, name = r_v9 { v9 = tanh(linear::<5>(v9)); param v10: [5] = normal(1.0); v9 += one_hot::<5>(argmax::<5>(v9 + v10)); }
-            v8 + v7 + mean::<[5]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = shift::<batch, 1>(x);
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v1 = max_pool(v1);
+            let x_2 = if arange::<seq>() < tokens || !keep { x_2 } else { 0.5 * x_2 };
+            let v6 = scatter_add::<[batch, 7, 3]>(v5, tokens);
+            v4 + mean::<[d]>(v1) + mean::<[3]>(x_2) + mean::<[3]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v1 = v1[d = -2..];
-            let v3 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v1 = v3 + sinusoidal_position::<2>(v3);
-            let (v4, v5) = split::<d>(v2);
-            linear::<5, name = head>(v1 + v4 + v5)
+            let v2 = one_hot::<7>(arange::<d>());
+            let v3 = clamp(v1, v1 - 1, v1 + 1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v1_2 = one_hot::<7>(tokens);
+            let v6 = max(v1_2, v1_2);
+            linear::<5, name = head>(v3 + mean::<[7]>(v2) + v5 + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
             let v1 = x / (2 + x * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = attention::<2, mask = document & causal>(v2, document = documents);
-            let v4 = cumsum::<seq>(0.5 * v1);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
-            let v7 = linear::<d, bias = false>(v6);
-            let mut v8 = v3 + 0.1 * v4;
-            repeat 2, share = true, name = r_v8 { v8 = dropout::<0.2>(tanh(v8)); v8 += attention::<2, mask = causal>(v8); }
-            let v4 = embedding::<7, d>(tokens);
-            v7 + v8 + v4
+            let v2 = v1[d = ..2];
+            let v1_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v1 = v1_2 + sinusoidal_position::<2>(v1_2);
+            let v3 = v2 + learned_position::<9, 2>(v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = v2 - v3;
+            let v5 = concat::<3>(v4, 0.5 * v4);
+            v1 + x + mean::<[6]>(v5)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g225 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = variance::<[seq, rows]>(v2);
-            let v4 = rms_norm::<epsilon = 0.5>(v4);
-            let v7 = max(v6, x);
-            let v8 = v4 + learned_position::<9, rows>(v4);
-            let v9 = attention::<2>(v7, context = v8);
-            v5 + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], keep_some: bool[d, seq], keep_rows: bool[batch, rows]) -> [batch, 3] {
+            let v1 = 0.5 * float(lens);
+            let x_2 = mean_pool(x, keep);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let v3 = detach(floor(2 * v2));
+            let v2 = sum::<seq>(x, keep_some);
+            let x_2 = linear::<rows, bias = false>(v2);
+            let v4 = detach(floor(2 * v1));
+            let v5 = sum::<rows>(x_2, keep_rows);
+            v3 + v4 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], keep_some: marks[4, seq], keep_rows: marks[batch, 3]);
 
     g226 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            let v4 = logsumexp::<[batch, d]>(v1);
-            let v5 = softmax::<2>(2 * v4);
-            let v1 = relu(v5);
-            let v6 = linear::<5, bias = false>(v4);
-            let v7 = detach(floor(2 * v6));
-            v3 + mean::<[2]>(v1) + mean::<[5]>(v7)
+        fn forward(x: [batch, seq, d]) -> [2, seq, 32] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = v1[batch = 0];
+            let v3 = concat::<8>(v2, 0.5 * v2);
+            let v4 = concat::<16>(v3, 0.5 * v3);
+            let v5 = pad::<8, after = 1, value = 0.5>(v2);
+            let v6 = stack::<[2, seq, 32]>(v4, 0.5 * v4);
+            v6 + mean::<[9]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g227 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = linear::<2>(v4);
-            let v6 = softmax::<2>(2 * v5);
-            let v7 = embedding::<7, d>(tokens);
-            param v8: [rows, d] = normal(1.0);
-            let (v9, v10) = split::<d>(v8);
-            linear::<5, name = head>(v6 + mean::<[d]>(v7) + mean::<[rows]>(v9) + mean::<[rows]>(v10))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = linear::<d, bias = false>(v1);
+            let v4 = v2 * v2;
+            let v5 = einsum::<[batch, seq]>(v3, v4);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let v8 = l2_norm::<d, epsilon = 0.1>(v7);
+            param v9: [2, d] = normal(1.0);
+            linear::<5, name = head>(v8 + v5 + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = shift::<d, -1>(x);
-            let v2 = tanh(m);
-            let v3 = linear::<5, bias = false>(v2);
-            v1 + mean::<[rows, 5]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let x_2 = x[d = [-1, 0]];
+            let x = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = concat::<7>(x, 0.5 * x);
+            x_2 + mean::<[14, d]>(v1)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g229 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 5, d] {
-            let v1 = feed_forward::<6, activation = relu_squared>(x);
-            let v2 = v1[seq = [0, -1, 0, 0, -1]];
-            let x_2 = feed_forward::<6, activation = sigmoid>(v2);
-            x_2
+        fn forward(x: [batch, seq, d]) -> [3, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let x_2 = v1[seq = -1];
+            v2 + mean::<[d]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g230 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = relu_squared(x);
-            let v2 = tanh(p);
-            let x = one_hot::<7>(tokens);
-            let v3 = tanh(p);
-            let v4 = linear::<rows>(x);
-            v1 + v2 + v3 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let (v3, v4) = split::<d>(x);
+            let v5 = v4 + sinusoidal_position::<2>(v4);
+            let mut v6 = x + 0.1 * x;
+            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<d>(v6)); }
+            param v7: [] = normal(1.0);
+            v1 + v2 + v3 + v5 + mean::<[d]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g231 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v4 = pad::<d, after = 1, value = 0.5>(v3);
-            let v1_2 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v2 + mean::<[5]>(v4) + mean::<[d]>(v1_2))
+            let v2 = detach(floor(2 * v1));
+            let v3 = sqrt(1 + v2 * v2);
+            let v4 = v3 / (2 + v1 * v1);
+            let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);
+            let v6 = einsum::<[batch, seq, d]>(v5, v5);
+            linear::<5, name = head>(v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            let v2_2 = detach(floor(2 * v2)) + v2;
-            let x = v2_2 - v2_2;
-            let v3 = v2[seq = order];
-            let v4 = one_hot::<7>(arange::<batch>());
-            param v5: [] = normal(1.0);
-            let v6 = v2_2[7 = 0];
-            let v7 = x[seq = turned];
-            v3 + v4 + v5 + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = tanh(linear::<d>(v2)); }
+            let v2_2 = scatter_add::<[7, d]>(v2, tokens);
+            let x = einsum::<[batch, d]>(x, x);
+            let v3 = einsum::<[d]>(v2_2, v2_2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[rows]>(v3, v4);
+            let v6 = max(x, x);
+            let v7 = max(0.1, v5);
+            v6 + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = min::<[d]>(x);
-            let v1 = v1[batch = argmax::<batch>(detach(v1 + b))];
-            let v2 = softmax(x);
-            v2 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v2_2 = linear::<d>(v2);
+            v2_2
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g234 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
-            let (v4, v5) = split::<d>(v2);
-            let v4_2 = linear::<5, bias = false>(v4);
-            param v6: [rows] = normal(1.0);
-            let (v7, v8) = top_k::<rows, k = 2>(x_2 + v6);
-            let v9 = embedding::<7, d>(v8);
-            v9 + v5 + mean::<[5]>(v4_2) + v7
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [2, seq, d, batch] {
+            let v1 = tanh(z);
+            let v1_2 = mean::<[d]>(v1);
+            let v2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1 = stack::<[batch, rows, 2]>(v1_2, 0.5 * v1_2);
+            let v1 = softmax::<2>(2 * v1);
+            let v3 = permute::<[2, seq, d, batch]>(v2);
+            v3 + mean::<[rows]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g235 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let (v6, v7) = split::<d>(v1);
-            let v8 = l2_norm::<2, epsilon = 0.1>(v6);
-            let v1 = cumsum::<d>(0.5 * v5);
-            let v8 = l2_norm::<2, epsilon = 0.1>(v8);
-            let v9 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v10 = if v8 > 0.1 && !(v7 >= 0.6) { 0.5 * v8 } else { v7 - 1 };
-            linear::<5, name = head>(v1 + mean::<[2]>(v9) + mean::<[2]>(v10))
+            let v2 = logsumexp::<[d]>(v1);
+            let v3 = expand::<[batch, seq, d]>(v2);
+            let v4 = min::<[d]>(v3);
+            let v3_2 = v3 + learned_position::<9, d>(v3);
+            let v5 = silu(v3);
+            let v3_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3_2);
+            param v6: [d] = normal(1.0);
+            let v3 = v1[d = argmax::<d>(v5 + v6)];
+            linear::<5, name = head>(v3_2 + v4 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = x + x;
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = rms_norm::<epsilon = 0.5>(v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v5 = softmax::<8>(2 * v4);
-            v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], b: [batch]) -> [7, d] {
+            let x_2 = mean_pool(x, keep);
+            let v1 = min(x_2, 0.2);
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = v4[batch = argmax::<batch>(v1 + b)];
+            v2 + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], b: floats[batch]);
 
     g237 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, 2, d, 7] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = one_hot::<7>(v2);
-            let v4 = silu(v1);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v6 = min::<batch>(v5, keep);
-            v3 + v4 + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x[seq = last];
+            let x_2 = pad::<d, before = 1>(v1);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let (v4, v5) = split::<d>(v2);
+            v3 + mean::<[5]>(x_2) + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g238 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 8] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            v2 + mean::<[rows, d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = x * x;
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = v2[5 = 0];
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
@@ -541,11 +531,11 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); }
-            let v5 = group_norm::<2>(v3);
-            linear::<5, name = head>(v1 + mean::<[2]>(v5))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
+            let v1_2 = linear::<d>(v1);
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            linear::<5, name = head>(v1_2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

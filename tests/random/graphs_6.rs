@@ -3,488 +3,489 @@
 graphs! {
     g240 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let x = softmax::<seq>(2 * v1);
-            let v2 = attention::<2, mask = padding>(x, padding = lens);
-            let v3 = x / (2 + x * x);
-            let v1_2 = v3[d = ..2];
-            let v3_2 = tanh(w);
-            let x = v1_2[batch = [0, -1, 0, 0, -1]];
-            let mut v4 = v3 + 0.1 * v3_2;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            v2 + mean::<[5, 2]>(x) + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], documents: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = v2 + sinusoidal_position::<2>(v2);
+            let v5 = softmax::<batch>(2 * v3);
+            let v3_2 = min::<[batch, 2]>(v1);
+            let v6 = min::<batch>(v2, keep);
+            let v7 = min::<seq>(v5, keep);
+            let v5 = attention::<2, mask = document & causal>(x, document = documents);
+            v4 + v3_2 + v6 + mean::<[7]>(v7) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], documents: ids[batch, seq]);
 
     g241 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = dropout::<0.2>(tanh(v2)); }
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
-            let (v4, v5) = split::<d>(v3);
-            let v6 = one_hot::<7>(arange::<seq>());
-            let v7 = sum::<batch>(v4, keep);
-            let v3 = l2_norm::<2, epsilon = 0.1>(v7);
-            v5 + mean::<[7]>(v6) + v3
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g242 {
-        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * x;
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = cumsum::<seq>(0.5 * v3);
-            let v5 = logsumexp::<[batch, seq]>(v4);
-            let v6 = cumsum::<d>(0.5 * x);
-            let v7 = softmax::<batch>(2 * v1);
-            let mut v8 = x + 0.1 * v6;
-            repeat 2, share = true, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 = dropout::<0.2>(tanh(v8)); param v10: [7, d] = normal(1.0); v8 += v10[tokens]; }
-            let v5 = min(v5, 0.2);
-            v7 + v8 + mean::<[rows]>(v5)
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * v1; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
+            let v5 = linear::<d, bias = false>(v2);
+            param v6: [7, d] = normal(1.0);
+            let x = v6[arange::<batch>()];
+            let mut v7 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v7 { v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + x; }
+            let v8 = expand::<[batch, seq, d]>(v7);
+            let v1_2 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
+            v8 + mean::<[7]>(v1_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g242 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rms_norm(x);
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = mean::<seq>(v1_2, keep);
+            let v3 = 0.5 * float(lens);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = expand::<[batch, seq, d]>(v2);
+            let v1 = max(0.1, x);
+            let v6 = softmax(v1);
+            v4 + v3 + v5 + v6
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g243 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v5 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v1);
-            let v6 = v1[d = 0];
-            let mut v7 = v5 + 0.1 * v5;
-            repeat 2, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); }
-            let v8 = softmax::<2>(2 * v7);
-            param v9: [d, rows] = normal(0.5);
-            let v7_2 = einsum::<[batch, seq, rows]>(v1, v9);
-            let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + v6 + mean::<[d]>(v8) + mean::<[rows]>(v7_2) + mean::<[d]>(v10))
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v1 = 0.5 * float(tokens);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = variance::<[d]>(v4);
+            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            let v7 = clamp(v1, v3 - 1, v3 + 1);
+            let v8 = v7 * detach(floor(2 * v3));
+            linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, d] {
-            let v1 = variance::<seq>(x, keep_some);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = scatter_add::<[7, d]>(v2, tokens);
-            v1 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2 = group_norm::<2>(x);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v2 + mean::<[3]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7, 2] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let x = gelu(v1);
-            let v3 = min::<[batch]>(x);
-            let v4 = detach(floor(2 * v3));
-            let v5 = stack::<[batch, seq, 7, 2]>(v2, 0.5 * v2);
-            let v6 = one_hot::<7>(tokens);
-            v5 + mean::<[d]>(v4) + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 8] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = concat::<d>(x, 0.5 * v2);
+            let v4 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v5 = 0.5 * float(keep);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            v4 + v5 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g246 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, 2] {
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
-            let v2 = linear::<d>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = shift::<seq, -1>(v2);
-            let (v6, v7) = split::<d>(v5);
-            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(detach(v3 + b))));
-            let v8 = feed_forward::<6, activation = swiglu>(v1);
-            let x = softmax::<batch>(2 * v4);
-            v6 + v7 + mean::<[d]>(v8) + mean::<[7]>(x)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 5, 2] {
+            let v1 = pad::<d, before = 1>(x);
+            let x_2 = stack::<[batch, seq, 5, 2]>(v1, 0.5 * v1);
+            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = attention::<2, score = additive(3)>(x, context = v2);
+            let (v5, v6) = split::<d>(v4);
+            let v7 = v6 / (2 + v6 * v6);
+            let v8 = if v5 > 0.1 && !(v7 >= 0.6) { 0.5 * v5 } else { v7 - 1 };
+            let v9 = embedding::<7, d, name = t_v9>(tokens);
+            let v10 = linear::<tied = t_v9>(x);
+            x_2 + v8 + mean::<[d]>(v9) + mean::<[7]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g247 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(floor(2 * v1));
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = sigmoid(v4);
-            let v2_2 = silu(v5);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            let v6 = l2_norm::<d, epsilon = 0.1>(v4);
-            let v7 = logsumexp::<[d]>(v1);
-            linear::<5, name = head>(v2_2 + mean::<[d]>(v6) + v7)
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = feed_forward::<6, activation = relu_squared>(v2);
+            let v4 = feed_forward::<6, activation = tanh>(v1);
+            let v2 = linear::<d, bias = false>(v4);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<rows>()];
+            let v7 = pad::<d, before = 1>(v6);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            linear::<5, name = head>(v2 + mean::<[rows, 5]>(v7) + mean::<[3]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<seq>());
-            let x_2 = linear::<d>(x);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let v5 = sum::<seq>(v1, keep_some);
-            let v6 = linear::<2, bias = false>(v2);
-            x_2 + mean::<[rows]>(v4) + v5 + mean::<[2]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = detach(floor(2 * v1)) + v1;
+            let v3 = einsum::<[batch, seq, 2]>(v1, v2);
+            let v2_2 = l2_norm::<seq, epsilon = 0.1>(v3);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = concat::<3>(v4, 0.5 * v4);
+            v2_2 + mean::<[6]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g249 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2, score = additive(3)>(v1, context = v1);
-            let v4 = clamp(v1, x - 1, x + 1);
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
-            let v2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v6, v7);
-            v3 + v4 + mean::<[2]>(v6) + v2
+            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
+            let v5 = x[seq = v4];
+            let mut v6 = v5 + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 + softmax(v6) * v3; param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
+            let v9 = detach(floor(2 * v2));
+            v6 + mean::<[seq]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g250 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = v1[batch = -1];
-            let v3 = permute::<[d, seq]>(v2);
-            let v4 = abs(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let x_2 = one_hot::<7>(tokens);
-            let v6 = mean::<[rows, seq]>(v5);
-            let v5 = permute::<[d, seq]>(v2);
-            x_2 + v6 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 5, d] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v3 = x[seq = [0, -1, 0, 0, -1]];
+            let v2_2 = linear::<rows, bias = false>(v2);
+            let v2 = max_pool(x, keep);
+            let v4 = shift::<5, 1>(v3);
+            let v1 = if v2_2 < v2_2 { v2_2 * v2_2 } else { tanh(v2_2) };
+            let v5 = mean::<seq>(x, lens);
+            v4 + v2 + mean::<[seq, rows]>(v1) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g251 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = [-1, 0]];
-            let v1 = v1[d = [0, -1, 0, 0, -1]];
-            let v2 = if v1_2 <= 0 || v1_2 > v1_2 { v1_2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            linear::<5, name = head>(v1 + mean::<[2]>(v2))
+            let v2 = shift::<d, -1>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = variance::<[batch]>(v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v4 = max::<[d]>(v2);
-            let v5 = one_hot::<7>(tokens);
-            v5 + mean::<[5]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let v3 = attention::<2>(x);
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            param v5: [2, d] = normal(1.0);
+            v2 + v4 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(x);
-            let x_2 = logsumexp::<[5]>(v2);
-            let v3 = concat::<d>(x, 0.5 * v1);
-            v3 + x_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v4 = max(v3, v3);
+            param v5: [d] = normal(1.0);
+            let (v6, _v7) = top_k::<d, k = 2>(v3 + v5);
+            v4 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g254 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq] {
-            let x_2 = min(x, x);
-            let v1 = sum::<[batch]>(x_2);
-            let v2 = min(x, v1);
-            let x_2_2 = variance::<[batch, d]>(v2);
-            x_2_2
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [7, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = softmax::<seq>(2 * x);
+            let v3 = scatter_add::<[7, d]>(v2, tokens);
+            let v4 = shift::<batch, -1>(v1);
+            v3 + mean::<[batch, seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g255 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v1_2 = linear::<d>(v1);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
-            let v2 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
-            let v4 = v1_2 - v2;
-            let v5 = tanh(v4);
-            let (v6, v7) = split::<d>(v5);
-            linear::<5, name = head>(v6 + v7)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = detach(floor(2 * v2));
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = min(v5, v5);
+            let v7 = softmax::<d>(2 * v4);
+            param v8: [3] = normal(1.0);
+            let (v9, v10) = top_k::<3, k = 2>(v3 + v8);
+            let v11 = v2[3 = v10];
+            let mut v12 = v7 + 0.1 * v7;
+            repeat 2, share = true, name = r_v12 { v12 = v12 + softmax(v12) * v7; v12 += attention::<2, mask = causal>(v12); }
+            linear::<5, name = head>(v6 + mean::<[2]>(v9) + mean::<[2]>(v11) + mean::<[d]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            let v2 = softmax::<rows>(2 * v1);
-            param v3: [d] = normal(1.0);
-            x + mean::<[rows, 7]>(v2) + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch], p: [seq]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = attention::<2, score = additive(3)>(x, context = x);
+            let v3 = tanh(p);
+            v2 + v1 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch], p: floats[seq]);
 
     g257 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq], documents: ids[batch, seq]) -> [batch, seq] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = einsum::<[7, d]>(v1, v1);
-            let v3 = tanh(w);
-            let v1_2 = cumsum::<d>(0.5 * v2);
-            let v4 = attention::<2, mask = document & causal>(x, document = documents);
-            let v4 = min::<[d]>(v4);
-            v3 + mean::<[7, d]>(v1_2) + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [6, 2, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = v2[batch = [0, -1, 0, 0, -1]];
+            let v4 = pad::<5, before = 1>(v3);
+            let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); }
+            let x_2 = detach(floor(2 * v7)) + v7;
+            x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g258 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v1_2 = logsumexp::<[batch, 8]>(v1);
-            let v2 = detach(floor(2 * v1_2)) + v1_2;
-            let mut v3 = x + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1_2; param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
-            let x_2 = cumsum::<batch>(0.5 * v3);
-            x_2 + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = one_hot::<7>(tokens);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let x_2 = cumsum::<rows>(0.5 * v2);
+            let v6 = softmax::<d>(2 * v5, keep_d);
+            v3 + mean::<[rows]>(x_2) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g259 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = mean::<[2, d]>(v3);
-            let v5 = einsum::<[batch, seq, d]>(v2, v4);
-            let v6 = one_hot::<7>(tokens);
-            let v7 = linear::<5>(v6);
-            linear::<5, name = head>(v5 + mean::<[5]>(v7))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = if v1 <= 0 || v3 > v1 { v3 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
+            let v5 = min(v1_2, 0.2);
+            let v6 = einsum::<[batch, seq]>(v3, v5);
+            let v7 = max::<[d]>(v4);
+            linear::<5, name = head>(v1 + v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = min(v1, v1);
-            let v3 = v2[batch = 0];
-            let v4 = v1 + sinusoidal_position::<d>(v1);
-            let x_2 = feed_forward::<6, activation = gelu>(v4);
-            x_2 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = softmax(x);
+            let v2 = exp(tanh(v1));
+            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
+            let v2_2 = concat::<d>(v3, 0.5 * v3);
+            let v4 = feed_forward::<6, activation = relu_squared>(v2_2);
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g261 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = one_hot::<7>(tokens);
-            param v4: [rows] = normal(1.0);
-            v1 + v2 + mean::<[7]>(v3) + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
+            let v1 = softmax::<batch>(2 * x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = 0.5 * float(lens);
+            let v4 = if v4 < v2 { v4 * v2 } else { tanh(v4) };
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g262 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 5] {
-            let x_2 = pad::<d, before = 1>(x);
-            let v1 = shift::<seq, 1>(x_2);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = scatter_add::<[batch, 7, 5]>(v1, tokens);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = tanh(linear::<5>(v3)); param v4: [5] = normal(1.0); v3 += one_hot::<5>(argmax::<5>(v3 + v4)); }
-            let v1_2 = x_2 * x_2;
-            param v5: [rows] = normal(1.0);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<rows>(v6)); v6 = v6 + softmax(v6) * v5; }
-            v3 + mean::<[seq, d]>(v1_2) + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], w: [batch, seq], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = linear::<rows>(x);
+            let v1 = linear::<5, bias = false>(x_2);
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v1_2 = tanh(w);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            let v4 = v1_2[batch = argmax::<batch>(v3 + b)];
+            let v5 = embedding::<7, d>(tokens);
+            let x = linear::<d>(v5);
+            x + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
 
     g263 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax(v1);
-            let v3 = v2 * v1;
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v4_2 = linear::<rows>(v4);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v4_2 + mean::<[d, 7]>(v5))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = logsumexp::<[7]>(v3);
+            let (v5, v6) = split::<d>(v2);
+            param v7: [7] = normal(1.0);
+            let (v8, v9) = top_k::<7, k = 2>(v3 + v7);
+            param v10: [7, d] = normal(1.0);
+            let v11 = v10[v9];
+            let v1 = v3 + learned_position::<9, 7>(v3);
+            linear::<5, name = head>(v5 + v4 + v6 + v8 + mean::<[d]>(v11) + mean::<[7]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, 5, d] {
-            let x_2 = linear::<5>(x);
-            let v1 = shift::<5, -1>(x_2);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[argmax::<seq>(v1 + p)];
-            let v4 = mean::<seq>(x, lens);
-            let v5 = scatter_add::<[batch, 7, 5]>(v1, tokens);
-            let v6 = pad::<d, after = 1, value = 0.5>(v4);
-            v3 + mean::<[7]>(v5) + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = silu>(x);
+            let x = max::<[batch]>(v1);
+            let v2 = max(0.1, x);
+            let x = pad::<d, after = 1, value = 0.5>(v2);
+            let v3 = scatter_add::<[7, d]>(v1, tokens);
+            let v4 = embedding::<7, d>(tokens);
+            v4 + mean::<[5]>(x) + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g265 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = min(x, v1);
-            let x_2 = l2_norm(v2);
-            x_2
+            let v1 = cumsum::<d>(0.5 * x);
+            let v2 = shift::<seq, 2>(x);
+            let v2_2 = v2 + sinusoidal_position::<d>(v2);
+            v1 + v2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g266 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = max::<[d]>(v1);
-            let (v3, v4) = top_k::<seq, k = 2>(x + p);
-            let v5 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v3, v4);
-            let (v6, v7) = split::<d>(v5);
-            v3 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = x[seq = some];
+            let v2 = x / (2 + x * x);
+            let v3 = einsum::<[rows, d]>(v1, v1);
+            let v4 = einsum::<[d]>(v3, v3);
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g267 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v5 = v4 * detach(if v4 < 0.1 { 0.5 } else { -1 });
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v7 = v6 * sigmoid(v3) + 0.5 * v3;
-            linear::<5, name = head>(v5 + mean::<[d]>(v7))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = detach(floor(2 * v3)) + v2;
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v3 = v4 - v4;
+            let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            linear::<5, name = head>(v1 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            param v3: [rows] = normal(1.0);
-            let v4 = linear::<rows, bias = false>(v3);
-            let v5 = x + sinusoidal_position::<d>(x);
-            let v3 = linear::<2, bias = false>(v2);
-            let v6 = permute::<[seq, d, batch]>(v5);
-            v1 + mean::<[rows]>(v4) + mean::<[2]>(v3) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], order: ids[batch, seq], some_lens: lens[d, batch]) -> [d, batch] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v1_2 = v1[seq = order];
+            let v3 = if v1_2 <= 0 || v2 > v1_2 { v2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
+            let v4 = exp(tanh(logsumexp::<seq>(v3, some_lens)));
+            let v5 = permute::<[d, batch]>(v4);
+            let v5 = dropout::<0.5>(v5);
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], order: places[batch, seq], some_lens: lens[4, batch]);
 
     g269 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<batch>()];
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); }
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let x = tanh(w);
             let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
-            let v5 = linear::<d, bias = false>(v4);
-            let (v6, v7) = split::<d>(v5);
-            v6 + mean::<[d]>(v2) + v7
+            let v5 = scatter_add::<[7]>(x, tokens);
+            v4 + v1 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g270 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], tokens: ids[batch, seq]) -> [batch, 2, d, 7] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = one_hot::<7>(v2);
-            let v4 = x[seq = some];
-            let v5 = group_norm::<2>(v1);
-            let mut v6 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); }
-            let v8 = v4[batch = -1];
-            let v1 = shift::<batch, 2>(v1);
-            let v9 = one_hot::<7>(tokens);
-            v3 + v5 + mean::<[seq]>(v6) + mean::<[rows]>(v8) + v1 + mean::<[seq]>(v9)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
+            let v1 = linear::<d>(x);
+            param v2: [rows, d] = normal(1.0);
+            let v1 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = v1[seq = argmax::<seq>(v1 + p)];
+            let (v4, v5) = split::<d>(v2);
+            let v6 = attention::<2, score = bilinear>(x, context = x);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v6, v7);
+            v8 + v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g271 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); }
-            let v4 = group_norm::<2>(v3);
-            let v5 = cumsum::<d>(0.5 * v4);
-            let v6 = max(v5, v5);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            linear::<5, name = head>(v1)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = v1[d = v4];
+            let v6 = logsumexp::<[2]>(v3);
+            let v7 = cumsum::<2>(0.5 * v5);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[arange::<rows>()];
+            let v1_2 = one_hot::<7>(tokens);
+            let v5_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v7 + v6 + mean::<[rows, d]>(v9) + mean::<[7]>(v1_2) + mean::<[3]>(v5_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 8] {
-            let v1 = mean::<[d]>(x);
-            let v2 = v1[seq = argmax::<seq>(v1 + p)];
-            let v3 = concat::<d>(x, 0.5 * x);
-            let v4 = detach(floor(2 * v2));
-            let v1 = softmax::<batch>(2 * v2);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(x, v5);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            v3 + v4 + v1 + mean::<[rows]>(v6) + mean::<[rows]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 7] {
+            let v1 = feed_forward::<6, activation = gelu>(x);
+            let v2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            param v6: [] = normal(1.0);
+            let v1 = v6 - v4;
+            let v7 = linear::<5>(v1);
+            let (v8, v9) = split::<d>(x);
+            v5 + mean::<[5]>(v7) + v8 + v9
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g273 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, rows] {
-            let v1 = x[seq = -2..];
-            let x_2 = x + learned_position::<9, d>(x);
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.5 * gelu(v2); }
-            let v3 = linear::<rows>(v1);
-            let v1 = v2 / (2 + v2 * v2);
-            v3 + mean::<[seq, d]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = variance::<batch>(v1, keep);
+            let v4 = if x <= 0 || v2 > x { v2 } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            v5 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g274 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows, 2] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = stack::<[batch, seq, rows, 2]>(v2, 0.5 * v2);
-            let v4 = x[seq = -2..];
-            param v5: [7, d] = normal(1.0);
-            let x_2 = v5[tokens];
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, 2, rows]>(v4, v6);
-            let mut v8 = v7 + 0.1 * v7;
-            repeat 2, name = r_v8 { v8 = tanh(linear::<rows>(v8)); }
-            let v9 = x_2[batch = 0];
-            let v10 = linear::<5>(v8);
-            v3 + mean::<[d]>(v9) + mean::<[5]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); param v3: [7, d] = normal(1.0); v1 += v3[tokens]; }
+            let v4 = mean::<[batch]>(v1);
+            let v1_2 = stack::<[2, seq, d]>(v4, 0.5 * v4);
+            let v1 = v1_2 + v1_2;
+            let v5 = variance::<[d]>(v1);
+            let v6 = permute::<[seq, 2]>(v5);
+            let v7 = if v6 < v6 { v6 * v6 } else { tanh(v6) };
+            let v8 = pad::<d, after = 1, value = 0.5>(x);
+            v8 + mean::<[2]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -492,65 +493,62 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = sum::<[d]>(v2);
-            let v4 = max::<[d]>(v1);
-            linear::<5, name = head>(v1 + v3 + v4)
+            let v2 = 0.5 * float(tokens);
+            let v2_2 = pow(v2, 2);
+            let v3 = attention::<2, mask = causal>(v1);
+            linear::<5, name = head>(v3 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = permute::<[seq, 8, batch]>(v1);
-            param v3: [7, d] = normal(1.0);
-            let x = v3[arange::<batch>()];
-            v2 + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
+            let v3 = v2 * v2;
+            v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
-            let v1 = max_pool(x);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = one_hot::<7>(tokens);
-            let (v4, v5) = top_k::<seq, k = 2>(x + p);
-            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
-            v3 + mean::<[d]>(v2) + mean::<[2, d]>(v4) + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = mean::<seq>(x, keep_some);
+            let v2 = sqrt(1 + v1 * v1);
+            let v3 = detach(floor(2 * v2)) + v2;
+            v3 + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g278 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, seq, d] {
-            let v1 = x[batch = [-1, 0]];
-            let v1 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = detach(floor(2 * v1)) + v1;
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v6 = variance::<seq>(v5, keep);
-            let v7 = one_hot::<7>(tokens);
-            let v3 = concat::<rows>(v6, 0.5 * v6);
-            v2 + mean::<[batch, 7]>(v7) + mean::<[batch, 6]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<batch, 2>(x);
+            let v2 = exp(tanh(logsumexp::<seq>(v1, keep_some)));
+            let v3 = mean::<[d]>(v2);
+            let v4 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v5 = softmax::<batch>(2 * v1);
+            let v2_2 = concat::<d>(v1, 0.5 * v4);
+            let v6 = sum::<seq>(x, keep_some);
+            let v7 = 0.5 * float(keep);
+            v5 + v3 + mean::<[8]>(v2_2) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g279 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v4 = one_hot::<7>(arange::<rows>());
-            let (v5, v6) = split::<d>(v2);
-            let v7 = pad::<7, after = 1, value = 0.5>(v4);
-            let v8 = v6 - v6;
-            let v9 = l2_norm::<2, epsilon = 0.1>(v5);
-            let v7 = sqrt(1 + v7 * v7);
-            linear::<5, name = head>(v8 + v9 + mean::<[rows, 8]>(v7))
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let (v5, v6) = split::<d>(v3);
+            param v7: [rows, d] = normal(1.0);
+            let v3 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v8 = pad::<d, after = 1, value = 0.5>(v7);
+            let v9 = feed_forward::<6, activation = tanh>(v6);
+            linear::<5, name = head>(v2 + mean::<[2]>(v5) + mean::<[7]>(v3) + mean::<[rows]>(v8) + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -4,553 +4,548 @@ graphs! {
     g320 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = max_pool(x);
-            v2 + v3
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            x + v2 + mean::<[8]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g321 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v1 = v1 + learned_position::<9, d>(v1);
-            let v2 = logsumexp::<[d, batch]>(v1);
-            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v4 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            v3 + mean::<[seq]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            let v1 = v1[7 = [-1, 0]];
+            let v1_2 = one_hot::<7>(tokens);
+            let v2 = tanh(w);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v1_2 + mean::<[rows, 2]>(v1) + v2 + mean::<[3]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g322 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some: ids[rows]) -> [batch, d] {
-            let x_2 = sum::<seq>(x, keep);
-            let v1 = max::<[batch, d]>(x_2);
-            let v2 = einsum::<[seq, d]>(x, v1);
-            let v3 = softmax::<d>(2 * x_2);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = v4[seq = some];
-            let v7 = sum::<seq>(x, keep);
-            v3 + mean::<[seq, 2]>(v5) + mean::<[rows, 2]>(v6) + v7
+        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
+            let x_2 = attention::<2, score = additive(3)>(x, context = x);
+            let x = max(0.1, x_2);
+            let x_2_2 = permute::<[seq, d, batch]>(x);
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[seq, rows, batch]>(x_2_2, v1);
+            let v3 = x * sigmoid(x) + 0.5 * x;
+            let x_2_2_2 = softmax(v3);
+            let v4 = feed_forward::<6, activation = tanh>(x_2_2_2);
+            v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            let v3 = embedding::<7, d>(tokens);
-            let (v4, v5) = split::<d>(v3);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = max(v6, v6);
-            linear::<5, name = head>(v2 + mean::<[2]>(v4) + mean::<[2]>(v5) + v7)
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v4 = linear::<d>(v3);
+            let v5 = linear::<2, bias = false>(v4);
+            let mut v6 = v2 + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
+            linear::<5, name = head>(v5 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 8, 7] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v1_2 = min(v1, v1);
-            let v1_2_2 = softmax::<seq>(2 * v1_2);
-            let (v2, v3) = top_k::<seq, k = 2>(v1_2_2 + p);
-            let v4 = one_hot::<7>(v3);
-            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v5 = sqrt(1 + x * x);
-            let v6 = clamp(v5, -0.7, 0.7);
-            v4 + v2 + mean::<[seq, d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep_rows: bool[batch, rows], keep_some: bool[d, seq], keep: bool[batch, seq]) -> [batch, 2, 5] {
+            let v1 = tanh(z);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = embedding::<7, d>(v4);
+            let v6 = max::<rows>(v5, keep_rows);
+            let v6 = pad::<d, after = 1, value = 0.5>(v6);
+            let v1_2 = mean::<seq>(x, keep_some);
+            let v7 = max_pool(x, keep);
+            let v8 = l2_norm::<2, epsilon = 0.1>(v3);
+            v6 + mean::<[d]>(v1_2) + mean::<[d]>(v7) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep_rows: marks[batch, 3], keep_some: marks[4, seq], keep: marks[batch, seq]);
 
     g325 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = v1 + x;
-            let v3 = x - v2;
-            let v4 = v3 + learned_position::<9, d>(v3);
-            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = relu_squared>(x);
+            let v2 = detach(floor(2 * x));
+            let v3 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v4 = v4 * sigmoid(v4) + 0.5 * v4;
+            v2 + mean::<[3]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g326 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            let v1 = linear::<2>(x);
-            let v2 = group_norm::<2>(x_2);
-            let v3 = min(v1, v1);
-            let v4 = v2[seq = -2..];
-            let v4_2 = variance::<d>(v4, keep_d);
-            let (v5, v6) = split::<d>(x_2);
-            param v7: [d] = normal(1.0);
-            let (v8, v9) = top_k::<d, k = 2>(x + v7);
-            let v10 = x[d = v9];
-            v3 + v4_2 + v5 + v6 + v8 + v10
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], keep_rows: bool[batch, rows]) -> [batch, seq, rows] {
+            let x_2 = x[seq = some];
+            let v1 = feed_forward::<6, activation = reglu>(x_2);
+            let (v2, v3) = split::<d>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            let v6 = attention::<2, score = bilinear>(x, context = v3);
+            let v7 = softmax::<rows>(2 * v2, keep_rows);
+            let v8 = v7 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let x_2 = pad::<d, before = 1>(x);
+            v5 + mean::<[d]>(v6) + mean::<[2]>(v8) + mean::<[5]>(x_2)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], some: places[3], keep_rows: marks[batch, 3]);
 
     g327 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2_2 = softmax::<d>(2 * v2);
-            param v3: [d] = normal(1.0);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[argmax::<d>(detach(v2 + v3))];
-            let (v6, v7) = split::<d>(v5);
-            let v5 = one_hot::<7>(tokens);
-            let v6_2 = variance::<[2]>(v6);
-            param v8: [d] = normal(1.0);
-            let v9 = v2[d = argmax::<d>(v2_2 + v8)];
-            let v10 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2_2);
-            linear::<5, name = head>(v7 + mean::<[7]>(v5) + v6_2 + v9 + mean::<[d]>(v10))
+            let v2 = one_hot::<7>(tokens);
+            let v3 = exp(tanh(v1));
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            param v4: [d] = normal(1.0);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[argmax::<d>(v3 + v4)];
+            let v7 = 0.5 * float(tokens);
+            let v8 = attention::<2, mask = causal>(v6);
+            let v9 = einsum::<[batch, seq]>(v8, v7);
+            let v10 = linear::<5>(v6);
+            linear::<5, name = head>(v2 + v9 + mean::<[5]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 5] {
-            let x_2 = linear::<d, bias = false>(x);
-            let v1 = tanh(w);
-            let v2 = mean_pool(x);
-            let v3 = clamp(v1, x - 1, x + 1);
-            let v4 = pad::<d, before = 1>(v3);
-            let v5 = v2 + x_2;
-            v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal>(x);
+            let v2 = softmax::<d>(2 * x);
+            let x_2 = cumsum::<batch>(0.5 * v2);
+            let v3 = v1[batch = 0];
+            let x = v3[seq = turned];
+            let v4 = variance::<seq>(x, keep);
+            x_2 + v4
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep: marks[batch, seq]);
 
     g329 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[argmax::<batch>(v4 + b)];
-            let v7 = permute::<[d, 7]>(v2);
-            let v1_2 = relu_squared(v2);
-            let x = attention::<2>(v3);
-            let v8 = min(v1, v6);
-            x + mean::<[7]>(v7) + mean::<[7]>(v1_2) + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = mean::<[d, batch]>(x);
+            let x_2 = cumsum::<seq>(0.5 * v2);
+            let v3 = rms_norm(v1);
+            let v4 = feed_forward::<6, activation = gelu_tanh>(v3);
+            let v5 = max(v2, x_2);
+            let v6 = v4 + learned_position::<9, 5>(v4);
+            let v7 = 0.5 * float(lens);
+            v6 + v5 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g330 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = mean::<[2, seq]>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = feed_forward::<6, activation = sigmoid>(v3);
-            let v1 = permute::<[d, batch]>(v3);
-            let mut v5 = v3 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); }
-            v4 + v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let v1_2 = variance::<batch>(v1, keep);
+            let v2 = one_hot::<7>(tokens);
+            let v1 = softmax::<seq>(v1_2, keep_some);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = max::<[d]>(v1_2);
+            v2 + mean::<[d]>(v1) + mean::<[d]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g331 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = one_hot::<7>(arange::<d>());
-            let v2_2 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            let v4 = feed_forward::<6, activation = geglu>(v3);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v1; v5 = v5 + softmax(v5) * v1; }
-            let v6 = v4 * v4;
-            let v7 = mean::<[d]>(v6);
-            linear::<5, name = head>(v5 + mean::<[2]>(v2_2) + mean::<[7]>(v7))
+            let v2 = v1 / (2 + v1 * v1);
+            let v2 = v2[d = [-1, 0]];
+            let v3 = one_hot::<7>(tokens);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = l2_norm::<d, epsilon = 0.1>(v4);
+            let v6 = feed_forward::<6, activation = relu>(v4);
+            let v7 = v1 + sinusoidal_position::<d>(v1);
+            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = x[batch = [-1, 0]];
-            let v2 = mean::<[d]>(x);
-            let v3 = tanh(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = v3 - v3;
-            let v6 = one_hot::<7>(tokens);
-            let v7 = stack::<[batch, 2, seq, d]>(v4, 0.5 * x);
-            let v2_2 = stack::<[batch, 2, seq, 7]>(v6, 0.5 * v6);
-            v7 + v1 + v5 + mean::<[7]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 5, batch] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = pad::<d, before = 1>(x);
+            let x_2 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v1_2 = permute::<[7, d, batch]>(v1);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1_2);
+            let v4 = x_2 + sinusoidal_position::<5>(x_2);
+            let v2 = pad::<d, before = 1>(x);
+            let v2_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            v3 + mean::<[seq]>(v4) + mean::<[seq]>(v2_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g333 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = min::<[d, seq]>(x);
-            let v2_2 = v2 - v1;
-            let v3 = linear::<d, bias = false>(v2_2);
-            let v2 = v2_2 + learned_position::<9, d>(v2_2);
-            let v4 = softmax::<d>(2 * v2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq] {
+            let v1 = tanh(p);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = stack::<[batch, seq, d, 2]>(x, 0.5 * v2);
+            let v4 = einsum::<[batch, seq]>(x, v1);
+            let v5 = rearrange::<[batch, seq, (2, d)]>(v3);
+            let v6 = mean_pool(v5);
+            v4 + mean::<[8]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g334 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v2 = attention::<2>(x, context = v2);
-            let v3 = max(0.1, x);
-            v2 + v3
+        fn forward(x: [batch, seq, d]) -> [2, seq, 8] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = cumsum::<seq>(0.5 * v2);
+            let v4 = stack::<[2, seq, 8]>(v3, 0.5 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g335 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = linear::<d, bias = false>(v2);
-            param v4: [7, d] = normal(1.0);
-            let v2_2 = v4[tokens];
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v2_2, v5);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v6))
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v5 = cumsum::<d>(0.5 * v1);
+            linear::<5, name = head>(v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x / (2 + x * x);
-            let v2 = sum::<seq>(v1, keep_some);
-            let v1_2 = one_hot::<7>(tokens);
-            param v3: [d] = normal(1.0);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); }
-            v1_2 + mean::<[d]>(v2) + mean::<[d]>(v4)
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
-
-    g337 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.5 * gelu(v3); }
-            let (v4, v5) = split::<d>(v3);
-            let mut v6 = v3 + 0.1 * x;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
-            let v8 = min(v3, v3);
-            param v9: [2, d] = normal(1.0);
-            let v10 = einsum::<[batch, seq]>(v2, v2);
-            v1 + v4 + v5 + mean::<[d]>(v6) + mean::<[d]>(v8) + mean::<[d]>(v9) + v10
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v4 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
+            let v1_2 = shift::<seq, 1>(v4);
+            let v5 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
+            v5
         }
     } (x: floats[batch, seq, 4]);
 
+    g337 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let v1 = one_hot::<7>(arange::<seq>());
+            let v2 = feed_forward::<6, activation = tanh>(x);
+            let x_2 = layer_norm::<epsilon = 0.1>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = v3[8 = ..2];
+            let v5 = detach(floor(2 * v1));
+            let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);
+            v4 + mean::<[7]>(x_2) + mean::<[7]>(v6)
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq]);
+
     g338 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let x_2 = v1 * v1;
-            let v3 = softmax::<batch>(x_2, keep);
-            let x = linear::<2, bias = false>(x);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v3_2 = if v3 < v5 { v3 * v5 } else { tanh(v3) };
-            x + mean::<[d]>(v3_2)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [5] = normal(1.0); v2 += one_hot::<5>(argmax::<5>(v2 + v3)); }
+            let v4 = attention::<2, mask = document & causal>(x, document = documents);
+            let v2_2 = v2 + sinusoidal_position::<5>(v2);
+            let v5 = attention::<2, score = bilinear>(v4, context = x);
+            let v6 = clamp(v5, v5 - 1, v5 + 1);
+            v2_2 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v4 = relu_squared(v3);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            let v6 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v5);
-            linear::<5, name = head>(v2 + mean::<[d]>(v6))
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v1_2 = gelu(v2);
+            let v3 = sum::<[d]>(v1_2);
+            let v1_2_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v4 = 0.5 * float(tokens);
+            linear::<5, name = head>(v2 + v1_2_2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = attention::<2>(x, context = x);
-            let v2 = max(x, v1);
-            let v3 = v2[seq = -1];
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v4 + mean::<[d]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = mean::<seq>(x, keep_some);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            let v4 = max::<seq>(v3, keep);
+            v1 + mean::<[7]>(v4)
+        }
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g341 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x);
+            let x_2 = cumsum::<d>(0.5 * v1);
+            let mut v2 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x_2; v2 = v2 + softmax(v2) * x_2; v2 += attention::<2, mask = causal>(v2); }
+            let v3 = min(v2, v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
-    g341 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep: bool[batch, seq]) -> [batch, 5] {
-            let v1 = x[seq = turned];
-            param v2: [rows] = normal(1.0);
-            let v3 = sum::<seq>(v1, keep);
-            let v4 = pad::<d, after = 1, value = 0.5>(v3);
-            v4 + mean::<[rows]>(v2)
-        }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep: marks[batch, seq]);
-
     g342 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2, seq, d] {
-            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v1 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
-            let v2 = mean_pool(x, lens);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            v1 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = softmax::<seq>(2 * x);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = variance::<[batch, seq]>(v3);
+            v1 + mean::<[8]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g343 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<d>(2 * v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v2 = v3 + v2;
-            let v4 = softmax::<d>(2 * v1);
-            let v3 = pad::<d, before = 1>(v1);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            linear::<5, name = head>(v2 + v4 + mean::<[5]>(v3) + v6)
+            let v3 = linear::<rows, bias = false>(v2);
+            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v5 = linear::<d, bias = false>(v3);
+            let v6 = one_hot::<7>(arange::<d>());
+            let v2_2 = linear::<rows, bias = false>(v5);
+            linear::<5, name = head>(v4 + mean::<[7]>(v6) + mean::<[rows]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [8] {
-            let v1 = max_pool(x, keep);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = v3[batch = 0];
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = x + learned_position::<9, d>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = pad::<d, before = 1>(v2);
+            let v4 = one_hot::<7>(tokens);
+            v3 + mean::<[7]>(v4)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g345 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = max(x, x);
+            let v2 = mean_pool(v1, keep);
+            let x = sigmoid(v2);
+            let v3 = mean_pool(v1);
+            let v4 = shift::<d, -1>(x);
+            v3 + v4
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
-    g345 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, rows] {
-            let v1 = mean_pool(x, lens);
-            let v2 = variance::<[d, batch]>(v1);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = relu_squared(v2);
-            let v4 = shift::<batch, -1>(x_2);
-            v4 + v3
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
     g346 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = one_hot::<7>(arange::<seq>());
-            let v3 = max::<[seq, 7]>(v3);
-            let v4 = attention::<2>(v1);
-            let v5 = attention::<2, mask = causal>(v4);
-            let v4 = v2[seq = last];
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
-            v6 + v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 5, 8] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = clamp(x, -0.7, 0.7);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
+            let v5 = linear::<5>(v4);
+            let (v6, v7) = top_k::<seq, k = 2>(v5 + p);
+            let v8 = v3[seq = v7];
+            let v1 = v6 - v6;
+            v8 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g347 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v3 = tanh(v2);
-            let v4 = attention::<2, mask = causal, position = rope>(v3);
-            let v2 = relu(v4);
-            let v5 = one_hot::<7>(arange::<rows>());
-            let v6 = l2_norm::<rows, epsilon = 0.1>(v5);
-            linear::<5, name = head>(v2 + mean::<[rows, 7]>(v6))
+            let v2 = softmax::<d>(2 * v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = shift::<d, 2>(v1);
+            let v7 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
+            let v8 = pad::<7, before = 1>(v5);
+            linear::<5, name = head>(v4 + v6 + mean::<[7]>(v7) + mean::<[8]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 8] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let (v3, _v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = concat::<d>(v3, 0.5 * v3);
-            let v6 = variance::<[d, 2]>(v3);
-            let (v7, v8) = split::<d>(x);
-            v5 + v6 + mean::<[seq]>(v7) + mean::<[seq]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = clamp(x, x - 1, x + 1);
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x_2);
+            param v2: [2, d] = normal(1.0);
+            let v1 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = group_norm::<2>(v2);
+            v1 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g349 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [rows, batch, seq] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = one_hot::<7>(argmax::<seq>(v2 + p));
-            let v4 = permute::<[rows, batch, seq]>(v2);
-            let v4_2 = l2_norm::<batch, epsilon = 0.1>(v4);
-            let v5 = sigmoid(v4_2);
-            let v4 = clamp(v3, v3 - 1, v3 + 1);
-            let v2_2 = abs(x);
-            v5 + mean::<[7]>(v4) + mean::<[d]>(v2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = rms_norm::<epsilon = 0.5>(x);
+            let v2 = linear::<rows>(x);
+            let v3 = one_hot::<7>(arange::<batch>());
+            let x = one_hot::<7>(arange::<batch>());
+            let v4 = linear::<d, bias = false>(v1);
+            let v5 = max::<[d]>(v1);
+            let v1_2 = attention::<2, mask = causal>(v4);
+            v2 + mean::<[7]>(v3) + mean::<[7]>(x) + v5 + mean::<[d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g350 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<seq>(x, some_lens);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = shift::<d, 2>(v1);
-            let v4 = one_hot::<7>(tokens);
-            v2 + v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = sqrt(1 + x * x);
+            let v2 = tanh(c);
+            let v3 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let mut v4 = v3 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); }
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g351 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v1_2 = linear::<d>(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v1 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v3 + v2 + mean::<[7]>(v1))
+            let v2 = one_hot::<7>(arange::<d>());
+            let v1_2 = v1 + learned_position::<9, d>(v1);
+            let v1_2 = attention::<2, mask = causal, position = rope>(v1_2);
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
+            linear::<5, name = head>(v1 + mean::<[7]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = l2_norm(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = if v7 < v7 { v7 * v7 } else { tanh(v7) };
-            let v9 = min::<[seq]>(v8);
-            let v4_2 = feed_forward::<6, activation = sigmoid>(v9);
-            v5 + mean::<[d]>(v6) + v4_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); }
+            let x_2 = linear::<d>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x_2);
+            let v5 = detach(floor(2 * v4));
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v7 = v5[batch = [0, -1, 0, 0, -1]];
+            let x_2 = v7 - v7;
+            param v8: [d] = normal(1.0);
+            let (v9, v10) = top_k::<d, k = 2>(v3 + v8);
+            let v11 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v9, v10);
+            v6 + mean::<[5, 7]>(x_2) + mean::<[2]>(v9) + v11
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g353 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x / (2 + x * x);
-            param v2: [] = normal(1.0);
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 + softmax(v3) * v2; }
-            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
-            let (v5, v6) = split::<d>(v4);
-            let v3_2 = softmax::<batch>(2 * v1);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v3_2);
-            let v9 = logsumexp::<[2]>(v5);
-            v6 + mean::<[d]>(v7) + mean::<[7]>(v8) + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, rows] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = softmax::<seq>(2 * v1);
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            let v1_2 = clamp(v1, v3 - 1, v3 + 1);
+            let v6 = softmax::<seq>(x, keep_some);
+            let v7 = softmax(v1_2);
+            param v8: [8] = normal(1.0);
+            let v9 = v1[8 = argmax::<8>(detach(v7 + v8))];
+            v5 + mean::<[d]>(v6) + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g354 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [rows, batch] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let x = v1[seq = last];
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, rows]>(x, v2);
-            let v4 = softmax::<rows>(2 * v3);
-            let v5 = permute::<[rows, batch]>(v3);
-            let v3_2 = detach(floor(2 * v4)) + v4;
-            let v6 = pad::<d, after = 1, value = 0.5>(x);
-            v5 + v3_2 + mean::<[5]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [7, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v2: [] = normal(1.0);
+            let v3 = einsum::<[seq, 3]>(v1, v2);
+            let v1 = scatter_add::<[7, 3]>(v1, tokens);
+            let v4 = einsum::<[3]>(v3, v3);
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v6 = mean_pool(v5, keep);
+            v1 + v4 + mean::<[batch, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g355 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v2 = cumsum::<d>(0.5 * v1_2);
-            let v1_2 = 1 - v2 / 3;
-            let v3 = softmax::<d>(2 * v1_2);
-            linear::<5, name = head>(v3)
+            let v2 = 0.5 * float(tokens);
+            let v3 = v1[d = [0, -1, 0, 0, -1]];
+            let v4 = l2_norm::<5, epsilon = 0.1>(v3);
+            let v5 = expand::<[batch, seq, d]>(v2);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * detach(floor(2 * x));
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = feed_forward::<6, activation = silu>(v2);
-            v1 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [d, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = 0.5 * float(lens);
+            param v3: [rows, d] = normal(1.0);
+            v1 + v2 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g357 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = einsum::<[seq, d]>(v5, v5);
-            let v8 = concat::<d>(v7, 0.5 * v7);
-            let v7 = logsumexp::<[batch]>(v5);
-            let v9 = permute::<[d, seq]>(v7);
-            let v10 = permute::<[seq, d]>(v9);
-            v2 + mean::<[7]>(v6) + mean::<[8]>(v8) + mean::<[d]>(v10)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
+            let x_2 = embedding::<7, d>(tokens);
+            let v2 = shift::<batch, 1>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.2 * cumsum(v3); }
+            let v2 = embedding::<7, d>(tokens);
+            let v5 = tanh(p);
+            let v6 = cumsum::<d>(0.5 * x);
+            let v7 = if v2 < v3 { v2 * v3 } else { tanh(v2) };
+            v1 + x_2 + v5 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g358 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let v1 = x[seq = some];
-            let v2 = variance::<[rows]>(v1);
-            let x_2 = x[seq = turned];
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; }
-            let v3_2 = v2 - v3;
-            x_2 + v3_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
+            let v1 = max::<[d]>(x);
+            let v2 = 0.5 * float(tokens);
+            param v3: [] = normal(1.0);
+            let x_2 = cumsum::<batch>(0.5 * v1);
+            let v1_2 = detach(floor(2 * v3)) + v2;
+            x_2 + v1_2
         }
-    } (x: floats[batch, seq, 4], some: places[3], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g359 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = v5 * detach(floor(2 * v5));
-            let mut v7 = v6 + 0.1 * v5;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v5; }
-            let v8 = linear::<5>(v3);
-            linear::<5, name = head>(v7 + mean::<[2]>(v4) + mean::<[5]>(v8))
+            let v2 = v1 + v1;
+            let v3 = linear::<d>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
+            param v5: [d] = normal(1.0);
+            let v6 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v7 = clamp(v5, v6 - 1, v6 + 1);
+            let v3 = mean::<[d]>(v7);
+            let v7_2 = concat::<d>(v6, 0.5 * v1);
+            linear::<5, name = head>(v7_2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

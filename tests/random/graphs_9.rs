@@ -3,152 +3,150 @@
 graphs! {
     g360 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<rows>(x);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let (v3, v4) = split::<d>(x);
-            let v5 = v3 * v3;
-            let v2 = v2[rows = [-1, 0]];
-            let v6 = one_hot::<7>(tokens);
-            let v7 = sum::<[seq]>(v2);
-            v4 + v5 + mean::<[7]>(v6) + v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let v2 = one_hot::<7>(arange::<rows>());
+            let v3 = rearrange::<[(rows, 7)]>(v2);
+            let v2_2 = v3 * v3;
+            let v3_2 = v1 + sinusoidal_position::<d>(v1);
+            let v4 = concat::<21>(v2_2, 0.5 * v2_2);
+            param v5: [d] = normal(1.0);
+            let v6 = v1[d = argmax::<d>(v3_2 + v5)];
+            v6 + mean::<[42]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g361 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x[seq = [0, -1, 0, 0, -1]];
-            let v2 = permute::<[seq, d, batch]>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = permute::<[batch, seq, d]>(v2);
-            let v6 = v1 * detach(floor(2 * v1));
-            let v1_2 = softmax::<5>(2 * v6);
-            let x = scatter_add::<[7, d]>(v3, tokens);
-            v4 + mean::<[d]>(v5) + mean::<[5, d]>(v1_2) + mean::<[d]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = linear::<rows>(x);
+            let x = linear::<d, bias = false>(v1);
+            let (v2, v3) = split::<d>(x);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v5, v6) = split::<d>(x);
+            let x_2 = one_hot::<7>(tokens);
+            let v2_2 = linear::<5, bias = false>(v2);
+            v3 + mean::<[3]>(v4) + v5 + v6 + mean::<[7]>(x_2) + mean::<[5]>(v2_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g362 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = mean::<[seq]>(v1);
-            let v3 = sum::<[seq]>(v1);
-            let v4 = sum::<[batch]>(v3);
-            v2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<[batch, seq]>(x);
+            let v2 = attention::<2, score = additive(3)>(x, context = x);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = embedding::<7, d>(tokens);
+            v3 + v1 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g363 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = [-1, 0]];
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v1 = pad::<d, before = 1>(v1);
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3) + mean::<[5]>(v1))
+            let v2 = linear::<2>(v1);
+            let v3 = cumsum::<2>(0.5 * v2);
+            let v4 = shift::<2, -1>(v3);
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<[d]>(x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); }
-            let v1_2 = einsum::<[seq, 8]>(v4, v4);
-            let v5 = max(0.1, v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            v6 + mean::<[8]>(v1_2) + v5 + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v2 = max_pool(v2);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<batch>(detach(v2 + b))));
+            let x_2 = x[d = -1];
+            let (v4, v5) = split::<d>(v3);
+            let v2_2 = clamp(v5, v4 - 1, v4 + 1);
+            let mut v6 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<d>(v6)); }
+            x_2 + mean::<[2]>(v2_2) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g365 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax(x);
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let v1_2 = one_hot::<7>(tokens);
-            v2 + mean::<[7]>(v1_2)
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq] {
+            let v1 = tanh(w);
+            let v2 = attention::<2>(x, context = x);
+            let x_2 = sum::<[d]>(v2);
+            v1 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g366 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[batch = argmax::<batch>(x + b)];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = min(x, x);
-            let v2 = group_norm::<2>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            v3 + v4 + mean::<[7]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = max::<[batch]>(x);
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            let v4 = x_2 / (2 + x_2 * x_2);
+            param v5: [d] = normal(1.0);
+            let v6 = embedding::<7, d>(argmax::<d>(v4 + v5));
+            v1 + mean::<[rows]>(v3) + v6
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g367 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(v1, v1);
-            let v2_2 = detach(floor(2 * v2));
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2_2));
-            let v5 = layer_norm(v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v5);
-            linear::<5, name = head>(v4 + mean::<[d]>(v6) + mean::<[7]>(v7))
+            let v2 = v1[d = ..2];
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v5 = one_hot::<7>(tokens);
+            let v6 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            let v2_2 = linear::<d>(v6);
+            linear::<5, name = head>(v5 + mean::<[d]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = [-1, 0]];
-            let v2 = attention::<2, mask = causal>(x);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = pad::<7, after = 1, value = 0.5>(v4);
-            let v3 = rearrange::<[batch, (d, 2)]>(v3);
-            v2 + mean::<[rows]>(v5) + mean::<[8]>(v6) + mean::<[8]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = attention::<2, mask = causal>(x);
+            let v4 = max_pool(v2, lens);
+            let v5 = stack::<[2, batch, rows]>(v4, 0.5 * v4);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v3);
+            param v7: [rows, d] = normal(1.0);
+            let v8 = einsum::<[batch, seq]>(v6, v6);
+            v5 + mean::<[d]>(v7) + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g369 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v2 = shift::<rows, -1>(v2);
-            let v3 = sqrt(1 + v2 * v2);
-            let v4 = x + x;
-            let v5 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let mut v6 = v3 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v10 = rearrange::<[(d, rows)]>(v2);
-            v9 + mean::<[d]>(v6) + mean::<[12]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = group_norm::<2>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let x_2 = sum::<[seq]>(v2);
+            let v3 = softmax::<d>(2 * x, keep_d);
+            let v4 = l2_norm::<8, epsilon = 0.1>(x_2);
+            let x_2 = variance::<batch>(v2, keep);
+            let v1 = mean_pool(v1);
+            let v5 = softmax::<8>(2 * v4);
+            v3 + mean::<[8]>(x_2) + v1 + mean::<[8]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
 
     g370 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = linear::<d>(v2);
-            let v1 = scatter_add::<[7, d]>(v3, tokens);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            v5 + mean::<[7]>(v1)
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v3 = v3 + sinusoidal_position::<7>(v3);
+            let v4 = logsumexp::<[seq]>(v3);
+            let v5 = concat::<7>(v4, 0.5 * v4);
+            v2 + mean::<[14]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -156,399 +154,402 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v1_2 = v5 * v5;
-            let v2 = l2_norm::<rows, epsilon = 0.1>(v1_2);
-            let v2_2 = min::<[d]>(v4);
-            let v3 = concat::<rows>(v2, 0.5 * v2);
-            linear::<5, name = head>(v3 + v2_2)
+            let v2 = linear::<d>(v1);
+            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
+            param v4: [d] = normal(1.0);
+            let v5 = embedding::<7, d>(argmax::<d>(v1 + v4));
+            let v6 = attention::<2, mask = causal>(v5);
+            let v7 = detach(floor(2 * v6));
+            param v8: [rows] = normal(1.0);
+            let v9 = concat::<d>(v7, 0.5 * v7);
+            let v10 = linear::<d, bias = false>(v8);
+            linear::<5, name = head>(v9 + mean::<[2, d]>(v3) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = shift::<seq, -1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
-            let v3 = 1 - v2 / 3;
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
-            param v6: [7, d] = normal(1.0);
-            let v1_2 = v6[tokens];
-            v4 + v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v5; }
+            let v7 = mean::<[seq]>(v6);
+            let v8 = max::<[batch]>(v7);
+            v3 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g373 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = mean::<[batch]>(x);
-            let v1 = 2 * x_2 - 1;
-            let v2 = v1[seq = [0, -1, 0, 0, -1]];
-            let x_2_2 = max::<seq>(x, lens);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v3 + x_2_2 + mean::<[5, 7]>(v4)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
-
-    g374 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2 + sinusoidal_position::<rows>(v2);
-            let v4 = cumsum::<seq>(0.5 * v3);
-            let v5 = v4[batch = [-1, 0]];
-            v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let x_2 = cumsum::<batch>(0.5 * x);
+            let v1 = pad::<d, before = 1>(x_2);
+            let v2 = softmax::<batch>(2 * v1);
+            let v3 = if x <= 0 || x_2 > x { x_2 } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.5 * gelu(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            v2 + mean::<[d]>(v4)
         }
     } (x: floats[batch, seq, 4]);
+
+    g374 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = 0.5 * float(tokens);
+            let v3 = v1[seq = argmax::<seq>(detach(v2 + p))];
+            let v4 = logsumexp::<[d, batch]>(v3);
+            x + v4
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g375 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = linear::<5, bias = false>(v1);
-            let v1 = linear::<5>(v3);
-            let v4 = v2[7 = ..2];
-            let v5 = concat::<5>(v1, 0.5 * v1);
-            let v6 = l2_norm(v5);
-            let v7 = linear::<5, bias = false>(v6);
-            linear::<5, name = head>(v4 + mean::<[5]>(v7))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let (v3, v4) = split::<d>(v1);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
+            let v6 = sqrt(1 + v2 * v2);
+            let v7 = if v4 <= 0 || v3 > v4 { v3 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            let v2_2 = layer_norm::<epsilon = 0.1>(v1);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v2_2);
+            linear::<5, name = head>(v5 + v6 + mean::<[2]>(v7) + mean::<[d]>(v8) + mean::<[7]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, 8] {
-            let v1 = x * x;
-            let v1_2 = concat::<d>(v1, 0.5 * v1);
-            let x_2 = feed_forward::<6, activation = silu>(v1_2);
-            let v2 = x_2[seq = last];
-            v2
+        fn forward(x: [batch, seq, d], lens: lens[batch], some_lens: lens[d, batch]) -> [batch, seq, 3] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = 0.5 * float(lens);
+            let v3 = softmax::<seq>(v1, some_lens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            v4 + v2
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], some_lens: lens[4, batch]);
 
     g377 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v2 = x_2[seq = some];
-            let v3 = v2[batch = 0];
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [rows] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); v4 = v4 - 0.5 * gelu(v4); param v6: [rows] = normal(1.0); v4 += one_hot::<rows>(argmax::<rows>(v4 + v6)); }
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v8 = feed_forward::<6, activation = gelu>(v4);
-            v7 + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = min(v4, v4);
+            let v6 = v1[batch = 0];
+            let v7 = max_pool(v5, keep);
+            v2 + mean::<[7]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g378 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let (v3, v4) = split::<d>(x);
-            let v5 = v2[seq = ..2];
-            let v6 = scatter_add::<[batch, 7, 2]>(v4, tokens);
-            v3 + mean::<[d]>(v5) + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = x[d = ..2];
+            let v3 = feed_forward::<6, activation = relu_squared>(v1);
+            let v3_2 = linear::<5, bias = false>(v3);
+            v2 + mean::<[rows, 5]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = relu_squared>(v1);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            linear::<5, name = head>(v1 + mean::<[d]>(v3))
+            let v2 = softmax::<d>(2 * v1);
+            param v3: [7, d] = normal(1.0);
+            let v1_2 = v3[tokens];
+            let v4 = concat::<d>(v1, 0.5 * v1_2);
+            linear::<5, name = head>(v2 + mean::<[8]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = mean_pool(x, lens);
-            let v2 = min::<batch>(x, keep);
-            let v3 = linear::<d, bias = false>(v2);
-            v1 + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = x - x;
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v2 + mean::<[3]>(x)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g381 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x)) + x;
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = max(x, x);
-            let v1_2 = pad::<5, after = 1, value = 0.5>(v2);
-            v3 + mean::<[6]>(v1_2)
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v1_2 = einsum::<[seq]>(v4, v4);
+            v2 + mean::<[7]>(v3) + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g382 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let x = permute::<[d, batch, seq]>(x);
-            let v2 = gelu(v1);
-            let v3 = min::<[batch]>(x);
-            let v4 = einsum::<[seq]>(v3, v3);
-            let x = one_hot::<7>(arange::<seq>());
-            v2 + v4 + mean::<[7]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = shift::<batch, 1>(x);
+            let v2 = layer_norm(x);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v4 = mean_pool(v3, keep);
+            let v2_2 = linear::<rows, bias = false>(v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            v2_2 + mean::<[d]>(v5) + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g383 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = tanh(v1);
-            let v3 = max(0.1, v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v5 = v4 + learned_position::<9, d>(v4);
-            let v4 = v1 - v1;
-            let v6 = linear::<5>(v5);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 = rms_norm(v7) * sigmoid(v7); }
-            linear::<5, name = head>(v4 + mean::<[5]>(v7))
+            let v2 = attention::<2, mask = causal>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = layer_norm::<epsilon = 0.1>(v4);
+            param v7: [d] = normal(1.0);
+            let (v8, _v9) = top_k::<d, k = 2>(v1 + v7);
+            param v10: [7, d] = normal(1.0);
+            let v1_2 = v10[tokens];
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v1_2);
+            linear::<5, name = head>(v5 + mean::<[rows]>(v6) + mean::<[2]>(v8) + mean::<[5]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = feed_forward::<6, activation = swiglu>(v2);
-            let v6 = softmax(x);
-            let v7 = max_pool(v4, lens);
-            let v6 = v6[seq = turned];
-            v5 + v7 + v6
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], turned: places[seq, batch]);
-
-    g385 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1_2 = attention::<2>(x, context = v1);
-            let v1 = max(v2, v2);
-            v1_2 + mean::<[7]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, d, 7] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            let x_2 = scatter_add::<[7, d]>(x, tokens);
+            param v2: [7] = normal(1.0);
+            let (v3, v4) = top_k::<7, k = 2>(x_2 + v2);
+            let v5 = one_hot::<7>(v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); }
+            let v7 = rearrange::<[(2, d)]>(v3);
+            let v8 = variance::<[7]>(v5);
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            v6 + mean::<[rows]>(v1) + mean::<[8]>(v7) + v8 + mean::<[3]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g385 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(x);
+            let x_2 = cumsum::<d>(0.5 * v1);
+            let v3 = einsum::<[batch, seq]>(x_2, x);
+            v2 + v3
+        }
+    } (x: floats[batch, seq, 4]);
+
     g386 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
-            let x_2 = embedding::<7, d>(tokens);
-            let v3 = min::<[seq]>(v2);
-            let v2_2 = one_hot::<7>(arange::<seq>());
-            param v4: [7] = normal(1.0);
-            let v5 = one_hot::<7>(argmax::<7>(v2_2 + v4));
-            x_2 + mean::<[5]>(v3) + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, d, batch] {
+            let v1 = mean::<[seq]>(x);
+            let v2 = permute::<[seq, d, batch]>(x);
+            let v3 = sum::<[batch, d]>(v1);
+            let v4 = v1 * detach(floor(2 * v3));
+            let v5 = v2[seq = -2..];
+            let v1 = embedding::<7, d>(tokens);
+            v5 + v4 + mean::<[seq]>(v1)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g387 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            let v3 = feed_forward::<6, activation = geglu>(v2);
-            let v1 = shift::<d, -1>(v2);
-            let v4 = logsumexp::<[d]>(v1);
-            let v3 = pad::<d, before = 1>(v3);
-            let v5 = v1[d = -1];
-            linear::<5, name = head>(v3 + v4 + v5)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = embedding::<7, d>(v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            let v8 = cumsum::<d>(0.5 * v5);
+            let v9 = if v7 <= 0 || v7 > v7 { v7 } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
+            let v10 = pad::<d, before = 1>(v5);
+            let v11 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            linear::<5, name = head>(v3 + mean::<[d]>(v8) + mean::<[rows]>(v9) + mean::<[5]>(v10) + mean::<[d]>(v11))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = min::<[d]>(x);
-            let v2 = softmax::<seq>(2 * v1);
-            let v3 = attention::<2, score = bilinear>(x, context = x);
-            let x_2 = pad::<d, before = 1>(v3);
-            param v4: [d, rows] = normal(0.5);
-            let v3_2 = einsum::<[batch, seq, rows]>(x, v4);
-            x_2 + v2 + mean::<[rows]>(v3_2)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g389 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 6] {
-            let v1 = shift::<seq, 1>(x);
-            let v1 = softmax::<seq>(v1, keep);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = linear::<rows, bias = false>(v2);
-            let v4 = concat::<rows>(v3, 0.5 * v3);
-            v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = max_pool(x, keep);
+            let v1 = gelu_tanh(v1);
+            let x_2 = shift::<batch, 2>(x);
+            let v2 = linear::<2>(x_2);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v1; v3 = rms_norm(v3) * sigmoid(v3); }
+            v2 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
-    g390 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            let v2 = max::<[batch, seq]>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let x = einsum::<[rows]>(v2, v3);
-            let v2_2 = min::<[rows]>(x);
-            v1 + v2_2
+    g389 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = linear::<d>(x);
+            let v1 = linear::<d, bias = false>(v1);
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v1 + v3);
+            let v6 = x[d = v5];
+            let v7 = silu(v2);
+            v7 + v4 + v6
         }
     } (x: floats[batch, seq, 4]);
 
-    g391 {
+    g390 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], m: [rows, d]) -> [2, seq, 5] {
+            let v1 = x[seq = order];
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = tanh(m);
+            let v4 = v2[batch = [-1, 0]];
+            v4 + mean::<[rows, d]>(v3)
+        }
+    } (x: floats[batch, seq, 4], order: places[batch, seq], m: floats[3, 4]);
+
+    g391 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows, d] = normal(1.0);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = linear::<2, bias = false>(v2);
-            linear::<5, name = head>(v1 + mean::<[7]>(v3) + mean::<[rows, 2]>(v4))
+            let v2 = ln(2 + v1 * v1);
+            param v3: [2, d] = normal(1.0);
+            param v4: [d] = normal(1.0);
+            let v2_2 = v3[d = argmax::<d>(v2 + v4)];
+            linear::<5, name = head>(v1 + mean::<[2]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<seq>()];
-            let v3 = x + sinusoidal_position::<d>(x);
-            let v3 = exp(tanh(logsumexp::<batch>(v3, keep)));
-            let v4 = x + learned_position::<9, d>(x);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            let v6 = mean::<seq>(v4, lens);
-            let v7 = attention::<2, mask = causal, position = rope>(v5);
-            v7 + v2 + v3 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = v1 + x;
+            let v3 = shift::<seq, 1>(v2);
+            let v4 = tanh(z);
+            let v5 = v2 / (2 + v2 * v2);
+            let v6 = linear::<2, bias = false>(v4);
+            let v7 = attention::<2, score = additive(3)>(x, context = v6);
+            v3 + v5 + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g393 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = stack::<[batch, seq, 2, 8]>(v1, 0.5 * v1);
-            let v3 = layer_norm::<epsilon = 0.1>(v2);
-            let (v4, v5) = split::<d>(x);
-            let mut v6 = v3 + 0.1 * v4;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<8>(v6)); }
-            let v7 = v5 + learned_position::<9, 2>(v5);
-            let v3 = max_pool(v7, lens);
-            let v8 = v6 / (2 + v5 * v5);
-            v8 + v3
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep: bool[batch, seq]) -> [seq, 3, batch] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v2 = x[seq = turned];
+            let v3 = 0.5 * float(keep);
+            let v4 = v2 + learned_position::<9, d>(v2);
+            let v5 = softmax::<batch>(2 * v1);
+            let v6 = variance::<[seq]>(v2);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v8 = permute::<[seq, 3, batch]>(v7);
+            v8 + v3 + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep: marks[batch, seq]);
 
     g394 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows, bias = false>(x);
-            let v2 = attention::<2, score = bilinear>(x, context = x);
-            let x_2 = sqrt(1 + x * x);
-            let v3 = mean::<batch>(v2, keep);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x_2);
-            v1 + mean::<[d]>(v3) + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let x = v1[d = -2..];
+            let v2 = sigmoid(v1);
+            let v3 = exp(tanh(x));
+            let v1 = softmax::<seq>(2 * x, keep);
+            v2 + mean::<[2]>(v3) + mean::<[2]>(v1)
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g395 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v1_2 = attention::<2, mask = causal>(v1);
             let v2 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let v3 = one_hot::<7>(tokens);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = tanh(linear::<5>(v4)); }
-            let v2 = v1_2[d = [-1, 0]];
-            let v5 = one_hot::<7>(tokens);
-            let mut v6 = v3 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<7, bias = false>(v6)) + v5; v6 = v6 - 0.2 * cumsum(v6); }
-            let v7 = min(v4, 0.2);
-            linear::<5, name = head>(v2 + mean::<[7]>(v6) + mean::<[5]>(v7))
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            let v3 = v2 + v2;
+            let v4 = layer_norm(v1);
+            let v5 = v4[3 = -1];
+            param v6: [rows, d] = normal(1.0);
+            let v7 = pad::<d, before = 1>(v6);
+            linear::<5, name = head>(v3 + v5 + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = permute::<[d, batch, seq]>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[rows, batch, seq]>(v2, v3);
-            let x = cumsum::<rows>(0.5 * v4);
-            let v1 = attention::<2, mask = padding>(v1, padding = lens);
-            let v5 = layer_norm::<epsilon = 0.1>(v1);
-            let v6 = concat::<rows>(x, 0.5 * x);
-            v5 + mean::<[6]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            param v5: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v4, v5);
+            let x_2 = scatter_add::<[7, rows]>(v4, tokens);
+            let x_2_2 = softmax(x_2);
+            let v6 = v2[seq = turned];
+            let v7 = attention::<2, mask = padding>(x, padding = lens);
+            let v8 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            v6 + mean::<[7, rows]>(x_2_2) + mean::<[d]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch], lens: lens[batch], keep: marks[batch, seq]);
 
     g397 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let x_2 = detach(floor(2 * x));
-            param v1: [d] = normal(1.0);
-            let x = x_2[d = argmax::<d>(detach(x + v1))];
-            let v2 = shift::<batch, 2>(x);
-            let v3 = stack::<[batch, seq, 2]>(x, 0.5 * v2);
-            let v2_2 = v3[seq = argmax::<seq>(v2 + p)];
-            let v4 = v2_2[batch = [0, -1, 0, 0, -1]];
-            let mut v5 = x_2 + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.2 * cumsum(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            v5 + mean::<[5, 2]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = softmax::<batch>(2 * x);
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            let v2 = permute::<[seq, d, batch]>(x);
+            let v3 = min(v1, 0.2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v5 = v4[batch = -1];
+            let v6 = l2_norm::<3, epsilon = 0.1>(v5);
+            x_2 + v3 + mean::<[3]>(v6)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g398 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = linear::<rows, bias = false>(v3);
-            let v5 = concat::<8>(v2, 0.5 * v2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v6);
-            let v3_2 = scatter_add::<[batch, 7, d]>(v3, tokens);
-            v4 + mean::<[16]>(v5) + mean::<[7]>(v7) + mean::<[7, d]>(v3_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = clamp(x, -0.7, 0.7);
+            let v2 = v1[seq = 0];
+            let v3 = v2 * v2;
+            let v4 = shift::<d, -1>(v3);
+            param v5: [] = normal(1.0);
+            let v6 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            let v3_2 = if v4 < v6 { v4 * v6 } else { tanh(v4) };
+            let mut v7 = v3_2 + 0.1 * v3_2;
+            repeat 2, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); param v8: [d] = normal(1.0); v7 += one_hot::<d>(argmax::<d>(v7 + v8)); }
+            v7 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g399 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = linear::<d>(v2);
-            let v4 = softmax::<d>(2 * v3);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
-            let v4 = logsumexp::<[rows]>(v6);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v2);
-            let mut v9 = v6 + 0.1 * v4;
-            repeat 2, share = true, name = r_v9 { v9 = tanh(linear::<rows>(v9)); v9 = v9 - 0.5 * gelu(v9); }
-            linear::<5, name = head>(v7 + mean::<[7]>(v8) + mean::<[rows]>(v9))
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let (v3, v4) = split::<d>(v1);
+            let v3 = v3 + v4;
+            let v1_2 = feed_forward::<6, activation = relu>(v2);
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v5 = einsum::<[batch, seq]>(v2, v2);
+            let v2 = softmax::<2>(2 * v3);
+            linear::<5, name = head>(v2 + mean::<[d]>(v1_2) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

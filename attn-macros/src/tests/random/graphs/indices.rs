@@ -217,6 +217,37 @@ pub(super) fn one_hot(w: &mut Writer) -> Option<()> {
     w.define(&format!("one_hot::<7>({ids})"), axes)
 }
 
+/// Ids, lengths or marks as numbers.
+pub(super) fn float(w: &mut Writer) -> Option<()> {
+    let kinds: &[(&str, [&str; 2], &[Axis])] = &[
+        ("tokens", ["ids", "ids"], &TOKENS),
+        ("keep", ["marks", "bool"], &TOKENS),
+        ("lens", ["lens", "lens"], &[Axis::Batch]),
+    ];
+    let kinds = if w.is_session { &kinds[..1] } else { kinds };
+    let (name, kind, axes) = *w.numbers.pick(kinds);
+    let read = w.input(name, kind, axes);
+    w.define(&format!("0.5 * float({read})"), axes.to_vec())
+}
+
+/// A choice by marks, and by ids that are compared.
+pub(super) fn mask(w: &mut Writer) -> Option<()> {
+    let x = w.find(|axes| is_subset(&TOKENS, axes))?;
+    let axes = w.axes(x);
+    let x = w.read(x);
+    let tokens = w.input("tokens", ["ids", "ids"], &TOKENS);
+    if w.is_session || w.numbers.percent(30) {
+        let written = format!("if {tokens} < 3 || {x} > 0.3 {{ {x} }} else {{ 0.5 }}");
+        return w.define(&written, axes);
+    }
+    let keep = w.input("keep", ["marks", "bool"], &TOKENS);
+    let written = match w.numbers.percent(50) {
+        true => format!("if {keep} && {tokens} != 2 {{ tanh({x}) }} else {{ 0 }}"),
+        false => format!("if arange::<seq>() < {tokens} || !{keep} {{ {x} }} else {{ 0.5 * {x} }}"),
+    };
+    w.define(&written, axes)
+}
+
 /// Sums over tokens of each id.
 pub(super) fn scatter_add(w: &mut Writer) -> Option<()> {
     if w.is_session {

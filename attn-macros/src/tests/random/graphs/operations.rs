@@ -40,6 +40,7 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("einsum", einsum),
     ("rearrange", rearrange),
     ("stack", stack),
+    ("expand", expand),
     ("pad", pad),
     ("shift", shift),
     ("windows", windows),
@@ -58,6 +59,8 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("top_k", indices::top_k),
     ("arange", indices::arange),
     ("one_hot", indices::one_hot),
+    ("float", indices::float),
+    ("mask", indices::mask),
     ("scatter_add", indices::scatter_add),
     ("cumsum", indices::cumsum),
     ("l2_norm", indices::l2_norm),
@@ -318,6 +321,16 @@ fn rearrange(w: &mut Writer) -> Option<()> {
 }
 
 /// Two values along a new axis.
+/// A value with fewer axes.
+fn expand(w: &mut Writer) -> Option<()> {
+    let x = w.find(|axes| axes.len() < SEQUENCE.len() && is_subset(axes, &SEQUENCE))?;
+    let x = w.read(x);
+    w.define(
+        &format!("expand::<[batch, seq, d]>({x})"),
+        SEQUENCE.to_vec(),
+    )
+}
+
 fn stack(w: &mut Writer) -> Option<()> {
     let two = Axis::Size(2);
     let kept = if w.is_session { 2 } else { 0 };
@@ -363,7 +376,7 @@ fn windows(w: &mut Writer) -> Option<()> {
     let (x, axis) = along(w, suits)?;
     let to = w.axes(x).into_iter();
     let to: Axes = to
-        .map(|of| if of == axis { Axis::Rows } else { of })
+        .map(|of| if of == axis { Axis::Size(3) } else { of })
         .collect();
     let x = w.read(x);
     w.define(
