@@ -232,3 +232,68 @@ fn a_quotient_by_a_subnormal_number_is_finite() {
     let y = model.composed().forward((x, dev.tensor([1e-40])));
     assert_eq!(flat(&y), expected);
 }
+
+model! {
+    /// Values by ids, and of some numbers.
+    struct Chosen<vocab = 7, d = 4, experts = 3>;
+
+    fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+        param table: [vocab, d] = normal(1);
+        param gains: [experts, d] = normal(1);
+        let x = table[tokens];
+        let (scores, chosen) = top_k::<k = 2>(linear::<experts>(x));
+        let y = cumsum::<seq>(sum::<2>(gains[chosen] * softmax(scores)));
+        let best = argmax::<seq, name = at>(sum::<d>(y));
+        let still = detach(l2_norm::<seq>(x)[seq = best]);
+        let counts = scatter_add::<[batch, vocab, d]>(y, tokens);
+        mean::<seq>(y * softmax::<seq>(x, lens), lens) + still + max::<vocab>(counts)
+    }
+}
+
+/// Ids are no floats: they are not among the values.
+#[test]
+fn values_by_ids_have_the_names_of_variables_and_operations() {
+    let mut model = Cpu::seed_from_u64(1).build_module::<Chosen, f64>();
+    let lens = Cpu::default().tensor([3, 2]);
+    let values = model.values((ids(), lens.clone()));
+    let names: Vec<(&str, &str)> = values
+        .iter()
+        .map(|value| (value.name(), value.operation()))
+        .collect();
+    let expected = [
+        ("table", "table"),
+        ("gains", "gains"),
+        ("x", "gather 7"),
+        ("linear", "linear"),
+        ("scores", "gather 3"),
+        ("part", "gather 3"),
+        ("softmax", "softmax"),
+        ("expand", "expand"),
+        ("mul", "*"),
+        ("sum", "sum 2"),
+        ("y", "cumsum seq"),
+        ("sum", "sum 4"),
+        ("l2_norm", "l2_norm seq"),
+        ("part", "gather seq"),
+        ("still", "detach"),
+        ("counts", "scatter_add 7"),
+        ("softmax", "softmax seq"),
+        ("mul", "*"),
+        ("mean", "mean seq"),
+        ("add", "+"),
+        ("max", "max 7"),
+        ("add", "+"),
+    ];
+    assert_eq!(names, expected);
+    let table = model.table.weight.as_vec();
+    let rows = ids().as_vec().into_iter();
+    let rows: Vec<f64> = rows
+        .flat_map(|id| table[4 * id..4 * id + 4].to_vec())
+        .collect();
+    assert_eq!(values.get("x").unwrap().numbers(), rows);
+
+    // Sums that are too large for a number.
+    model.gains.weight = Cpu::default().ones() * 1e308;
+    let found = model.first_non_finite((ids(), lens), |y| y.sum());
+    assert_eq!(found.unwrap().operation, "cumsum seq");
+}

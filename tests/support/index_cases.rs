@@ -148,6 +148,20 @@ macro_rules! computed_ids {
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
 
+            the_nearest_tokens {
+                struct M<d = 3, n = 4>;
+                block best(x: [.., n]) -> [.., d] {
+                    param gains: [n, d] = normal(0.5);
+                    gains[argmax::<n>(x)]
+                }
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    let y = y as [batch, kv = seq, d];
+                    let (near, places) = top_k::<kv, k = 2>(einsum::<[batch, seq, kv]>(x, y));
+                    x * sum::<2>(y[kv = places] * near) + best(linear::<n>(x))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+
             in_rounds_of_a_loop {
                 struct M<d = 4>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

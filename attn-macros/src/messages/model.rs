@@ -277,11 +277,12 @@ pub(crate) fn body_of(operation: &str) -> String {
 
 pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
     let name = operation.name;
-    let help = match operation.key(&found.to_string()) {
-        Some(_) => {
+    let is_key = found == "name" || operation.key(&found.to_string()).is_some();
+    let help = match is_key {
+        true => {
             format!("keys stand in the angle brackets: `{name}::<{found} = ..>(..)`")
         }
-        None => format!("the operands of `{name}` stand by their position"),
+        false => format!("the operands of `{name}` stand by their position"),
     };
     format!("`{name}` has no operand `{found}`\nhelp: {help}")
 }

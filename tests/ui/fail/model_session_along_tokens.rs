@@ -41,6 +41,53 @@ model! {
     }
 }
 
+model! {
+    struct SumsSoFar<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        cumsum::<seq>(embedding::<vocab, d>(tokens))
+    }
+}
+
+model! {
+    struct Positions<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        param table: [100, d] = normal(1.0);
+        embedding::<vocab, d>(tokens) + table[arange::<seq>()]
+    }
+}
+
+model! {
+    struct BestToken<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x + x[seq = argmax::<seq>(sum::<d>(x))]
+    }
+}
+
+model! {
+    struct InAnotherOrder<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x[seq = tokens]
+    }
+}
+
+model! {
+    struct Counts<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x + sum::<vocab>(scatter_add::<[vocab, d]>(x, tokens))
+    }
+}
+
+model! {
+    struct LengthOverTokens<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x * l2_norm(sum::<d>(x))
+    }
+}
+
 fn main() {
     let dev = Cpu::default();
     let _ = dev.build_module::<Softmax, f32>().session(10);
@@ -48,4 +95,10 @@ fn main() {
     let _ = dev.build_module::<AcrossSequences, f32>().session(10);
     let _ = dev.build_module::<SummedByProduct, f32>().session(10);
     let _ = dev.build_module::<AllPairs, f32>().session(10);
+    let _ = dev.build_module::<SumsSoFar, f32>().session(10);
+    let _ = dev.build_module::<Positions, f32>().session(10);
+    let _ = dev.build_module::<BestToken, f32>().session(10);
+    let _ = dev.build_module::<InAnotherOrder, f32>().session(10);
+    let _ = dev.build_module::<Counts, f32>().session(10);
+    let _ = dev.build_module::<LengthOverTokens, f32>().session(10);
 }

@@ -303,7 +303,7 @@ pub(crate) const NO_INDEX_LISTED: &str = "expected indices, found none\nhelp: `x
 pub(crate) fn ids_beyond(what: &str, below: &Size, size: &Size) -> String {
     format!(
         "`{what}`: the ids are below {below}, and the axis has size {size}\n\
-         help: computed ids are indices of an axis, and what they index has as many or more"
+         help: index an axis of size {below} or more"
     )
 }
 

@@ -67,3 +67,33 @@ fn computed_ids_of_an_axis_are_indices_of_it() {
         .find(|value| value.ty.to_string() == "ids[batch]");
     assert!(ids.is_some());
 }
+
+/// The type of each value of a model that has no mistakes.
+fn types(items: &str) -> Vec<String> {
+    let model = lower(&format!("struct M<d = 8, n = 3, vocab = 5>; {items}"));
+    let values = model.values.iter();
+    values.map(|value| value.ty.to_string()).collect()
+}
+
+#[test]
+fn ids_have_other_names_of_axes_and_stand_in_blocks() {
+    let found = types(
+        "block rows(table: [vocab, d], of: ids[..]) -> [.., d] { table[of] }
+         block best(x: [.., n]) -> [.., d] { param gains: [n, d] = ones; gains[argmax::<n>(x)] }
+         fn forward(tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param table: [vocab, d] = ones;
+            let x = rows(table, tokens);
+            let scores = einsum::<[batch, seq, kv]>(x, rows(table, tokens as [batch, kv = seq]));
+            let (_values, near) = top_k::<kv, k = 1>(scores);
+            let y = x as [batch, kv = seq, d];
+            x + sum::<1>(y[kv = near]) + best(linear::<n>(x))
+        }",
+    );
+    for expected in [
+        "ids[batch, seq, 1]",
+        "[batch, seq, 1, 8]",
+        "ids[batch, seq]",
+    ] {
+        assert!(found.contains(&expected.to_owned()), "{found:?}");
+    }
+}
