@@ -90,8 +90,11 @@ impl Item {
         });
         let name = words.next();
         let word = words.next().filter(|word| word == "block");
-        let result =
+        let mut result =
             tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
+        // Results by name stand in braces, too.
+        let is_named = tokens.is_group(1, Delimiter::Brace);
+        result.extend(is_named.then(|| tokens.next()).flatten());
         Some(Item {
             is_block: word.is_some(),
             word,
@@ -314,7 +317,7 @@ pub(super) fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
     }
 }
 
-/// `-> [batch, seq]`, or several in parentheses.
+/// `-> [batch, seq]`, or several in parentheses or braces.
 fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
     while let Some(token) = tokens.next() {
         match token {

@@ -34,6 +34,8 @@ pub(crate) struct Model {
     /// The same for the fused form, with elementwise operations [grouped](super::group).
     pub(crate) grouped: Region,
     pub(crate) results: Vec<ValueId>,
+    /// The names of the results, if they are given by name.
+    pub(crate) result_names: Vec<String>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
     /// Constants that only rustc can evaluate, each under a name.

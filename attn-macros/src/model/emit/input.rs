@@ -87,7 +87,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
             }
         }
     });
-    let output = emit_returned(cx, model.results.iter().map(|id| &model.value(*id).ty));
+    let output = cx.returned_type(model.results.iter().map(|id| &model.value(*id).ty));
     let results: Vec<_> = (0..model.results.len())
         .map(|index| format_ident!("result_{index}"))
         .collect();
@@ -113,7 +113,10 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
 /// The results with their tapes: the last expression of a function that has the `pass`.
 fn emit_outputs(cx: &Emitter<'_>, results: &[Ident]) -> TokenStream {
     match results {
-        [one] => quote!(Ok(p::Pass::output(&mut pass, #one))),
+        [one] => {
+            let returned = cx.returned(&[quote!(p::Pass::output(&mut pass, #one))]);
+            quote!(Ok(#returned))
+        }
         several => cx.put_tapes(several, &quote!(pass.into_tape())),
     }
 }
@@ -149,7 +152,7 @@ fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
     let input = cx.input(Access::Shared);
     let symbols = cx.symbols();
     let ty = emit_accepted(cx);
-    let output = emit_returned(cx, results.iter());
+    let output = cx.returned_type(results.iter());
     quote_spanned! {cx.at=>
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
             type Output = #output;
@@ -171,12 +174,6 @@ fn emit_accepted(cx: &Emitter<'_>) -> TokenStream {
         };
         cx.tensor(&cx.model.value(*id).ty, &tape)
     });
-    tuple(&types.collect::<Vec<_>>())
-}
-
-/// The type of what `forward` returns.
-fn emit_returned<'t>(cx: &Emitter<'_>, results: impl Iterator<Item = &'t Type>) -> TokenStream {
-    let types = results.map(|ty| cx.tensor(ty, &quote!(T)));
     tuple(&types.collect::<Vec<_>>())
 }
 

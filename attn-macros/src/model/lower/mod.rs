@@ -18,6 +18,7 @@ mod parts;
 mod pattern;
 mod rearrange;
 mod rename;
+mod results;
 mod scope;
 mod statements;
 mod tied;
@@ -101,6 +102,7 @@ pub(crate) fn lower(
         assertions: std::mem::take(&mut assertions),
         poisoned,
         function: function.other,
+        result_names: function.result_names,
         item: draft.item.clone(),
     });
     models.collect()
@@ -127,6 +129,7 @@ pub(crate) struct Lowering<'a> {
     progress: Vec<Progress>,
     lowered: Vec<LoweredFunction>,
     function: Option<usize>,
+    stems: Vec<Ident>,
     /// The layers of the functions that are lowered, the innermost last.
     recordings: Vec<Recording>,
     /// How often the steps of a loop stand in the functions.
@@ -213,6 +216,7 @@ impl<'a> Lowering<'a> {
             progress: Vec::new(),
             lowered: Vec::new(),
             function: None,
+            stems: Vec::new(),
             recordings: Vec::new(),
             runs: HashMap::new(),
             constants_of_header: constants.items.len(),
@@ -264,7 +268,8 @@ impl<'a> Lowering<'a> {
             return Some(Type { kind, axes });
         }
         let (least, most) = match kind {
-            ValueKind::Floats | ValueKind::Ids | ValueKind::Bools => (1, 4),
+            ValueKind::Floats => (0, 4),
+            ValueKind::Ids | ValueKind::Bools => (1, 4),
             ValueKind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {

@@ -7,7 +7,7 @@ use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
-use crate::model::syntax::{Call, Expr, Index, Part, first};
+use crate::model::syntax::{Call, Expr, Index, NamedParts, Part, first};
 use crate::model::types::{Axis, Type};
 use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
 use crate::spec::{Size, text};
@@ -203,13 +203,18 @@ impl Lowering<'_> {
     /// `let (a, b) = split::<axis>(x);`, `let (a, b) = block(x);`: a value for each name.
     pub(super) fn split(
         &mut self,
-        names: &[Ident],
+        (names, of): (&[Ident], Option<&NamedParts>),
         value: &Expr,
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
         let call = match value {
             Expr::Call(call) if let Some(block) = self.block(&call.name) => {
-                return self.parts_of_block(call, block, names, builder);
+                return self.parts_of_block(call, block, (names, of), builder);
+            }
+            Expr::Call(call) if parts_of(call).is_some() && of.is_some() => {
+                self.read_all(&call.operands, builder);
+                self.cx.error(&call.name, messages::SPLIT_BY_NAME);
+                return None;
             }
             Expr::Call(call) if parts_of(call).is_some() => call,
             other => {

@@ -206,6 +206,32 @@ mistakes! {
         "linear::<tied = e>(a(x, ids))", "e", "the embedding `e` is one of a block, and is seen there only";
 }
 
+const READ: &str = "block read(x: [batch, seq, d]) -> { y: [batch, seq, d], pooled: [batch, d] } { { pooled: mean::<seq>(x), y: gelu(x) } }";
+
+mistakes! {
+    results_in_their_order: READ, "let (y, _p) = read(x); y", "read", "the results of `read` have names";
+    one_of_the_results: READ, "read(x) + x", "read", "the results of `read` have names";
+    a_result_that_is_left_out: READ, "let { y } = read(x); y", "read", "the result `pooled` of `read` is not here";
+    another_result: READ, "let { z, .. } = read(x); z", "z", "`read` has no result `z`";
+    a_result_for_two_variables: READ, "let { y, y: z, .. } = read(x); y + z", "y", "`y` stands here twice";
+    a_result_that_nothing_reads: READ, "let { y, pooled } = read(x); y", "pooled", "the value of `pooled` is never used";
+    names_behind_the_dots: READ, "let { .., y } = read(x); y", ",", "expected the end behind `..`, which leaves out the other results";
+    results_that_have_no_names: "block a(x: [..]) -> ([..], [..]) { (x, 2 * x) }", "let { x: y, .. } = a(x); y", "x",
+        "the results of `a` have no names";
+    parts_by_name: MLP, "let { a, b } = split(mlp::<3>(x)); a + b", "split", "the parts of `split` have no names";
+    returned_in_their_order: "block a(x: [..]) -> { y: [..], z: [..] } { (x, 2 * x) }", "let { y, .. } = a(x); y", "x",
+        "the results of `a` have names";
+    returned_by_name: MLP, "let y = mlp::<3>(x); { y }", "y", "the results of `forward` have no names";
+    returned_under_another_name: "block a(x: [..]) -> { y: [..] } { { z: x } }", "let { y } = a(x); y", "z", "`a` has no result `z`";
+    not_returned: "block a(x: [..]) -> { y: [..], z: [..] } { { y: x } }", "let { y, .. } = a(x); y", "y",
+        "the result `z` of `a` is not here";
+    declared_twice: "block a(x: [..]) -> { y: [..], y: [..] } { { y: x } }", "let { y, .. } = a(x); y", "y",
+        "two results of `a` are called `y`";
+    a_name_without_a_shape: "block a(x: [..]) -> { y } { { y: x } }", "let { y, .. } = a(x); y", "}",
+        "expected a name and a shape for each result of `a`: `{ y: [.., d_model], hidden: [.., 64] }`";
+    another_shape: "block a(x: [..]) -> { y: [batch] } { { y: x } }", "let { y } = a(x); y", "batch", "no operand has an axis `batch`, and no size is called so";
+}
+
 #[test]
 fn functions_share_their_layers() {
     let source = "struct M<d = 8>;

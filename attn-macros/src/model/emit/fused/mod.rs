@@ -10,7 +10,7 @@ mod read;
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, field, item, tuple};
+use super::{Emitter, field, item};
 use crate::emit::ExecMode;
 use crate::emit::block::{BlockNode, Frame, hidden, product, size};
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
@@ -193,14 +193,12 @@ impl ModelFrame<'_> {
             let [rows, width] = self.extents(*id);
             quote!(p::Output::zeros(#rows, #width))
         });
-        let types: Vec<_> = model
-            .results
-            .iter()
-            .map(|id| cx.tensor(self.ty(*id), &quote!(T)))
-            .collect();
-        let ty = tuple(&types);
+        let ty = cx.returned_type(model.results.iter().map(|id| self.ty(*id)));
         let value = match results.as_slice() {
-            [one] => quote!(Ok(p::PutTape::put_tape(#one, tape))),
+            [one] => {
+                let returned = cx.returned(&[quote!(p::PutTape::put_tape(#one, tape))]);
+                quote!(Ok(#returned))
+            }
             several => cx.put_tapes(several, &quote!(tape)),
         };
         quote_spanned! {cx.at=>

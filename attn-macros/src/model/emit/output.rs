@@ -1,0 +1,95 @@
+//! What a function returns: a tensor, a tuple of them, or a struct with the names of the results.
+//!
+//! ```text
+//! /// What [`Gpt::forward`] returns.
+//! pub struct GptOutput<Logits, Hidden> { pub logits: Logits, pub hidden: Hidden }
+//! ```
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+
+use super::{Emitter, capital, docs, field, tuple};
+use crate::emit::item::missing_derives;
+use crate::model::types::Type;
+
+/// The struct of results by name.
+pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
+    let names = &cx.model.result_names;
+    if names.is_empty() {
+        return TokenStream::new();
+    }
+    let types = names
+        .iter()
+        .enumerate()
+        .map(|(index, _)| type_of(names, index));
+    let docs = docs::results(cx);
+    emit_struct(cx, &cx.output(), &docs, names, &types.collect::<Vec<_>>())
+}
+
+/// A struct of tensors, which its type variables are.
+fn emit_struct(
+    cx: &Emitter<'_>,
+    name: &Ident,
+    docs: &(String, Vec<String>),
+    names: &[String],
+    types: &[Ident],
+) -> TokenStream {
+    let krate = cx.krate;
+    let vis = &cx.model.item.vis;
+    let cfgs = &cx.cfgs;
+    let (doc, docs) = docs;
+    let fields = names.iter().map(|name| field(name));
+    let derives = missing_derives(&[]);
+    quote_spanned! {cx.at=>
+        #(#cfgs)*
+        #[doc = #doc]
+        #[derive(#(#krate::__private::#derives),*)]
+        #vis struct #name<#(#types),*> {
+            #(#[doc = #docs] #vis #fields: #types,)*
+        }
+    }
+}
+
+/// The type variable of a field: its name in camel case, or its number where that is the name of another.
+fn type_of(names: &[String], index: usize) -> Ident {
+    let camel = |name: &str| -> String { name.split('_').map(capital).collect() };
+    let name = camel(&names[index]);
+    let is_taken = names.iter().filter(|other| camel(other) == name).count() > 1
+        || syn::parse_str::<Ident>(&name).is_err();
+    match is_taken {
+        true => format_ident!("Field{index}"),
+        false => Ident::new(&name, Span::call_site()),
+    }
+}
+
+impl Emitter<'_> {
+    /// `GptOutput`, `GptEncodeOutput`
+    pub(super) fn output(&self) -> Ident {
+        format_ident!("{}Output", self.stem())
+    }
+
+    /// The type of what the function returns.
+    pub(super) fn returned_type<'t>(&self, results: impl Iterator<Item = &'t Type>) -> TokenStream {
+        let types = results.map(|ty| self.tensor(ty, &quote!(T)));
+        let types: Vec<_> = types.collect();
+        match self.model.result_names.is_empty() {
+            true => tuple(&types),
+            false => {
+                let output = self.output();
+                quote!(#output<#(#types),*>)
+            }
+        }
+    }
+
+    /// The value of these results.
+    pub(super) fn returned(&self, results: &[TokenStream]) -> TokenStream {
+        match self.model.result_names.is_empty() {
+            true => tuple(results),
+            false => {
+                let output = self.output();
+                let fields = self.model.result_names.iter().map(|name| field(name));
+                quote!(#output { #(#fields: #results),* })
+            }
+        }
+    }
+}
