@@ -5,6 +5,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod inputs;
 mod results;
 mod scalars;
 

@@ -154,7 +154,7 @@ impl Item {
         let is_block = self.is_block;
         for input in self.parameters {
             let is_key = is_block && input.axes.is_none();
-            let operand = input.walk(names, sizes, axes);
+            let operand = input.walk(names, axes);
             variables.extend(operand.filter(|_| !is_key));
         }
         walk_result(names, self.result, axes);
@@ -192,7 +192,7 @@ impl Input {
     }
 
     /// Returns the variable.
-    fn walk(self, names: &mut Names<'_>, sizes: Scope, axes: Scope) -> Option<Own> {
+    fn walk(self, names: &mut Names<'_>, axes: Scope) -> Option<Own> {
         names.language("kinds", self.kind.as_ref());
         let shape = self.axes.as_ref().map(Tokens::text).unwrap_or_default();
         let kind = self.kind.map(|kind| kind.to_string()).unwrap_or_default();
@@ -200,7 +200,7 @@ impl Input {
             walk_axes(names, tokens, axes);
         }
         if let Some(default) = self.default {
-            size(names, &default, Some(sizes));
+            size(names, &default, Some(axes));
         }
         let doc = format!("`{kind}[{shape}]`");
         self.name.map(|name| Own { name, doc })

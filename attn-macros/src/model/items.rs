@@ -163,7 +163,12 @@ fn parse_parameters(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Parameter> 
         let parsed = match starts_key(input) {
             true => parse_key(input, cx).map(|key| parameters.push(key)),
             false => parse_input(input, &mut draft, cx).map(|takes| match takes {
-                Takes::Input => parameters.push(Parameter::Operand(std::mem::take(&mut draft))),
+                Takes::Input => {
+                    if let Some(default) = draft.default.take() {
+                        cx.error(default, messages::DEFAULT_IN_BLOCK);
+                    }
+                    parameters.push(Parameter::Operand(std::mem::take(&mut draft)));
+                }
                 Takes::Itself => {}
             }),
         };

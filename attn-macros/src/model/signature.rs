@@ -64,6 +64,13 @@ pub(super) fn parse_input(
     draft.name = Some(name);
     expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
     draft.ty = Some(parse_type(input)?);
+    if let Some(sign) = input.parse::<Option<Token![=]>>()? {
+        let default = tokens_of_argument(input);
+        if default.is_empty() {
+            cx.error(sign, messages::EXPECTED_DEFAULT);
+        }
+        draft.default = Some(default).filter(|default| !default.is_empty());
+    }
     if !input.is_empty() {
         expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
     }

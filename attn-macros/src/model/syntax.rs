@@ -52,6 +52,8 @@ pub(crate) struct SizeDraft {
 pub(crate) struct InputDraft {
     pub(crate) name: Option<Ident>,
     pub(crate) ty: Option<TypeDraft>,
+    /// What stands for it where a call leaves it out: `bias: [seq, d] = 0.0`.
+    pub(crate) default: Option<TokenStream>,
     /// `mut tokens`, which was reported.
     pub(crate) mutable: bool,
 }

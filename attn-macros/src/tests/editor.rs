@@ -210,7 +210,7 @@ fn every_name_of_a_block_is_documented() {
         fn encode(x: [batch, seq, d]) -> { code: [batch, seq, d], pooled: [batch, d] } {
             { pooled: mean::<seq>(x), code: linear::<d>(x) }
         }
-        fn score(z: [batch, seq, d]) -> [batch, seq, d] { let { code: read, .. } = encode(later(z)); read }
+        fn score(z: [batch, seq, d], lens: lens[batch] = seq) -> [batch, seq, d] { let { code: read, .. } = encode(later(z)); mean_pool(read, lens) + read }
         block later(x: [..]) -> [..] { gelu(x) }",
     );
     assert_eq!(told.lost(), Vec::<&String>::new());
@@ -235,7 +235,7 @@ fn every_name_of_a_block_is_documented() {
     };
     // Each call by its name, and the number by position under the key that it is.
     assert_eq!([names("mlp"), names("later"), names("name")], [2, 2, 1]);
-    assert_eq!([names("encode"), names("z"), names("read")], [1, 1, 1]);
+    assert_eq!([names("encode"), names("z"), names("read")], [1, 1, 2]);
     assert_eq!(names("hidden"), 4);
 }
 

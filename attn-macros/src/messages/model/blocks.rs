@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::messages::{did_you_mean, listed, quoted};
 use crate::model::syntax::{BlockDraft, TypeDraft};
-use crate::model::types::{Type, tuple};
+use crate::model::types::{Axis, Type, ValueKind, tuple};
 use crate::spec::keys::nearest;
 
 pub(crate) const BLOCK_IN_FUNCTION: &str = "a block is declared beside `fn forward`, and called in it\n\
@@ -36,6 +36,34 @@ pub(crate) fn expected_result(of: &str) -> String {
         _ => "[.., d_model]",
     };
     format!("expected the result of `{of}`: `-> {example}`, or several in parentheses")
+}
+
+pub(crate) const EXPECTED_DEFAULT: &str = "expected a value behind `=`, which stands where a call leaves the input out\n\
+    help: `bias: [seq, d_model] = 0.0`";
+pub(crate) const DEFAULT_IN_BLOCK: &str = "a block gets all of its values, and has no defaults\n\
+    help: an input of a function may have one: `fn forward(x: [batch, seq], bias: [seq] = 0.0) -> ..`";
+pub(crate) const DEFAULT_OF_FIRST_INPUT: &str = "the first input has the tape and the device, and no default\n\
+    help: an input that is always there stands before it";
+
+/// An axis of an input that may be left out.
+pub(crate) fn axis_of_default(input: &Ident, axis: &Axis) -> String {
+    format!(
+        "`{axis}` has no length where `{input}` is left out\n\
+         help: the axes of an input with a default are constants, or axes of inputs without one"
+    )
+}
+
+/// A default that the kind of the input cannot have.
+pub(crate) fn default_of_kind(kind: ValueKind, found: &TokenStream) -> String {
+    let expected = match kind {
+        ValueKind::Floats => "a number, `0.0`",
+        ValueKind::Ids => {
+            "a whole number, `0`, the length of an axis, `seq`, or a count along the last axis, `0..`"
+        }
+        ValueKind::Lens => "the length of an axis, `seq`, or a whole number",
+        ValueKind::Bools => "`true` or `false`",
+    };
+    format!("expected {expected}, found {}", quoted(found))
 }
 
 pub(crate) fn expected_named_result(of: &str) -> String {

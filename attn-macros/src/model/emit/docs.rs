@@ -11,7 +11,40 @@ use crate::ops::Label;
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
-    listed(cx, &cx.model.inputs)
+    let types = cx.model.inputs.iter().enumerate().map(|(index, id)| {
+        let ty = &cx.model.value(*id).ty;
+        match cx.model.default_of(index) {
+            None => ty.to_string(),
+            Some(_) => format!("Option<{ty}>"),
+        }
+    });
+    tuple(&types.collect::<Vec<_>>())
+}
+
+/// The documentation of the struct of the inputs, and of its fields.
+pub(super) fn inputs(cx: &Emitter<'_>) -> (String, Vec<String>) {
+    let forward = cx.method_name("forward");
+    let model = &cx.model.item.name;
+    let doc = format!(
+        "The inputs of [`{model}::{forward}`] by name, in the place of a tuple. `{}` has the tape, if there is one.",
+        cx.model.input_names[0]
+    );
+    let mut ids = cx.model.inputs.iter().enumerate();
+    let names = cx.model.input_names.iter();
+    let docs = names.map(|_| {
+        ids.next()
+            .map_or_else(String::new, |(index, id)| described_input(cx, index, *id))
+    });
+    (doc, docs.collect())
+}
+
+/// `[seq, 8]`, and what stands for it where it is left out.
+fn described_input(cx: &Emitter<'_>, index: usize, id: ValueId) -> String {
+    let ty = &cx.model.value(id).ty;
+    match cx.model.default_of(index) {
+        None => format!("`{ty}`"),
+        Some(default) => format!("`{ty}`, or `None`, which is {default}"),
+    }
 }
 
 /// `[batch, seq, 65]`, several in parentheses, or by name in braces.
@@ -76,9 +109,9 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
 /// The documentation of the struct.
 pub(super) fn model(cx: &Emitter<'_>) -> String {
     let mut shapes = Table::new(["", ""]);
-    for id in &cx.model.inputs {
-        let value = cx.model.value(*id);
-        shapes.row([&format!("`{}`", value.source), &format!("`{}`", value.ty)]);
+    for (index, id) in cx.model.inputs.iter().enumerate() {
+        let name = &cx.model.value(*id).source;
+        shapes.row([&format!("`{name}`"), &described_input(cx, index, *id)]);
     }
     if cx.model.result_names.is_empty() {
         shapes.row(["output", &format!("`{}`", listed(cx, &cx.model.results))]);

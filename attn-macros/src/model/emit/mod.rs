@@ -320,6 +320,22 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// The first axis of this name of an input that is always there. `var` has its tensor.
+    fn axis_of_input(&self, symbol: &str, var: impl Fn(ValueId) -> Ident) -> TokenStream {
+        let model = self.model;
+        let inputs = model.inputs.iter().enumerate();
+        let mut inputs = inputs.filter(|(index, _)| model.default_of(*index).is_none());
+        let found = inputs.find_map(|(_, id)| {
+            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol);
+            let index = model.value(*id).ty.axes.iter().position(is_it)?;
+            Some((var(*id), syn::Index::from(index)))
+        });
+        found.map_or_else(
+            || quote!(p::Const),
+            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
+        )
+    }
+
     /// `Batch: p::Dim, Seq: p::Dim,`
     fn symbols(&self) -> TokenStream {
         let symbols = self.model.symbols.iter().map(|name| self.symbol(name));

@@ -1,6 +1,8 @@
-//! What a function returns: a tensor, a tuple of them, or a struct with the names of the results.
+//! Inputs and results by name: structs of tensors.
 //!
 //! ```text
+//! /// The inputs of [`Gpt::forward`] by name.
+//! pub struct GptInputs<Tokens, Keep> { pub tokens: Tokens, pub keep: Keep }
 //! /// What [`Gpt::forward`] returns.
 //! pub struct GptOutput<Logits, Hidden> { pub logits: Logits, pub hidden: Hidden }
 //! ```
@@ -12,18 +14,15 @@ use super::{Emitter, capital, docs, field, tuple};
 use crate::emit::item::missing_derives;
 use crate::model::types::Type;
 
-/// The struct of results by name.
+/// The structs of a function.
 pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
-    let names = &cx.model.result_names;
-    if names.is_empty() {
-        return TokenStream::new();
-    }
-    let types = names
-        .iter()
-        .enumerate()
-        .map(|(index, _)| type_of(names, index));
-    let docs = docs::results(cx);
-    emit_struct(cx, &cx.output(), &docs, names, &types.collect::<Vec<_>>())
+    let inputs = cx.inputs_by_name();
+    let inputs =
+        inputs.map(|name| emit_struct(cx, &name, &docs::inputs(cx), &cx.model.input_names));
+    let results = &cx.model.result_names;
+    let output =
+        (!results.is_empty()).then(|| emit_struct(cx, &cx.output(), &docs::results(cx), results));
+    inputs.into_iter().chain(output).collect()
 }
 
 /// A struct of tensors, which its type variables are.
@@ -32,8 +31,9 @@ fn emit_struct(
     name: &Ident,
     docs: &(String, Vec<String>),
     names: &[String],
-    types: &[Ident],
 ) -> TokenStream {
+    let types = (0..names.len()).map(|index| type_of(names, index));
+    let types: Vec<_> = types.collect();
     let krate = cx.krate;
     let vis = &cx.model.item.vis;
     let cfgs = &cx.cfgs;
@@ -63,6 +63,12 @@ fn type_of(names: &[String], index: usize) -> Ident {
 }
 
 impl Emitter<'_> {
+    /// `GptInputs`, if there are several and their names are known.
+    pub(super) fn inputs_by_name(&self) -> Option<Ident> {
+        let are_several = self.model.input_names.len() > 1;
+        are_several.then(|| format_ident!("{}Inputs", self.stem()))
+    }
+
     /// `GptOutput`, `GptEncodeOutput`
     pub(super) fn output(&self) -> Ident {
         format_ident!("{}Output", self.stem())

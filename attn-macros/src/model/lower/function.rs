@@ -11,7 +11,7 @@ use super::block::Block;
 use super::scope::Changes;
 use super::{Lowering, RegionBuilder, is_name_of_constant, not_none};
 use crate::messages::model as messages;
-use crate::model::graph::{Function, ModuleId, ParamPath, Region, Value, ValueId};
+use crate::model::graph::{Absent, Function, ModuleId, ParamPath, Region, Value, ValueId};
 use crate::model::lengths::MadeAxis;
 use crate::model::syntax::{BlockDraft, TypeDraft};
 use crate::model::types::{Axis, Symbol, Type};
@@ -58,6 +58,8 @@ pub(super) struct LoweredFunction {
     pub(super) symbols: Vec<String>,
     pub(super) made: Vec<MadeAxis>,
     pub(super) inputs: Vec<ValueId>,
+    pub(super) input_names: Vec<String>,
+    pub(super) defaults: Vec<Option<Absent>>,
     pub(super) body: Region,
     pub(super) results: Vec<ValueId>,
     pub(super) result_names: Vec<String>,
@@ -100,6 +102,9 @@ impl Lowering<'_> {
                     self.type_name(ModuleId(0), &name, draft.name.span())
                 }
             };
+            if draft.operands().count() > 1 {
+                self.types.insert(format!("{}Inputs", stem.unraw()));
+            }
             if !draft.names.is_empty() {
                 self.types.insert(format!("{}Output", stem.unraw()));
             }
@@ -148,6 +153,7 @@ impl Lowering<'_> {
         self.knows_variables = draft.operands().all(|input| input.name.is_some());
         self.knows_axes = draft.operands().all(|input| input.ty.is_some());
         self.declare_inputs(draft, &at);
+        let defaults = self.defaults(draft);
         let before = self.cx.count();
         let mut declared = self.declared_before(draft.results.as_deref(), &draft.statements);
         let mut body = RegionBuilder::new(ModuleId(0));
@@ -170,6 +176,8 @@ impl Lowering<'_> {
             symbols: std::mem::take(&mut self.symbols),
             made: std::mem::take(&mut self.made),
             inputs,
+            input_names: names_of_inputs(draft),
+            defaults,
             body: body.region,
             results,
             result_names: names_of_results(draft),
@@ -244,6 +252,18 @@ impl Lowering<'_> {
     }
 }
 
+/// Nothing if one is not known, or stands for two inputs.
+fn names_of_inputs(draft: &BlockDraft) -> Vec<String> {
+    let names = draft.operands().map(|input| input.name.as_ref());
+    let names: Option<Vec<&Ident>> = names.collect();
+    let names = names.unwrap_or_default();
+    let is_again = |(index, name): (usize, &&Ident)| names[..index].contains(name);
+    match names.iter().enumerate().any(is_again) {
+        true => Vec::new(),
+        false => names.iter().map(|name| name.unraw().to_string()).collect(),
+    }
+}
+
 fn names_of_results(draft: &BlockDraft) -> Vec<String> {
     let names = draft.names.iter();
     names.map(|name| name.unraw().to_string()).collect()
@@ -263,6 +283,8 @@ impl LoweredFunction {
             symbols: Vec::new(),
             made: Vec::new(),
             inputs: Vec::new(),
+            input_names: Vec::new(),
+            defaults: Vec::new(),
             body: Region::default(),
             results: Vec::new(),
             result_names: Vec::new(),

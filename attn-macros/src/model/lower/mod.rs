@@ -9,6 +9,7 @@ mod bind;
 mod block;
 mod call;
 mod choice;
+mod default;
 mod fields;
 mod function;
 mod made;
@@ -91,6 +92,8 @@ pub(crate) fn lower(
         symbols: function.symbols,
         made: function.made,
         inputs: function.inputs,
+        input_names: function.input_names,
+        defaults: function.defaults,
         values: Rc::clone(&values),
         modules: Rc::clone(&modules),
         attentions: Rc::clone(&attentions),

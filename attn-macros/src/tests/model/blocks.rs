@@ -232,6 +232,91 @@ mistakes! {
     another_shape: "block a(x: [..]) -> { y: [batch] } { { y: x } }", "let { y } = a(x); y", "batch", "no operand has an axis `batch`, and no size is called so";
 }
 
+/// The errors of a model whose `forward` has these inputs beside `x: [batch, seq, d]`.
+fn errors_of_inputs(inputs: &str) -> Vec<(String, String)> {
+    let names = inputs.split(',').filter_map(|input| input.split_once(':'));
+    let uses: String = names.map(|(name, _)| format!("let _y = {name};")).collect();
+    let source = format!(
+        "struct M<d = 8, p = 0.5, many = true>;
+        fn forward(x: [batch, seq, d], {inputs}) -> [batch, seq, d] {{ {uses} if many {{ p * x }} else {{ x }} }}"
+    );
+    errors_of(&source)
+}
+
+#[test]
+fn defaults_of_inputs() {
+    for valid in [
+        "y: [seq] = 0.5",
+        "y: [d] = -1",
+        "y: [d] = { 2.0 * p }",
+        "y: [] = p",
+        "y: [batch] = -f64::INFINITY",
+        "y: ids[batch] = 3",
+        "y: ids[batch] = seq",
+        "y: ids[seq] = 0..",
+        "y: ids[seq] = { 2 * d }..",
+        "y: lens[batch] = seq",
+        "y: lens[batch] = d",
+        "y: bool[batch, seq] = false",
+        "y: bool[batch] = many",
+    ] {
+        assert_eq!(errors_of_inputs(valid), [], "{valid}");
+    }
+    for (wrong, at, message) in [
+        (
+            "y: [seq] =",
+            "=",
+            "expected a value behind `=`, which stands where a call leaves the input out",
+        ),
+        (
+            "y: [other] = 0.0",
+            "other",
+            "`other` has no length where `y` is left out",
+        ),
+        (
+            "y: ids[batch] = 0.5",
+            "0.5",
+            "expected a whole number, `0`, the length of an axis, `seq`, or a count along the last axis, `0..`, found `0.5`",
+        ),
+        (
+            "y: lens[batch] = 0..",
+            "0",
+            "expected the length of an axis, `seq`, or a whole number, found `0..`",
+        ),
+        (
+            "y: lens[batch] = true",
+            "true",
+            "expected the length of an axis, `seq`, or a whole number, found `true`",
+        ),
+        (
+            "y: bool[batch] = 1",
+            "1",
+            "expected `true` or `false`, found `1`",
+        ),
+    ] {
+        assert_eq!(
+            errors_of_inputs(wrong),
+            [(at.to_owned(), message.to_owned())],
+            "{wrong}"
+        );
+    }
+    let source =
+        "struct M<d = 8>; fn forward(x: [batch, d] = 0.0, y: [batch, d]) -> [batch, d] { x + y }";
+    let message = "the first input has the tape and the device, and no default";
+    assert_eq!(errors_of(source), [("0.0".to_owned(), message.to_owned())]);
+    let found = errors(
+        "block a(x: [..], y: [..] = 0.0) -> [..] { x + y }",
+        "a(x, x)",
+    );
+    assert_eq!(
+        found,
+        [(
+            "0.0".to_owned(),
+            "a block gets all of its values, and has no defaults".to_owned()
+        )]
+    );
+}
+
 #[test]
 fn functions_share_their_layers() {
     let source = "struct M<d = 8>;

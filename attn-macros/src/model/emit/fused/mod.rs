@@ -272,25 +272,13 @@ impl ModelFrame<'_> {
 
     /// An axis of any length: of an input, or computed of those.
     fn axis_of_call(&self, symbol: &str) -> TokenStream {
+        let axis_of_input = |symbol: &str| self.cx.axis_of_input(symbol, |id| self.value(id));
         match self.model().made(symbol) {
-            None => self.axis_of_input(symbol),
+            None => axis_of_input(symbol),
             Some(made) => made.length.tokens(&|symbol| {
-                let axis = self.axis_of_input(symbol);
+                let axis = axis_of_input(symbol);
                 quote!(p::Dim::size(&#axis))
             }),
         }
-    }
-
-    /// The first axis of an input that has the name.
-    fn axis_of_input(&self, symbol: &str) -> TokenStream {
-        let found = self.model().inputs.iter().find_map(|id| {
-            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol);
-            let index = self.ty(*id).axes.iter().position(is_it)?;
-            Some((self.value(*id), syn::Index::from(index)))
-        });
-        found.map_or_else(
-            || quote!(p::Const),
-            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
-        )
     }
 }
