@@ -145,7 +145,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(floor(2 * v1));
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
             let v3 = one_hot::<7>(tokens);
             let v4 = v2 + sinusoidal_position::<d>(v2);
             let v5 = feed_forward::<6, activation = gelu>(v3);
@@ -336,7 +336,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
             let v1 = x[seq = argmax::<seq>(x + p)];
-            let v2 = detach(floor(2 * v1)) + v1;
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
             let mut v3 = v2 + 0.1 * v2;
             repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
             let v4 = shift::<d, -1>(v2);
@@ -353,7 +353,7 @@ graphs! {
             let v3 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
             let mut v4 = v2 + 0.1 * v3;
             repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); }
-            let v5 = detach(floor(2 * v1));
+            let v5 = detach(floor(2 * v1 + 0.37));
             param v6: [d] = normal(1.0);
             let (v7, v8) = top_k::<d, k = 2>(v5 + v6);
             let v9 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v7, v8);

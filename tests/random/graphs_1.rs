@@ -173,7 +173,7 @@ graphs! {
     g52 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = detach(floor(2 * x));
+            let x_2 = detach(floor(2 * x + 0.37));
             let mut v1 = x_2 + 0.1 * x_2;
             repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + softmax(v1) * x_2; }
             let mut v3 = v1 + 0.1 * v1;
@@ -187,7 +187,7 @@ graphs! {
     g53 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = x * detach(floor(2 * x));
+            let v1 = x * detach(floor(2 * x + 0.37));
             param v2: [7, d] = normal(1.0);
             let x_2 = v2[tokens];
             let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
@@ -219,7 +219,7 @@ graphs! {
             let v2 = one_hot::<7>(arange::<d>());
             let v3 = einsum::<[7]>(v2, v2);
             param v4: [2, d] = normal(1.0);
-            let v5 = v3 * detach(floor(2 * v3));
+            let v5 = v3 * detach(floor(2 * v3 + 0.37));
             param v6: [7, d] = normal(1.0);
             let v7 = v6[tokens];
             param v8: [d] = normal(1.0);
@@ -323,7 +323,7 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = 0.5 * float(tokens);
             let v1_2 = expand::<[batch, seq, d]>(v1);
-            let v2 = v1_2 * detach(floor(2 * v1_2));
+            let v2 = v1_2 * detach(floor(2 * v1_2 + 0.37));
             x + v2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
@@ -370,7 +370,7 @@ graphs! {
     g66 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x));
+            let v1 = detach(floor(2 * x + 0.37));
             let v2 = layer_norm::<epsilon = 0.1>(v1);
             let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
             let v4 = v3 + learned_position::<9, d>(v3);
@@ -430,7 +430,7 @@ graphs! {
             let v1 = x[seq = order];
             let v2 = linear::<rows, bias = false>(v1);
             let v3 = v1[seq = turned];
-            let v4 = detach(floor(2 * v2));
+            let v4 = detach(floor(2 * v2 + 0.37));
             let v2 = v3[d = -2..];
             let v5 = sum::<[batch]>(v4);
             v2 + mean::<[rows]>(v5)
@@ -504,7 +504,7 @@ graphs! {
             let v4 = silu(v1);
             let v5 = 0.5 * float(tokens);
             let v3 = linear::<rows>(v3);
-            let v1 = floor(2 * v5) * v5;
+            let v1 = floor(2 * v5 + 0.37) * v5;
             let v6 = 0.5 * float(tokens);
             let v7 = pad::<d, after = 1, value = 0.5>(v4);
             linear::<5, name = head>(v3 + v1 + v6 + mean::<[5]>(v7))

@@ -168,7 +168,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, 7] {
             param v1: [] = normal(1.0);
-            let v2 = detach(floor(2 * v1));
+            let v2 = detach(floor(2 * v1 + 0.37));
             let v3 = scatter_add::<[7, d]>(x, tokens);
             param v4: [d] = normal(1.0);
             let v5 = x[d = argmax::<d>(detach(v3 + v4))];
@@ -312,7 +312,7 @@ graphs! {
             param v3: [d] = normal(1.0);
             let (v4, _v5) = top_k::<d, k = 2>(v1_2 + v3);
             let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v6 = detach(floor(2 * v1));
+            let v6 = detach(floor(2 * v1 + 0.37));
             let v7 = one_hot::<7>(tokens);
             v2 + v4 + v6 + mean::<[7]>(v7)
         }
@@ -357,7 +357,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 8] {
             let x_2 = concat::<d>(x, 0.5 * x);
-            let x = x_2 * detach(floor(2 * x_2));
+            let x = x_2 * detach(floor(2 * x_2 + 0.37));
             let (v1, _v2) = top_k::<seq, k = 2>(x_2 + p);
             x + mean::<[2]>(v1)
         }
@@ -405,7 +405,7 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             param v1: [7, d] = normal(1.0);
             let v2 = v1[tokens];
-            let v3 = v2 * detach(floor(2 * x));
+            let v3 = v2 * detach(floor(2 * x + 0.37));
             let v4 = pad::<d, after = 1, value = 0.5>(v3);
             let v5 = embedding::<7, d, name = t_v5>(tokens);
             let v6 = linear::<tied = t_v5>(v3);
@@ -490,8 +490,8 @@ graphs! {
             param v2: [7, d] = normal(1.0);
             let v3 = v2[tokens];
             let v1_2 = concat::<d>(v3, 0.5 * v1);
-            let v3_2 = detach(floor(2 * v1_2)) + v1_2;
-            let v4 = v3_2 * detach(floor(2 * v3_2));
+            let v3_2 = detach(floor(2 * v1_2 + 0.37)) + v1_2;
+            let v4 = v3_2 * detach(floor(2 * v3_2 + 0.37));
             let v1 = cumsum::<8>(0.5 * v4);
             let v5 = min(v3, v3);
             param v6: [7, d] = normal(1.0);
@@ -544,7 +544,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1));
+            let v2 = detach(floor(2 * v1 + 0.37));
             let v3 = cumsum::<d>(0.5 * v1);
             let v4 = stack::<[batch, seq, d, 2]>(v3, 0.5 * v3);
             param v5: [2, d] = normal(1.0);

@@ -11,7 +11,7 @@ graphs! {
             let v5 = one_hot::<7>(tokens);
             param v6: [2, d] = normal(1.0);
             let v7 = feed_forward::<6, activation = reglu>(v2);
-            let v8 = v4 * detach(floor(2 * v4));
+            let v8 = v4 * detach(floor(2 * v4 + 0.37));
             v5 + mean::<[2, d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
@@ -47,7 +47,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
             let v1_2 = v1[d = argmax::<d>(detach(v1 + v2))];
-            let v3 = v1_2 * detach(floor(2 * v1_2));
+            let v3 = v1_2 * detach(floor(2 * v1_2 + 0.37));
             let v4 = mean::<[d]>(v1);
             param v5: [7, d] = normal(1.0);
             let v6 = v5[tokens];
@@ -100,7 +100,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(floor(2 * v1));
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
             let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
             let v2 = concat::<d>(v3, 0.5 * v3);
             let mut v4 = v3 + 0.1 * v3;
@@ -127,7 +127,7 @@ graphs! {
             let v1 = feed_forward::<6, activation = geglu>(x);
             let v2 = max_pool(v1, keep);
             let v3 = feed_forward::<6, activation = relu>(v2);
-            let v1_2 = detach(floor(2 * v2)) + v2;
+            let v1_2 = detach(floor(2 * v2 + 0.37)) + v2;
             let v4 = tanh(p);
             v3 + v1_2 + mean::<[seq]>(v4)
         }
@@ -258,7 +258,7 @@ graphs! {
             let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
             let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
             let x = tanh(p);
-            let v3 = floor(2 * v2) * v2;
+            let v3 = floor(2 * v2 + 0.37) * v2;
             let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
             v4 + mean::<[seq]>(x)
         }
@@ -380,7 +380,7 @@ graphs! {
         fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 3] {
             param v1: [rows, d] = normal(1.0);
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = floor(2 * x) * x;
+            let x = floor(2 * x + 0.37) * x;
             let v3 = tanh(m);
             v2 + mean::<[rows, d]>(v1) + mean::<[d]>(x) + mean::<[rows, d]>(v3)
         }

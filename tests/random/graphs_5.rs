@@ -170,7 +170,7 @@ graphs! {
             let v4 = one_hot::<7>(tokens);
             param v5: [d, rows] = normal(0.5);
             let v6 = einsum::<[batch, seq, rows]>(v2, v5);
-            let v7 = v6 * detach(floor(2 * v6));
+            let v7 = v6 * detach(floor(2 * v6 + 0.37));
             let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2));
             param v8: [rows, d] = normal(1.0);
             linear::<5, name = head>(v3 + mean::<[7]>(v4) + mean::<[rows]>(v7) + v6 + mean::<[rows, d]>(v8))
@@ -181,7 +181,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
             let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = detach(floor(2 * v1));
+            let v2 = detach(floor(2 * v1 + 0.37));
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
             v1
         }
@@ -256,7 +256,7 @@ graphs! {
         fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
             let v1 = cumsum::<batch>(0.5 * x);
             let v2 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
-            let v1_2 = detach(floor(2 * v2));
+            let v1_2 = detach(floor(2 * v2 + 0.37));
             let v3 = softmax::<d>(2 * v1_2);
             let x = attention::<2, score = bilinear>(x, context = v1);
             x + v3
@@ -352,10 +352,10 @@ graphs! {
             let v1 = 0.5 * float(lens);
             let x_2 = mean_pool(x, keep);
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v3 = detach(floor(2 * v2));
+            let v3 = detach(floor(2 * v2 + 0.37));
             let v2 = sum::<seq>(x, keep_some);
             let x_2 = linear::<rows, bias = false>(v2);
-            let v4 = detach(floor(2 * v1));
+            let v4 = detach(floor(2 * v1 + 0.37));
             let v5 = sum::<rows>(x_2, keep_rows);
             v3 + v4 + v5
         }
@@ -427,7 +427,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1));
+            let v2 = detach(floor(2 * v1 + 0.37));
             let v3 = sqrt(1 + v2 * v2);
             let v4 = v3 / (2 + v1 * v1);
             let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);

@@ -59,7 +59,7 @@ graphs! {
             let v5 = variance::<[d]>(v4);
             let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
             let v7 = clamp(v1, v3 - 1, v3 + 1);
-            let v8 = v7 * detach(floor(2 * v3));
+            let v8 = v7 * detach(floor(2 * v3 + 0.37));
             linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
@@ -124,7 +124,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = detach(floor(2 * v1)) + v1;
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
             let v3 = einsum::<[batch, seq, 2]>(v1, v2);
             let v2_2 = l2_norm::<seq, epsilon = 0.1>(v3);
             let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
@@ -142,7 +142,7 @@ graphs! {
             let v5 = x[seq = v4];
             let mut v6 = v5 + 0.1 * v3;
             repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 + softmax(v6) * v3; param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
-            let v9 = detach(floor(2 * v2));
+            let v9 = detach(floor(2 * v2 + 0.37));
             v6 + mean::<[seq]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
@@ -215,7 +215,7 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = detach(floor(2 * v2));
+            let v3 = detach(floor(2 * v2 + 0.37));
             let v4 = embedding::<7, d, name = t_v4>(tokens);
             let v5 = linear::<tied = t_v4>(v1);
             let v6 = min(v5, v5);
@@ -249,7 +249,7 @@ graphs! {
             let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
             let mut v7 = v5 + 0.1 * v5;
             repeat 2, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); }
-            let x_2 = detach(floor(2 * v7)) + v7;
+            let x_2 = detach(floor(2 * v7 + 0.37)) + v7;
             x_2
         }
     } (x: floats[batch, seq, 4], p: floats[seq]);
@@ -378,7 +378,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v2 = embedding::<7, d>(tokens);
             let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = detach(floor(2 * v3)) + v2;
+            let v3 = detach(floor(2 * v3 + 0.37)) + v2;
             let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
             let v3 = v4 - v4;
             let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
@@ -516,7 +516,7 @@ graphs! {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
             let x = mean::<seq>(x, keep_some);
             let v2 = sqrt(1 + v1 * v1);
-            let v3 = detach(floor(2 * v2)) + v2;
+            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
             v3 + mean::<[d]>(x)
         }
     } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);

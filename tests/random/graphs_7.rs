@@ -20,8 +20,8 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = x / (2 + x * x);
-            let v2 = detach(floor(2 * v1)) + v1;
-            let x = detach(floor(2 * x)) + x;
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
+            let x = detach(floor(2 * x + 0.37)) + x;
             let v3 = softmax::<batch>(2 * v2);
             let v4 = feed_forward::<6, activation = gelu_tanh>(v3);
             x + v4
@@ -32,10 +32,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
             let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = floor(2 * v1) * v1;
+            let v2 = floor(2 * v1 + 0.37) * v1;
             let v3 = feed_forward::<6, activation = swiglu>(v2);
             let v4 = max_pool(v3, lens);
-            let v1_2 = detach(floor(2 * v4));
+            let v1_2 = detach(floor(2 * v4 + 0.37));
             let v5 = v2 + learned_position::<9, d>(v2);
             let v6 = max(v4, v1_2);
             let v7 = attention::<2>(v3, context = v5);
@@ -78,7 +78,7 @@ graphs! {
     g285 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = detach(floor(2 * x));
+            let x_2 = detach(floor(2 * x + 0.37));
             param v1: [rows, d] = normal(1.0);
             let x_2 = attention::<2, mask = document & causal>(x_2, document = documents);
             x_2 + mean::<[rows]>(v1)
@@ -251,7 +251,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * detach(floor(2 * v1));
+            let v1_2 = v1 * detach(floor(2 * v1 + 0.37));
             let v2 = softmax::<d>(2 * v1_2);
             let v3 = v2 + sinusoidal_position::<d>(v2);
             let v2 = v1[d = -1];
@@ -282,7 +282,7 @@ graphs! {
             let v3 = stack::<[batch, seq, rows, 2]>(x_2, 0.5 * x_2);
             let v4 = max(x_2, v3);
             let v5 = 0.5 * float(lens);
-            let v3 = detach(floor(2 * v1)) + v1;
+            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
             let mut v6 = v3 + 0.1 * v5;
             repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 += attention::<2, mask = causal>(v6); }
             v4 + mean::<[d]>(v6)
@@ -399,7 +399,7 @@ graphs! {
     g310 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [2, batch, d] {
-            let v1 = x * detach(floor(2 * x));
+            let v1 = x * detach(floor(2 * x + 0.37));
             let v2 = min::<[seq]>(v1);
             let mut v3 = v2 + 0.1 * v2;
             repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
@@ -416,7 +416,7 @@ graphs! {
             let v2 = concat::<d>(v1, 0.5 * v1);
             let v3 = stack::<[batch, seq, 2, 8]>(v2, 0.5 * v2);
             let v2 = einsum::<[batch, seq, 8]>(v3, v3);
-            let v4 = v2 * detach(floor(2 * v3));
+            let v4 = v2 * detach(floor(2 * v3 + 0.37));
             let v5 = 0.5 * float(tokens);
             let v6 = softmax::<8>(2 * v4);
             let v3 = gelu(v5);
@@ -430,7 +430,7 @@ graphs! {
             let v1 = max(0.1, x);
             param v2: [rows] = normal(1.0);
             let v3 = embedding::<7, d>(tokens);
-            let v4 = detach(floor(2 * v2));
+            let v4 = detach(floor(2 * v2 + 0.37));
             let v5 = v1 + sinusoidal_position::<d>(v1);
             v3 + mean::<[rows]>(v4) + v5
         }

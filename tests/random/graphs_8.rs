@@ -73,7 +73,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = feed_forward::<6, activation = relu_squared>(x);
-            let v2 = detach(floor(2 * x));
+            let v2 = detach(floor(2 * x + 0.37));
             let v3 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
             let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
             let v4 = v4 * sigmoid(v4) + 0.5 * v4;
@@ -243,7 +243,7 @@ graphs! {
             let x_2 = layer_norm::<epsilon = 0.1>(v1);
             let v3 = concat::<d>(v2, 0.5 * v2);
             let v4 = v3[8 = ..2];
-            let v5 = detach(floor(2 * v1));
+            let v5 = detach(floor(2 * v1 + 0.37));
             let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);
             v4 + mean::<[7]>(x_2) + mean::<[7]>(v6)
         }
@@ -438,7 +438,7 @@ graphs! {
             let x_2 = linear::<d>(v1);
             let v3 = embedding::<7, d, name = t_v3>(tokens);
             let v4 = linear::<tied = t_v3>(x_2);
-            let v5 = detach(floor(2 * v4));
+            let v5 = detach(floor(2 * v4 + 0.37));
             let v6 = l2_norm::<batch, epsilon = 0.1>(v1);
             let v7 = v5[batch = [0, -1, 0, 0, -1]];
             let x_2 = v7 - v7;
@@ -527,7 +527,7 @@ graphs! {
             let v2 = 0.5 * float(tokens);
             param v3: [] = normal(1.0);
             let x_2 = cumsum::<batch>(0.5 * v1);
-            let v1_2 = detach(floor(2 * v3)) + v2;
+            let v1_2 = detach(floor(2 * v3 + 0.37)) + v2;
             x_2 + v1_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);

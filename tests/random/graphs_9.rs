@@ -159,7 +159,7 @@ graphs! {
             param v4: [d] = normal(1.0);
             let v5 = embedding::<7, d>(argmax::<d>(v1 + v4));
             let v6 = attention::<2, mask = causal>(v5);
-            let v7 = detach(floor(2 * v6));
+            let v7 = detach(floor(2 * v6 + 0.37));
             param v8: [rows] = normal(1.0);
             let v9 = concat::<d>(v7, 0.5 * v7);
             let v10 = linear::<d, bias = false>(v8);
@@ -360,7 +360,7 @@ graphs! {
             let v1 = mean::<[seq]>(x);
             let v2 = permute::<[seq, d, batch]>(x);
             let v3 = sum::<[batch, d]>(v1);
-            let v4 = v1 * detach(floor(2 * v3));
+            let v4 = v1 * detach(floor(2 * v3 + 0.37));
             let v5 = v2[seq = -2..];
             let v1 = embedding::<7, d>(tokens);
             v5 + v4 + mean::<[seq]>(v1)
@@ -429,8 +429,8 @@ graphs! {
             let v2 = ln(2 + v1 * v1);
             param v3: [2, d] = normal(1.0);
             param v4: [d] = normal(1.0);
-            let v2_2 = v3[d = argmax::<d>(v2 + v4)];
-            linear::<5, name = head>(v1 + mean::<[2]>(v2_2))
+            let v5 = v1[d = argmax::<d>(v2 + v4)];
+            linear::<5, name = head>(v2 + mean::<[2]>(v3) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 

@@ -1,5 +1,6 @@
 //! The call of a layer: the inputs before the first operation, and the output after the last one.
 
+mod absent;
 mod batch;
 mod checks;
 mod layer;
@@ -7,6 +8,7 @@ mod observer;
 mod options;
 mod recorder;
 
+pub use absent::{or_count, or_full, or_marks};
 pub use batch::{add_batch, drop_batch};
 pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_inputs, check_mask_lengths, check_sizes,

@@ -76,6 +76,16 @@ impl<'w, 'n> Walker<'w, 'n> {
                 None => drop(tokens.next()),
             };
         }
+        if let Some(entries) = named_values(tokens) {
+            for mut entry in entries {
+                if entry.starts_entry() {
+                    entry.take_ident();
+                    entry.take(':');
+                }
+                self.expression(entry);
+            }
+            return;
+        }
         // A statement may be inserted before this one.
         self.names.own(self.scope, None);
         if tokens.take_word("let") {
@@ -466,14 +476,34 @@ impl<'w, 'n> Walker<'w, 'n> {
 
 /// The variable behind `let`, or those in parentheses.
 fn declared(tokens: &mut Tokens) -> Vec<Ident> {
-    match tokens.take_group(Delimiter::Parenthesis) {
-        Some(names) => names
-            .split()
-            .iter()
-            .filter_map(|name| name.ident(0).cloned())
-            .collect(),
+    let several = tokens.take_group(Delimiter::Parenthesis);
+    // Results by name: `{ logits, hidden: x, .. }`.
+    match several.or_else(|| tokens.take_group(Delimiter::Brace)) {
+        Some(names) => names.split().into_iter().filter_map(variable).collect(),
         None => tokens.take_ident().into_iter().collect(),
     }
+}
+
+/// `x`, or the `x` of `hidden: x`
+fn variable(mut entry: Tokens) -> Option<Ident> {
+    let name = entry.take_ident();
+    match entry.take(':') {
+        true => entry.take_ident(),
+        false => name,
+    }
+}
+
+/// The entries of `{ logits, hidden: x }`, if the last line is this.
+fn named_values(tokens: &mut Tokens) -> Option<Vec<Tokens>> {
+    let [TokenTree::Group(group)] = tokens.rest() else {
+        return None;
+    };
+    let entries = Tokens::new(group.stream());
+    let has_name = entries.ident(0).is_some()
+        && (entries.rest().len() == 1 || entries.is(1, ',') || entries.starts_entry());
+    let is_it = group.delimiter() == Delimiter::Brace && has_name;
+    is_it.then(|| tokens.next())?;
+    is_it.then(|| entries.split())
 }
 
 /// Whether the first key by position names axes: `sum::<seq>(x)`.

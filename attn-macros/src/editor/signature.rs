@@ -90,8 +90,11 @@ impl Item {
         });
         let name = words.next();
         let word = words.next().filter(|word| word == "block");
-        let result =
+        let mut result =
             tokens.take_until(|rest| rest.is_group(0, Delimiter::Brace) || rest.is_word("struct"));
+        // Results by name stand in braces, too.
+        let is_named = tokens.is_group(1, Delimiter::Brace);
+        result.extend(is_named.then(|| tokens.next()).flatten());
         Some(Item {
             is_block: word.is_some(),
             word,
@@ -151,7 +154,7 @@ impl Item {
         let is_block = self.is_block;
         for input in self.parameters {
             let is_key = is_block && input.axes.is_none();
-            let operand = input.walk(names, sizes, axes);
+            let operand = input.walk(names, axes);
             variables.extend(operand.filter(|_| !is_key));
         }
         walk_result(names, self.result, axes);
@@ -190,7 +193,7 @@ impl Input {
     }
 
     /// Returns the variable.
-    fn walk(self, names: &mut Names<'_>, sizes: Scope, axes: Scope) -> Option<Own> {
+    fn walk(self, names: &mut Names<'_>, axes: Scope) -> Option<Own> {
         names.language("kinds", self.kind.as_ref());
         let shape = self.axes.as_ref().map(Tokens::text).unwrap_or_default();
         let kind = self.kind.map(|kind| kind.to_string()).unwrap_or_default();
@@ -198,7 +201,7 @@ impl Input {
             walk_axes(names, tokens, axes);
         }
         if let Some(default) = self.default {
-            size(names, &default, Some(sizes));
+            size(names, &default, Some(axes));
         }
         let doc = format!("`{kind}[{shape}]`");
         self.name.map(|name| Own { name, doc })
@@ -315,7 +318,7 @@ pub(super) fn walk_axes(names: &mut Names<'_>, tokens: Tokens, axes: Scope) {
     }
 }
 
-/// `-> [batch, seq]`, or several in parentheses.
+/// `-> [batch, seq]`, or several in parentheses or braces.
 fn walk_result(names: &mut Names<'_>, mut tokens: Tokens, axes: Scope) {
     while let Some(token) = tokens.next() {
         match token {

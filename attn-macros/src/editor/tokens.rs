@@ -108,6 +108,10 @@ impl Tokens {
         Tokens { list, at: 0 }
     }
 
+    pub(super) fn extend(&mut self, tokens: impl IntoIterator<Item = TokenTree>) {
+        self.list.extend(tokens);
+    }
+
     /// The tokens between commas: also none, before the first, between two and behind the last. Keys of an operation are one part.
     pub(super) fn split(mut self) -> Vec<Tokens> {
         let mut parts = vec![self.take_part()];

@@ -151,8 +151,12 @@ pub(crate) fn unknown_kind(found: &Ident) -> String {
 }
 
 pub(crate) fn number_of_axes(kind: ValueKind, found: usize, least: usize, most: usize) -> String {
+    let least = match least {
+        0 => "at most ".to_owned(),
+        least => format!("{least} to "),
+    };
     format!(
-        "expected {least} to {most} axes in `{}[..]`, found {found}",
+        "expected {least}{most} axes in `{}[..]`, found {found}",
         kind.prefix()
     )
 }

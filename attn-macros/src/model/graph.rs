@@ -2,6 +2,7 @@
 //!
 //! A [`Block`] is what the passes over a graph read. Its nodes are the operations of a model or of an attention layer.
 
+use std::fmt;
 use std::rc::Rc;
 
 use proc_macro2::{Ident, TokenStream};
@@ -9,10 +10,10 @@ use syn::Attribute;
 use syn::ext::IdentExt;
 
 use super::lengths::MadeAxis;
-use super::types::Type;
+use super::types::{Axis, Type};
 use crate::graph::{AttentionLayer, CallData};
 use crate::ops::{Attention, Fusion, Gradient, Layer, ModelOp, Op, Saved};
-use crate::spec::{Assertion, Distribution, Item, Size};
+use crate::spec::{Assertion, Distribution, Item, Real, Size};
 
 /// A network as one of its functions runs it. The functions share values and layers.
 pub(crate) struct Model {
@@ -24,6 +25,10 @@ pub(crate) struct Model {
     /// Those that operations make of them.
     pub(crate) made: Vec<MadeAxis>,
     pub(crate) inputs: Vec<ValueId>,
+    /// Their names, if all are known.
+    pub(crate) input_names: Vec<String>,
+    /// For each input, what stands for it where a call leaves it out.
+    pub(crate) defaults: Vec<Option<Absent>>,
     pub(crate) values: Rc<[Value]>,
     /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
     pub(crate) modules: Rc<[Module]>,
@@ -35,6 +40,8 @@ pub(crate) struct Model {
     /// The same for the fused form, with elementwise operations [grouped](super::group).
     pub(crate) grouped: Region,
     pub(crate) results: Vec<ValueId>,
+    /// The names of the results, if they are given by name.
+    pub(crate) result_names: Vec<String>,
     /// The declared types of the results, if these and the inputs were understood.
     pub(crate) signature: Option<Vec<Type>>,
     /// Constants that only rustc can evaluate, each under a name.
@@ -42,6 +49,30 @@ pub(crate) struct Model {
     pub(crate) assertions: Vec<Assertion>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
+}
+
+/// The value of an input that a call leaves out.
+#[derive(Clone)]
+pub(crate) enum Absent {
+    /// Floats: every element.
+    Number(Real),
+    /// Ids or lengths: every element, a number or the length of an axis.
+    Length(Axis),
+    /// Ids: they count along the last axis, from this number on.
+    From(Size),
+    /// A mask: every element.
+    Marks(bool),
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Absent::Number(number) => write!(f, "{number} everywhere"),
+            Absent::Length(axis) => write!(f, "{axis} everywhere"),
+            Absent::From(start) => write!(f, "a count from {start} on along the last axis"),
+            Absent::Marks(value) => write!(f, "{value} everywhere"),
+        }
+    }
 }
 
 /// A function beside `forward`.
@@ -332,6 +363,11 @@ impl Model {
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
+    }
+
+    /// What stands for the input of this index where a call leaves it out.
+    pub(crate) fn default_of(&self, input: usize) -> Option<&Absent> {
+        self.defaults.get(input)?.as_ref()
     }
 
     /// The names of all axes that are no constants.

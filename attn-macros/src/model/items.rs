@@ -96,12 +96,13 @@ fn parse_function(
     let content;
     parenthesized!(content in input);
     let inputs = parse_inputs(&content, cx).into_iter();
-    let (results, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
+    let (results, names, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
     Ok(BlockDraft {
         docs,
         name,
         parameters: inputs.map(Parameter::Operand).collect(),
         results,
+        names,
         statements,
     })
 }
@@ -119,12 +120,13 @@ fn parse_block(
     let content;
     parenthesized!(content in input);
     let parameters = parse_parameters(&content, cx);
-    let (results, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
+    let (results, names, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
     Ok(BlockDraft {
         docs,
         name,
         parameters,
         results,
+        names,
         statements,
     })
 }
@@ -134,12 +136,15 @@ fn parse_result_and_body(
     of: &str,
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<(Option<Vec<TypeDraft>>, Vec<Statement>)> {
+) -> syn::Result<(Option<Vec<TypeDraft>>, Vec<Ident>, Vec<Statement>)> {
     let results = parse_results(of, input, cx);
     if results.is_err() {
         skip_to_body(input);
     }
     let results = recover(results, input.peek(token::Brace), cx)?;
+    let (types, names) = results.map_or_else(Default::default, |results| {
+        (Some(results.types), results.names)
+    });
     require(
         input,
         input.peek(token::Brace),
@@ -147,7 +152,7 @@ fn parse_result_and_body(
     )?;
     let content;
     braced!(content in input);
-    Ok((results, parse_statements(&content, cx)))
+    Ok((types, names, parse_statements(&content, cx)))
 }
 
 /// `x: [.., d_model], hidden, ..`
@@ -158,7 +163,12 @@ fn parse_parameters(input: ParseStream<'_>, cx: &Diagnostics) -> Vec<Parameter> 
         let parsed = match starts_key(input) {
             true => parse_key(input, cx).map(|key| parameters.push(key)),
             false => parse_input(input, &mut draft, cx).map(|takes| match takes {
-                Takes::Input => parameters.push(Parameter::Operand(std::mem::take(&mut draft))),
+                Takes::Input => {
+                    if let Some(default) = draft.default.take() {
+                        cx.error(default, messages::DEFAULT_IN_BLOCK);
+                    }
+                    parameters.push(Parameter::Operand(std::mem::take(&mut draft)));
+                }
                 Takes::Itself => {}
             }),
         };

@@ -11,7 +11,7 @@ use super::condition::{is_choice_of_statements, parse_choice};
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
 use super::items::{next_item, parse_items, starts_block};
-use super::signature::parse_type;
+use super::signature::{is_named_values, parse_named_parts, parse_named_values, parse_type};
 use super::sizes;
 use super::syntax::{
     Argument, BufferDraft, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft,
@@ -264,7 +264,10 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
         return parse_choice(input, cx);
     }
     let at = input.span();
-    let values = parse_values(input, cx)?;
+    let (names, values) = match is_named_values(input) {
+        true => parse_named_values(input, cx)?,
+        false => (Vec::new(), parse_values(input, cx)?),
+    };
     if input.peek(Token![let]) && matches!(*values, [Expr::If { .. }]) {
         // What follows is a statement of its own.
         cx.push(syn::Error::new(at, messages::NOTHING_IS_DONE));
@@ -280,7 +283,7 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
             in_the_way(input, messages::EXPECTED_OPERATOR)
         });
     }
-    Ok(Statement::Return(values))
+    Ok(Statement::Return { values, names })
 }
 
 /// A construct of Rust that the language has not.
@@ -404,7 +407,10 @@ fn parse_tensor(input: ParseStream<'_>) -> syn::Result<(TypeDraft, TokenStream)>
 fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     input.parse::<Token![let]>()?;
     let mutable = input.parse::<Option<Token![mut]>>()?.is_some();
-    if input.peek(token::Paren) || input.peek(token::Bracket) {
+    if input.peek(token::Brace) && !mutable {
+        return parse_let_named(input, cx);
+    }
+    if input.peek(token::Paren) || input.peek(token::Bracket) || input.peek(token::Brace) {
         return parse_let_parts(mutable, input, cx);
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
@@ -457,10 +463,34 @@ fn parse_let_parts(
         }
     };
     match parse_value(input, cx) {
-        Ok(value) => Ok(Statement::LetParts { names, value }),
+        Ok(value) => Ok(Statement::LetParts {
+            names,
+            of: None,
+            value,
+        }),
         Err(error) => {
             cx.push(error);
             skip(input);
+            Ok(Statement::Unreadable { declares })
+        }
+    }
+}
+
+/// `{ logits, hidden: b, .. } = read(x);`
+fn parse_let_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
+    let group: Group = input.fork().parse()?;
+    let parts = parse_named_parts(input);
+    let parsed = parts.and_then(|parts| Ok((parts, parse_value(input, cx)?)));
+    match parsed {
+        Ok(((names, of), value)) => Ok(Statement::LetParts {
+            names,
+            of: Some(of),
+            value,
+        }),
+        Err(error) => {
+            cx.push(error);
+            skip(input);
+            let declares = sizes::names(&group.stream());
             Ok(Statement::Unreadable { declares })
         }
     }

@@ -1,12 +1,13 @@
 //! Parses the signature of `forward`: tokens to drafts.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
-use syn::parse::ParseStream;
-use syn::{Token, bracketed, parenthesized, token};
+use syn::parse::{ParseStream, Parser};
+use syn::{Token, braced, bracketed, parenthesized, token};
 
+use super::expression::parse_expr;
 use super::parse::{read, require, tokens_of_argument};
-use super::syntax::{InputDraft, TypeDraft};
+use super::syntax::{Expr, InputDraft, NamedParts, TypeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{expect, split_at_commas};
@@ -63,6 +64,13 @@ pub(super) fn parse_input(
     draft.name = Some(name);
     expect::<Token![:]>(input, messages::EXPECTED_INPUT)?;
     draft.ty = Some(parse_type(input)?);
+    if let Some(sign) = input.parse::<Option<Token![=]>>()? {
+        let default = tokens_of_argument(input);
+        if default.is_empty() {
+            cx.error(sign, messages::EXPECTED_DEFAULT);
+        }
+        draft.default = Some(default).filter(|default| !default.is_empty());
+    }
     if !input.is_empty() {
         expect::<Token![,]>(input, messages::EXPECTED_INPUT)?;
     }
@@ -76,16 +84,28 @@ pub(super) fn skip_to_body(input: ParseStream<'_>) {
     }
 }
 
-/// `-> [batch, seq, vocab]`, or several in parentheses: those of a function or a block.
+/// The declared results of a function or a block, in their order.
+pub(super) struct Results {
+    pub(super) types: Vec<TypeDraft>,
+    /// None, or one for each.
+    pub(super) names: Vec<Ident>,
+}
+
+/// `-> [batch, seq, vocab]`, or several in parentheses, or by name in braces.
 pub(super) fn parse_results(
     of: &str,
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<Vec<TypeDraft>> {
+) -> syn::Result<Results> {
     let expected = &messages::expected_result(of);
     expect::<Token![->]>(input, expected)?;
+    let names = Vec::new();
+    if is_named_results(input) {
+        return parse_named_results(of, input, cx);
+    }
     if !input.peek(token::Paren) {
-        return Ok(vec![parse_type(input)?]);
+        let types = vec![parse_type(input)?];
+        return Ok(Results { types, names });
     }
     let content;
     parenthesized!(content in input);
@@ -102,7 +122,117 @@ pub(super) fn parse_results(
     if results.is_empty() {
         cx.push(syn::Error::new(content.span(), expected));
     }
-    Ok(results)
+    let types = results;
+    Ok(Results { types, names })
+}
+
+/// Braces with names and shapes, not those of the statements.
+fn is_named_results(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    let Ok(group) = fork.parse::<Group>() else {
+        return false;
+    };
+    let begins = |content: ParseStream<'_>| {
+        let is_name = content.parse::<Ident>().is_ok();
+        let is_it = is_name && content.peek(Token![:]) && !content.peek(Token![::]);
+        content.parse::<TokenStream>().map(|_| is_it)
+    };
+    let is_brace = group.delimiter() == Delimiter::Brace;
+    is_brace && (fork.peek(token::Brace) || begins.parse2(group.stream()).unwrap_or(false))
+}
+
+/// `{ logits: [batch, seq, vocab], hidden: [batch, seq, d_model] }`
+fn parse_named_results(of: &str, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Results> {
+    let expected = &messages::expected_named_result(of);
+    let content;
+    braced!(content in input);
+    let (mut types, mut names) = (Vec::new(), Vec::<Ident>::new());
+    read(&content, |content| {
+        require(content, !content.is_empty(), expected)?;
+        while !content.is_empty() {
+            let name: Ident = expect(content, expected)?;
+            expect::<Token![:]>(content, expected)?;
+            if names.contains(&name) {
+                cx.error(&name, messages::result_twice(of, &name));
+            }
+            types.push(parse_type(content)?);
+            names.push(name);
+            if !content.is_empty() {
+                expect::<Token![,]>(content, expected)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Results { types, names })
+}
+
+/// A line of values by name: `{ logits, hidden: b }`.
+pub(super) fn is_named_values(input: ParseStream<'_>) -> bool {
+    let fork = input.fork();
+    let Ok(group) = fork.parse::<Group>() else {
+        return false;
+    };
+    let begins = |content: ParseStream<'_>| {
+        let is_name = content.parse::<Ident>().is_ok();
+        let ends = content.is_empty() || content.peek(Token![,]);
+        let is_it = is_name && (ends || content.peek(Token![:]) && !content.peek(Token![::]));
+        content.parse::<TokenStream>().map(|_| is_it)
+    };
+    let stands_alone = fork.is_empty() || fork.peek(Token![;]);
+    group.delimiter() == Delimiter::Brace
+        && stands_alone
+        && begins.parse2(group.stream()).unwrap_or(false)
+}
+
+/// `{ logits, hidden: layer_norm(x) }`: the names, and what they stand for.
+pub(super) fn parse_named_values(
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<(Vec<Ident>, Vec<Expr>)> {
+    let content;
+    braced!(content in input);
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    read(&content, |content| {
+        while !content.is_empty() {
+            let name: Ident = expect(content, messages::EXPECTED_NAMED_VALUE)?;
+            values.push(match content.parse::<Option<Token![:]>>()? {
+                Some(_) => parse_expr(content, cx)?,
+                None => Expr::Name(name.clone()),
+            });
+            names.push(name);
+            if !content.is_empty() {
+                expect::<Token![,]>(content, messages::EXPECTED_NAMED_VALUE)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok((names, values))
+}
+
+/// `{ logits, hidden: b, .. }`: the variables, and the results that they get.
+pub(super) fn parse_named_parts(input: ParseStream<'_>) -> syn::Result<(Vec<Ident>, NamedParts)> {
+    let content;
+    braced!(content in input);
+    let (mut variables, mut results) = (Vec::new(), Vec::new());
+    let others = read(&content, |content| {
+        while !content.is_empty() {
+            if content.parse::<Option<Token![..]>>()?.is_some() {
+                require(content, content.is_empty(), messages::REST_IS_LAST)?;
+                return Ok(true);
+            }
+            let name: Ident = expect(content, messages::EXPECTED_NAMED_PART)?;
+            variables.push(match content.parse::<Option<Token![:]>>()? {
+                Some(_) => expect(content, messages::EXPECTED_NAMED_PART)?,
+                None => name.clone(),
+            });
+            results.push(name);
+            if !content.is_empty() {
+                expect::<Token![,]>(content, messages::EXPECTED_NAMED_PART)?;
+            }
+        }
+        Ok(false)
+    })?;
+    Ok((variables, NamedParts { results, others }))
 }
 
 pub(crate) fn parse_type(input: ParseStream<'_>) -> syn::Result<TypeDraft> {

@@ -25,6 +25,8 @@ pub(crate) struct BlockDraft {
     pub(crate) parameters: Vec<Parameter>,
     /// The declared results; none if they could not be read.
     pub(crate) results: Option<Vec<TypeDraft>>,
+    /// Their names; none if they are given by their order.
+    pub(crate) names: Vec<Ident>,
     pub(crate) statements: Vec<Statement>,
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct SizeDraft {
 pub(crate) struct InputDraft {
     pub(crate) name: Option<Ident>,
     pub(crate) ty: Option<TypeDraft>,
+    /// What stands for it where a call leaves it out: `bias: [seq, d] = 0.0`.
+    pub(crate) default: Option<TokenStream>,
     /// `mut tokens`, which was reported.
     pub(crate) mutable: bool,
 }
@@ -79,8 +83,12 @@ pub(crate) enum Statement {
     },
     /// `buffer x: [axes] = |i, j| value;`
     Buffer(BufferDraft),
-    /// `let (a, b) = split::<axis>(x);`
-    LetParts { names: Vec<Ident>, value: Expr },
+    /// `let (a, b) = split::<axis>(x);`, `let { logits, hidden: b, .. } = read(x);`
+    LetParts {
+        names: Vec<Ident>,
+        of: Option<NamedParts>,
+        value: Expr,
+    },
     /// `x = value;`
     Assign { name: Ident, value: Expr },
     /// `repeat count, options { statements }`
@@ -91,8 +99,12 @@ pub(crate) enum Statement {
         condition: Condition,
         branches: [Vec<Statement>; 2],
     },
-    /// The last line: what is returned.
-    Return(Vec<Expr>),
+    /// The last line: what is returned, `(a, b)` or `{ logits, hidden: b }`.
+    Return {
+        values: Vec<Expr>,
+        /// Their names; none if they are given by their order.
+        names: Vec<Ident>,
+    },
     /// Not understood, and reported; the names that it would declare.
     Unreadable { declares: Vec<Ident> },
 }
@@ -105,6 +117,13 @@ pub(crate) struct BufferDraft {
     pub(crate) indices: Option<Vec<Ident>>,
     /// A number for each place.
     pub(crate) value: Expr,
+}
+
+/// The results of a block that get a variable each.
+pub(crate) struct NamedParts {
+    pub(crate) results: Vec<Ident>,
+    /// Whether `..` leaves others out.
+    pub(crate) others: bool,
 }
 
 pub(crate) struct Repeat {
@@ -483,7 +502,7 @@ pub(crate) fn calls(statements: &[Statement]) -> Vec<&Call> {
         Statement::Let { value, .. }
         | Statement::LetParts { value, .. }
         | Statement::Assign { value, .. } => calls_in(value),
-        Statement::Return(values) => values.iter().flat_map(calls_in).collect(),
+        Statement::Return { values, .. } => values.iter().flat_map(calls_in).collect(),
         Statement::Repeat(repeat) => calls(&repeat.statements),
         Statement::If { branches, .. } => {
             branches.iter().flat_map(|branch| calls(branch)).collect()

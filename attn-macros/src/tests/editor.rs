@@ -215,8 +215,10 @@ fn every_name_of_a_block_is_documented() {
         fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
             mlp::<4>(mlp::<hidden = d, name = first>(x))
         }
-        fn encode(x: [batch, seq, d]) -> [batch, seq, d] { linear::<d>(x) }
-        fn score(z: [batch, seq, d]) -> [batch, seq, d] { encode(later(z)) }
+        fn encode(x: [batch, seq, d]) -> { code: [batch, seq, d], pooled: [batch, d] } {
+            { pooled: mean::<seq>(x), code: linear::<d>(x) }
+        }
+        fn score(z: [batch, seq, d], lens: lens[batch] = seq) -> [batch, seq, d] { let { code: read, .. } = encode(later(z)); mean_pool(read, lens) + read }
         block later(x: [..]) -> [..] { gelu(x) }",
     );
     assert_eq!(told.lost(), Vec::<&String>::new());
@@ -241,7 +243,7 @@ fn every_name_of_a_block_is_documented() {
     };
     // Each call by its name, and the number by position under the key that it is.
     assert_eq!([names("mlp"), names("later"), names("name")], [2, 2, 1]);
-    assert_eq!([names("encode"), names("z")], [1, 1]);
+    assert_eq!([names("encode"), names("z"), names("read")], [1, 1, 2]);
     assert_eq!(names("hidden"), 4);
 }
 

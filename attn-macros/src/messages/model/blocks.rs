@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use crate::messages::{did_you_mean, listed, quoted};
 use crate::model::syntax::{BlockDraft, TypeDraft};
-use crate::model::types::Type;
+use crate::model::types::{Axis, Type, ValueKind, tuple};
 use crate::spec::keys::nearest;
 
 pub(crate) const BLOCK_IN_FUNCTION: &str = "a block is declared beside `fn forward`, and called in it\n\
@@ -36,6 +36,105 @@ pub(crate) fn expected_result(of: &str) -> String {
         _ => "[.., d_model]",
     };
     format!("expected the result of `{of}`: `-> {example}`, or several in parentheses")
+}
+
+pub(crate) const EXPECTED_DEFAULT: &str = "expected a value behind `=`, which stands where a call leaves the input out\n\
+    help: `bias: [seq, d_model] = 0.0`";
+pub(crate) const DEFAULT_IN_BLOCK: &str = "a block gets all of its values, and has no defaults\n\
+    help: an input of a function may have one: `fn forward(x: [batch, seq], bias: [seq] = 0.0) -> ..`";
+pub(crate) const DEFAULT_OF_FIRST_INPUT: &str = "the first input has the tape and the device, and no default\n\
+    help: an input that is always there stands before it";
+
+/// An axis of an input that may be left out.
+pub(crate) fn axis_of_default(input: &Ident, axis: &Axis) -> String {
+    format!(
+        "`{axis}` has no length where `{input}` is left out\n\
+         help: the axes of an input with a default are constants, or axes of inputs without one"
+    )
+}
+
+/// A default that the kind of the input cannot have.
+pub(crate) fn default_of_kind(kind: ValueKind, found: &TokenStream) -> String {
+    let expected = match kind {
+        ValueKind::Floats => "a number, `0.0`",
+        ValueKind::Ids => {
+            "a whole number, `0`, the length of an axis, `seq`, or a count along the last axis, `0..`"
+        }
+        ValueKind::Lens => "the length of an axis, `seq`, or a whole number",
+        ValueKind::Bools => "`true` or `false`",
+    };
+    format!("expected {expected}, found {}", quoted(found))
+}
+
+pub(crate) fn expected_named_result(of: &str) -> String {
+    format!(
+        "expected a name and a shape for each result of `{of}`: `{{ y: [.., d_model], hidden: [.., 64] }}`"
+    )
+}
+
+pub(crate) const EXPECTED_NAMED_VALUE: &str =
+    "expected a name for each result: `{ logits, hidden: layer_norm(x) }`";
+pub(crate) const EXPECTED_NAMED_PART: &str = "expected names of results: `let { logits, hidden: x } = read(x);`\n\
+    help: behind `:` is another name for the variable; `..` leaves out the other results";
+pub(crate) const REST_IS_LAST: &str =
+    "expected the end behind `..`, which leaves out the other results";
+pub(crate) fn result_twice(of: &str, found: &Ident) -> String {
+    format!("two results of `{of}` are called `{found}`")
+}
+
+pub(crate) fn result_again(found: &Ident) -> String {
+    format!("`{found}` stands here twice")
+}
+
+/// `{ logits }` as the last line, where the declared results have no names.
+pub(crate) fn results_without_names(of: &str, found: &[Ident]) -> String {
+    let named: Vec<_> = found.iter().map(|name| format!("{name}: [..]")).collect();
+    format!(
+        "the results of `{of}` have no names\n\
+         help: `-> {{ {} }}`, or return them in their order: `{}`",
+        named.join(", "),
+        tuple(found)
+    )
+}
+
+/// `(logits, hidden)` as the last line, where the declared results have names.
+pub(crate) fn results_by_name(of: &str, declared: &[Ident]) -> String {
+    format!(
+        "the results of `{of}` have names\nhelp: `{{ {} }}`; a value of another name is `{}: ..`",
+        in_braces(declared),
+        declared[0]
+    )
+}
+
+/// A call whose results have names, where one value is expected or several in their order.
+pub(crate) fn parts_by_name(block: &Ident, declared: &[Ident]) -> String {
+    format!(
+        "the results of `{block}` have names\nhelp: `let {{ {} }} = {block}(..);`",
+        in_braces(declared)
+    )
+}
+
+fn in_braces(names: &[Ident]) -> String {
+    let names: Vec<_> = names.iter().map(Ident::to_string).collect();
+    names.join(", ")
+}
+
+pub(crate) fn results_have_no_names(of: &Ident) -> String {
+    format!("the results of `{of}` have no names\nhelp: `let (a, b) = {of}(..);`")
+}
+
+pub(crate) fn unknown_result(of: &str, found: &Ident, declared: &[Ident]) -> String {
+    let names: Vec<String> = declared.iter().map(Ident::to_string).collect();
+    let near = nearest(&found.to_string(), names.iter().map(String::as_str));
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("its results are `{}`", names.join("`, `")),
+    };
+    format!("`{of}` has no result `{found}`\nhelp: {help}")
+}
+
+pub(crate) fn missing_result(of: &str, missing: &Ident) -> String {
+    format!("the result `{missing}` of `{of}` is not here")
 }
 
 pub(crate) fn nothing_returned(of: &str) -> String {

@@ -11,7 +11,69 @@ use crate::ops::Label;
 
 /// `ids[batch, seq]`, or several in parentheses.
 pub(super) fn accepted(cx: &Emitter<'_>) -> String {
-    listed(cx, &cx.model.inputs)
+    let types = cx.model.inputs.iter().enumerate().map(|(index, id)| {
+        let ty = &cx.model.value(*id).ty;
+        match cx.model.default_of(index) {
+            None => ty.to_string(),
+            Some(_) => format!("Option<{ty}>"),
+        }
+    });
+    tuple(&types.collect::<Vec<_>>())
+}
+
+/// The documentation of the struct of the inputs, and of its fields.
+pub(super) fn inputs(cx: &Emitter<'_>) -> (String, Vec<String>) {
+    let forward = cx.method_name("forward");
+    let model = &cx.model.item.name;
+    let doc = format!(
+        "The inputs of [`{model}::{forward}`] by name, in the place of a tuple. `{}` has the tape, if there is one.",
+        cx.model.input_names[0]
+    );
+    let mut ids = cx.model.inputs.iter().enumerate();
+    let names = cx.model.input_names.iter();
+    let docs = names.map(|_| {
+        ids.next()
+            .map_or_else(String::new, |(index, id)| described_input(cx, index, *id))
+    });
+    (doc, docs.collect())
+}
+
+/// `[seq, 8]`, and what stands for it where it is left out.
+fn described_input(cx: &Emitter<'_>, index: usize, id: ValueId) -> String {
+    let ty = &cx.model.value(id).ty;
+    match cx.model.default_of(index) {
+        None => format!("`{ty}`"),
+        Some(default) => format!("`{ty}`, or `None`, which is {default}"),
+    }
+}
+
+/// `[batch, seq, 65]`, several in parentheses, or by name in braces.
+pub(super) fn returned(cx: &Emitter<'_>) -> String {
+    if cx.model.result_names.is_empty() {
+        return listed(cx, &cx.model.results);
+    }
+    let results = cx.model.result_names.iter().zip(&cx.model.results);
+    let results = results.map(|(name, id)| format!("{name}: {}", cx.model.value(*id).ty));
+    format!("{{ {} }}", results.collect::<Vec<_>>().join(", "))
+}
+
+/// The documentation of the struct of the results, and of its fields.
+pub(super) fn results(cx: &Emitter<'_>) -> (String, Vec<String>) {
+    let forward = cx.method_name("forward");
+    let model = &cx.model.item.name;
+    let mut doc = format!("What [`{model}::{forward}`] returns.");
+    if cx.model.result_names.len() > 1 {
+        doc.push_str(
+            " The first result has the tape: add up the losses of all, and call `backward` once.",
+        );
+    }
+    let types = cx.model.signature.iter().flatten();
+    let mut types = types.map(|ty| format!("`{ty}`"));
+    let docs = cx.model.result_names.iter();
+    (
+        doc,
+        docs.map(|_| types.next().unwrap_or_default()).collect(),
+    )
 }
 
 fn listed(cx: &Emitter<'_>, values: &[ValueId]) -> String {
@@ -47,11 +109,17 @@ pub(super) fn axes_note(cx: &Emitter<'_>) -> String {
 /// The documentation of the struct.
 pub(super) fn model(cx: &Emitter<'_>) -> String {
     let mut shapes = Table::new(["", ""]);
-    for id in &cx.model.inputs {
-        let value = cx.model.value(*id);
-        shapes.row([&format!("`{}`", value.source), &format!("`{}`", value.ty)]);
+    for (index, id) in cx.model.inputs.iter().enumerate() {
+        let name = &cx.model.value(*id).source;
+        shapes.row([&format!("`{name}`"), &described_input(cx, index, *id)]);
     }
-    shapes.row(["output", &format!("`{}`", listed(cx, &cx.model.results))]);
+    if cx.model.result_names.is_empty() {
+        shapes.row(["output", &format!("`{}`", listed(cx, &cx.model.results))]);
+    }
+    for (name, result) in cx.model.result_names.iter().zip(&cx.model.results) {
+        let ty = &cx.model.value(*result).ty;
+        shapes.row([&format!("output `{name}`"), &format!("`{ty}`")]);
+    }
     let mut doc = format!("\n\nDeclared with `model!`.\n\n# Shapes\n\n{shapes}");
     if !cx.model.symbols.is_empty() {
         let symbols = cx.model.symbols.iter().map(|name| format!("`{name}`"));
@@ -167,7 +235,7 @@ pub(super) fn composed(cx: &Emitter<'_>) -> [String; 2] {
 /// The documentation of `forward`, `try_forward`, `forward_mut` and `try_forward_mut`.
 pub(super) fn methods(cx: &Emitter<'_>) -> [String; 4] {
     let input = accepted(cx);
-    let output = listed(cx, &cx.model.results);
+    let output = returned(cx);
     let [forward, forward_mut] = ["forward", "forward_mut"].map(|name| cx.method_name(name));
     // Comments of the user may stand before it.
     let begin = if cx.model.function.is_some() {
@@ -208,7 +276,7 @@ pub(super) fn sessions(cx: &Emitter<'_>) -> [String; 2] {
 /// The documentation of `attention_maps`, `values`, `first_non_finite`, and their twins with `try_`.
 pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
     let input = accepted(cx);
-    let output = listed(cx, &cx.model.results);
+    let output = returned(cx);
     let modules = match cx.is_opaque() {
         true => " Attentions of a `module` are not included.",
         false => "",

@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, docs, tuple};
-use crate::model::graph::ValueId;
+use crate::model::graph::{Absent, ValueId};
 use crate::model::types::{Axis, Type};
 
 /// The traits: one, or two where `forward_mut` accepts something else than `forward`.
@@ -52,6 +52,38 @@ fn emit_trait(cx: &Emitter<'_>, access: Access) -> TokenStream {
 
 /// The types that the traits are implemented for.
 pub(super) fn emit_impls(cx: &Emitter<'_>) -> TokenStream {
+    let of_tensors = emit_impls_of_tensors(cx);
+    let accesses = cx.accesses().iter();
+    let by_name = accesses.filter_map(|access| emit_impl_by_name(cx, *access));
+    of_tensors.into_iter().chain(by_name.flatten()).collect()
+}
+
+/// The inputs by name are taken as their tuple is.
+fn emit_impl_by_name(cx: &Emitter<'_>, access: Access) -> Option<TokenStream> {
+    let inputs = cx.inputs_by_name()?;
+    let name = &cx.name;
+    let input = cx.input(access);
+    let built = cx.built(MODEL);
+    let mutability = access.mutability();
+    let names = cx.model.input_names.iter();
+    let fields: Vec<_> = names.map(|name| super::field(name)).collect();
+    let types = (0..fields.len()).map(|index| format_ident!("Input{index}"));
+    let types: Vec<_> = types.collect();
+    Some(quote_spanned! {cx.at=>
+        impl<#(#types,)* E: p::Dtype, D: p::Storage<E> #built> #input<E, D #built> for #inputs<#(#types),*>
+        where
+            (#(#types,)*): #input<E, D #built>,
+        {
+            type Output = <(#(#types,)*) as #input<E, D #built>>::Output;
+
+            fn run(self, model: & #mutability #name<E, D #built>, run: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
+                #input::run((#(self.#fields,)*), model, run)
+            }
+        }
+    })
+}
+
+fn emit_impls_of_tensors(cx: &Emitter<'_>) -> TokenStream {
     if cx.model.poisoned {
         let signature = cx.model.signature.as_ref();
         return signature.map_or_else(|| emit_anything(cx), |results| emit_declared(cx, results));
@@ -79,6 +111,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let ty = emit_accepted(cx);
     let pattern = idents(&names);
     let first = &names[0];
+    let defaults = emit_defaults(cx);
     let checks = emit_checks(cx);
     let fused = (!cx.is_opaque()).then(|| {
         quote! {
@@ -87,7 +120,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
             }
         }
     });
-    let output = emit_returned(cx, model.results.iter().map(|id| &model.value(*id).ty));
+    let output = cx.returned_type(model.results.iter().map(|id| &model.value(*id).ty));
     let results: Vec<_> = (0..model.results.len())
         .map(|index| format_ident!("result_{index}"))
         .collect();
@@ -99,6 +132,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
 
             fn run(self, model: & #mutability #name<E, D #built>, run: p::ForwardOptions<'_>) -> Result<Self::Output, p::Error<D::Err>> {
                 let #pattern = self;
+                #defaults
                 #checks
                 #fused
                 let mut pass = p::Pass::<T>::new(run);
@@ -113,7 +147,10 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
 /// The results with their tapes: the last expression of a function that has the `pass`.
 fn emit_outputs(cx: &Emitter<'_>, results: &[Ident]) -> TokenStream {
     match results {
-        [one] => quote!(Ok(p::Pass::output(&mut pass, #one))),
+        [one] => {
+            let returned = cx.returned(&[quote!(p::Pass::output(&mut pass, #one))]);
+            quote!(Ok(#returned))
+        }
         several => cx.put_tapes(several, &quote!(pass.into_tape())),
     }
 }
@@ -149,7 +186,7 @@ fn emit_declared(cx: &Emitter<'_>, results: &[Type]) -> TokenStream {
     let input = cx.input(Access::Shared);
     let symbols = cx.symbols();
     let ty = emit_accepted(cx);
-    let output = emit_returned(cx, results.iter());
+    let output = cx.returned_type(results.iter());
     quote_spanned! {cx.at=>
         impl<#symbols T: p::Tape<E, D>, E: p::Element, D: p::Backend<E>> #input<E, D> for #ty {
             type Output = #output;
@@ -169,15 +206,52 @@ fn emit_accepted(cx: &Emitter<'_>) -> TokenStream {
         } else {
             TokenStream::new()
         };
-        cx.tensor(&cx.model.value(*id).ty, &tape)
+        let ty = cx.tensor(&cx.model.value(*id).ty, &tape);
+        match cx.model.default_of(index) {
+            None => ty,
+            Some(_) => quote!(Option<#ty>),
+        }
     });
     tuple(&types.collect::<Vec<_>>())
 }
 
-/// The type of what `forward` returns.
-fn emit_returned<'t>(cx: &Emitter<'_>, results: impl Iterator<Item = &'t Type>) -> TokenStream {
-    let types = results.map(|ty| cx.tensor(ty, &quote!(T)));
-    tuple(&types.collect::<Vec<_>>())
+/// The lines that put a tensor in the place of each input that the call leaves out.
+fn emit_defaults(cx: &Emitter<'_>) -> TokenStream {
+    let label = cx.label();
+    let inputs = cx.model.inputs.iter().enumerate();
+    let lines = inputs.filter_map(|(index, id)| {
+        let default = cx.model.default_of(index)?;
+        let [name, first] = [*id, cx.model.inputs[0]].map(|id| cx.var(id));
+        let axes = &cx.model.value(*id).ty.axes;
+        let shape = axes.iter().map(|axis| match axis {
+            Axis::Symbol(symbol) => cx.axis_of_input(&symbol.length, |id| cx.var(id)),
+            Axis::Size(_) => quote!(p::Const),
+        });
+        let shape: Vec<_> = shape.collect();
+        let sizes = axes.iter().zip(&shape).map(|(axis, of_call)| {
+            let name = axis.to_string();
+            let size = match axis {
+                Axis::Symbol(_) => quote!(p::Dim::size(&#of_call)),
+                Axis::Size(size) => size.to_token_stream(),
+            };
+            quote!((#name, #size))
+        });
+        let (or, value) = match default {
+            Absent::Number(number) => (quote!(or_full), quote!(p::Element::of((#number) as f64))),
+            Absent::Length(Axis::Size(size)) => (quote!(or_full), quote!(#size)),
+            Absent::Length(Axis::Symbol(symbol)) => {
+                let axis = cx.axis_of_input(&symbol.length, |id| cx.var(id));
+                (quote!(or_full), quote!(p::Dim::size(&#axis)))
+            }
+            Absent::From(start) => (quote!(or_count), quote!(#start)),
+            Absent::Marks(value) => (quote!(or_marks), quote!(#value)),
+        };
+        Some(quote! {
+            p::check_sizes(#label, &[#(#sizes),*])?;
+            let #name = p::#or(#name, #first.device(), (#(#shape,)*), #value)?;
+        })
+    });
+    lines.collect()
 }
 
 /// After a mistake in what `forward` declares: accept whatever is passed, so that the error stays alone.

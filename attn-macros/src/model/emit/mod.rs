@@ -10,6 +10,7 @@ mod inside;
 mod item;
 mod missing;
 mod opaque;
+mod output;
 pub(crate) mod picture;
 mod session;
 
@@ -78,6 +79,8 @@ pub(crate) fn model(
     let others = [cx.built_by_default(MODEL), cx.built(MODEL)];
     let alias = attention::alias(krate, &model.item, cx.generics(), &others);
     let traits = input::emit_traits(cx);
+    let all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));
+    let outputs: TokenStream = all.map(output::emit).collect();
     let impls = [
         input::emit_impls(cx),
         item::emit_traits(cx),
@@ -110,6 +113,7 @@ pub(crate) fn model(
         #alias
         #traits
         #(#traits_of_functions)*
+        #outputs
         #(#cfgs)*
         #[allow(clippy::all, clippy::pedantic, clippy::nursery)]
         const _: () = {
@@ -191,6 +195,12 @@ impl<'a> Emitter<'a> {
             None => model.to_string(),
             Some(function) => format!("{model}::{}", function.name),
         }
+    }
+
+    /// How the names of the types of the function begin.
+    fn stem(&self) -> &Ident {
+        let function = self.model.function.as_ref();
+        function.map_or(&self.model.item.name, |function| &function.stem)
     }
 
     /// The method of a function that is this one of `forward`: `forward_mut` and `flops`, or `encode_mut` and `encode_flops`.
@@ -303,10 +313,29 @@ impl<'a> Emitter<'a> {
         let label = self.label();
         let tapes = 0..results.len();
         let tapes: Vec<_> = tapes.map(|index| format_ident!("tape_{index}")).collect();
+        let values = results.iter().zip(&tapes);
+        let values = values.map(|(value, tape)| quote!(p::PutTape::put_tape(#value, #tape)));
+        let returned = self.returned(&values.collect::<Vec<_>>());
         quote! {
             let [#(#tapes),*] = p::tapes_of_results::<E, D, T, _>(#label, #history);
-            Ok((#(p::PutTape::put_tape(#results, #tapes)),*))
+            Ok(#returned)
         }
+    }
+
+    /// The first axis of this name of an input that is always there. `var` has its tensor.
+    fn axis_of_input(&self, symbol: &str, var: impl Fn(ValueId) -> Ident) -> TokenStream {
+        let model = self.model;
+        let inputs = model.inputs.iter().enumerate();
+        let mut inputs = inputs.filter(|(index, _)| model.default_of(*index).is_none());
+        let found = inputs.find_map(|(_, id)| {
+            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol);
+            let index = model.value(*id).ty.axes.iter().position(is_it)?;
+            Some((var(*id), syn::Index::from(index)))
+        });
+        found.map_or_else(
+            || quote!(p::Const),
+            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
+        )
     }
 
     /// `Batch: p::Dim, Seq: p::Dim,`

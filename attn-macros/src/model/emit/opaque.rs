@@ -83,8 +83,7 @@ impl Emitter<'_> {
 
     /// The trait of what is accepted.
     pub(super) fn input(&self, access: Access) -> Ident {
-        let function = self.model.function.as_ref();
-        let name = function.map_or(&self.model.item.name, |function| &function.stem);
+        let name = self.stem();
         match access {
             Access::Shared => format_ident!("{name}Input"),
             Access::Exclusive => format_ident!("{name}InputMut"),

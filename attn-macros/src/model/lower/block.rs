@@ -10,14 +10,16 @@ use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
 use super::function::{Progress, Recording};
+use super::results::Returned;
 use super::scope::Scopes;
-use super::statements::Returned;
 use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, ParamPath, Submodule, ValueId, method_of};
 use crate::model::sizes::{ConstValue, Sizes};
-use crate::model::syntax::{BlockDraft, Call, Expr, ModelDraft, Parameter, first, is_leading};
+use crate::model::syntax::{
+    BlockDraft, Call, Expr, ModelDraft, NamedParts, Parameter, first, is_leading,
+};
 use crate::model::types::{Axis, Symbol, Type, tuple};
 use crate::ops::Operation;
 use crate::spec::Assertion;
@@ -235,7 +237,13 @@ impl Lowering<'_> {
     ) -> Option<ValueId> {
         let results = self.results_of_block(call, index, builder)?;
         match *results {
-            [result] => Some(result),
+            [result] if self.blocks[index].draft.names.is_empty() => Some(result),
+            _ if !self.blocks[index].draft.names.is_empty() => {
+                let names = &self.blocks[index].draft.names;
+                let message = messages::parts_by_name(&call.name, names);
+                self.cx.error(&call.name, message);
+                None
+            }
             _ => {
                 let message = messages::several_results_of(&call.name, results.len());
                 self.cx.error(&call.name, message);
@@ -249,10 +257,13 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         index: usize,
-        names: &[Ident],
+        (names, of): (&[Ident], Option<&NamedParts>),
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
+        let blocks = Rc::clone(&self.blocks);
         let results = self.results_of_block(call, index, builder)?;
+        let places = self.named_parts(of, &blocks[index].draft, &call.name)?;
+        let results: Vec<ValueId> = places.into_iter().map(|place| results[place]).collect();
         if results.len() != names.len() {
             let message = messages::number_of_names(&call.name, results.len(), names.len());
             self.cx.error(&call.name, message);
@@ -402,7 +413,7 @@ impl Lowering<'_> {
         declared: &[Option<Type>],
         draft: &BlockDraft,
     ) -> Option<Vec<(ValueId, Type)>> {
-        let results = self.returned(returned, Some(declared), &draft.name);
+        let results = self.returned(returned, Some(declared), draft, &draft.name);
         self.scopes.close(self.cx);
         let declared: Vec<&Type> = declared.iter().map(Option::as_ref).collect::<Option<_>>()?;
         if results.len() != declared.len() {

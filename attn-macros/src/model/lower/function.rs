@@ -7,10 +7,11 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
+use super::block::Block;
 use super::scope::Changes;
 use super::{Lowering, RegionBuilder, is_name_of_constant, not_none};
 use crate::messages::model as messages;
-use crate::model::graph::{Function, ModuleId, ParamPath, Region, Value, ValueId};
+use crate::model::graph::{Absent, Function, ModuleId, ParamPath, Region, Value, ValueId};
 use crate::model::lengths::MadeAxis;
 use crate::model::syntax::{BlockDraft, TypeDraft};
 use crate::model::types::{Axis, Symbol, Type};
@@ -57,8 +58,11 @@ pub(super) struct LoweredFunction {
     pub(super) symbols: Vec<String>,
     pub(super) made: Vec<MadeAxis>,
     pub(super) inputs: Vec<ValueId>,
+    pub(super) input_names: Vec<String>,
+    pub(super) defaults: Vec<Option<Absent>>,
     pub(super) body: Region,
     pub(super) results: Vec<ValueId>,
+    pub(super) result_names: Vec<String>,
     pub(super) signature: Option<Vec<Type>>,
 }
 
@@ -66,6 +70,7 @@ impl Lowering<'_> {
     /// All functions, `forward` first. Without one, it is a function without inputs.
     pub(super) fn functions(&mut self) -> Vec<LoweredFunction> {
         self.progress = self.blocks.iter().map(|_| Progress::Waits).collect();
+        self.stems = self.stems_of_functions();
         for index in 0..self.blocks.len() {
             if self.blocks[index].is_function {
                 self.lower_function(index);
@@ -78,6 +83,34 @@ impl Lowering<'_> {
             None => functions.insert(0, LoweredFunction::nothing()),
         }
         functions
+    }
+
+    /// How the names of the types of each function begin. Those of its layers are others.
+    fn stems_of_functions(&mut self) -> Vec<Ident> {
+        let blocks = Rc::clone(&self.blocks);
+        let stems = blocks.iter().enumerate().map(|(index, block)| {
+            let Block {
+                draft, is_function, ..
+            } = block;
+            if !is_function {
+                return draft.name.clone();
+            }
+            let stem = match self.is_forward(index) {
+                true => self.item.name.clone(),
+                false => {
+                    let name = draft.name.unraw().to_string();
+                    self.type_name(ModuleId(0), &name, draft.name.span())
+                }
+            };
+            if draft.operands().count() > 1 {
+                self.types.insert(format!("{}Inputs", stem.unraw()));
+            }
+            if !draft.names.is_empty() {
+                self.types.insert(format!("{}Output", stem.unraw()));
+            }
+            stem
+        });
+        stems.collect()
     }
 
     /// Lowers a function as the user calls it, if that is not done yet. Then its layers are there.
@@ -120,6 +153,7 @@ impl Lowering<'_> {
         self.knows_variables = draft.operands().all(|input| input.name.is_some());
         self.knows_axes = draft.operands().all(|input| input.ty.is_some());
         self.declare_inputs(draft, &at);
+        let defaults = self.defaults(draft);
         let before = self.cx.count();
         let mut declared = self.declared_before(draft.results.as_deref(), &draft.statements);
         let mut body = RegionBuilder::new(ModuleId(0));
@@ -127,18 +161,14 @@ impl Lowering<'_> {
         if declared.is_none() && self.cx.count() == before {
             declared = self.declared_results(draft.results.as_deref());
         }
-        let results = self.returned(results, declared.as_deref(), &at);
+        let results = self.returned(results, declared.as_deref(), draft, &at);
         self.scopes.close(self.cx);
         let inputs = std::mem::take(&mut self.inputs);
         let is_known = inputs.len() == draft.operands().count() && !inputs.is_empty();
         let declared: Option<Vec<Type>> = declared.and_then(|types| types.into_iter().collect());
         let other = (!is_forward).then(|| Function {
             name: draft.name.clone(),
-            stem: self.type_name(
-                ModuleId(0),
-                &draft.name.unraw().to_string(),
-                draft.name.span(),
-            ),
+            stem: self.stems[index].clone(),
             docs: draft.docs.clone(),
         });
         LoweredFunction {
@@ -146,8 +176,11 @@ impl Lowering<'_> {
             symbols: std::mem::take(&mut self.symbols),
             made: std::mem::take(&mut self.made),
             inputs,
+            input_names: names_of_inputs(draft),
+            defaults,
             body: body.region,
             results,
+            result_names: names_of_results(draft),
             signature: declared.filter(|types| is_known && !types.is_empty()),
         }
     }
@@ -219,6 +252,23 @@ impl Lowering<'_> {
     }
 }
 
+/// Nothing if one is not known, or stands for two inputs.
+fn names_of_inputs(draft: &BlockDraft) -> Vec<String> {
+    let names = draft.operands().map(|input| input.name.as_ref());
+    let names: Option<Vec<&Ident>> = names.collect();
+    let names = names.unwrap_or_default();
+    let is_again = |(index, name): (usize, &&Ident)| names[..index].contains(name);
+    match names.iter().enumerate().any(is_again) {
+        true => Vec::new(),
+        false => names.iter().map(|name| name.unraw().to_string()).collect(),
+    }
+}
+
+fn names_of_results(draft: &BlockDraft) -> Vec<String> {
+    let names = draft.names.iter();
+    names.map(|name| name.unraw().to_string()).collect()
+}
+
 impl LoweredFunction {
     /// The sizes in its signature.
     fn sizes<'a>(&'a self, values: &'a [Value]) -> impl Iterator<Item = &'a Size> {
@@ -233,8 +283,11 @@ impl LoweredFunction {
             symbols: Vec::new(),
             made: Vec::new(),
             inputs: Vec::new(),
+            input_names: Vec::new(),
+            defaults: Vec::new(),
             body: Region::default(),
             results: Vec::new(),
+            result_names: Vec::new(),
             signature: None,
         }
     }

@@ -10,6 +10,7 @@ mod block;
 mod buffer;
 mod call;
 mod choice;
+mod default;
 mod fields;
 mod function;
 mod ids;
@@ -20,6 +21,7 @@ mod parts;
 mod pattern;
 mod rearrange;
 mod rename;
+mod results;
 mod scope;
 mod statements;
 mod tied;
@@ -97,6 +99,8 @@ pub(crate) fn lower(
         symbols: function.symbols,
         made: function.made,
         inputs: function.inputs,
+        input_names: function.input_names,
+        defaults: function.defaults,
         values: Rc::clone(&values),
         modules: Rc::clone(&modules),
         attentions: Rc::clone(&attentions),
@@ -109,6 +113,7 @@ pub(crate) fn lower(
         assertions: std::mem::take(&mut assertions),
         poisoned,
         function: function.other,
+        result_names: function.result_names,
         item: draft.item.clone(),
     });
     models.collect()
@@ -135,6 +140,7 @@ pub(crate) struct Lowering<'a> {
     progress: Vec<Progress>,
     lowered: Vec<LoweredFunction>,
     function: Option<usize>,
+    stems: Vec<Ident>,
     /// The layers of the functions that are lowered, the innermost last.
     recordings: Vec<Recording>,
     /// How often the steps of a loop stand in the functions.
@@ -224,6 +230,7 @@ impl<'a> Lowering<'a> {
             progress: Vec::new(),
             lowered: Vec::new(),
             function: None,
+            stems: Vec::new(),
             recordings: Vec::new(),
             runs: HashMap::new(),
             constants_of_header: constants.items.len(),
@@ -278,7 +285,8 @@ impl<'a> Lowering<'a> {
             return Some(Type { kind, axes });
         }
         let (least, most) = match kind {
-            ValueKind::Floats | ValueKind::Ids | ValueKind::Bools => (1, 4),
+            ValueKind::Floats => (0, 4),
+            ValueKind::Ids | ValueKind::Bools => (1, 4),
             ValueKind::Lens => (1, 2),
         };
         if !(least..=most).contains(&axes.len()) {

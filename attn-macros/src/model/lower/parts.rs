@@ -7,7 +7,7 @@ use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
-use crate::model::syntax::{Call, Expr, Index, Part, first};
+use crate::model::syntax::{Call, Expr, Index, NamedParts, Part, first};
 use crate::model::types::{Axis, Type};
 use crate::ops::{CallSite, Lower, LowerParts, Offset, Operation, Slice};
 use crate::spec::{Size, text};
@@ -232,14 +232,14 @@ impl Lowering<'_> {
     /// `let (a, b) = split::<axis>(x);`, `let (a, b) = block(x);`: a value for each name.
     pub(super) fn parts(
         &mut self,
-        names: &[Ident],
+        (names, of): (&[Ident], Option<&NamedParts>),
         value: &Expr,
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
         if let Expr::Call(call) = value
             && let Some(block) = self.block(&call.name)
         {
-            return self.parts_of_block(call, block, names, builder);
+            return self.parts_of_block(call, block, (names, of), builder);
         }
         let Some((call, operation, lower)) = parts_of(value) else {
             let before = self.cx.count();
@@ -249,6 +249,12 @@ impl Lowering<'_> {
             }
             return None;
         };
+        if of.is_some() {
+            self.read_all(&call.operands, builder);
+            let message = messages::results_have_no_names(&call.name);
+            self.cx.error(&call.name, message);
+            return None;
+        }
         let arguments = self.arguments(call, operation);
         let operands = self.operands(call, operation, &(1..=1), builder)?;
         let call = CallSite {

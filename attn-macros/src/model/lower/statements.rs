@@ -3,12 +3,13 @@
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 
+use super::results::Returned;
 use super::scope::{Changes, Variable};
 use super::{Lowering, Made, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, ParamPath, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Condition, Expr, Statement};
-use crate::model::types::{Type, ValueKind};
+use crate::model::types::ValueKind;
 use crate::spec::Size;
 
 /// The statements behind a statement, in its block and in those around it.
@@ -32,9 +33,6 @@ impl Later<'_> {
         blocks.any(|block| block.statements.iter().any(is_it))
     }
 }
-
-/// A returned value, and where it was written.
-pub(super) type Returned<'a> = Vec<(Option<ValueId>, &'a Expr)>;
 
 impl Lowering<'_> {
     /// The values that the last of `statements` returns.
@@ -65,9 +63,9 @@ impl Lowering<'_> {
                     };
                     self.scopes.declare(name, value, changes);
                 }
-                Statement::LetParts { names, value } => {
+                Statement::LetParts { names, of, value } => {
                     self.check_names(value, later);
-                    let values = self.parts(names, value, builder);
+                    let values = self.parts((names, of.as_ref()), value, builder);
                     for (index, name) in names.iter().enumerate() {
                         let value = values.as_ref().map(|values| values[index]);
                         self.note_shape(name, value);
@@ -114,13 +112,16 @@ impl Lowering<'_> {
                     let names = declares.iter();
                     names.for_each(|name| self.scopes.declare(name, None, Changes::Allowed));
                 }
-                Statement::Return(values) => {
+                Statement::Return { values, names } => {
                     values
                         .iter()
                         .for_each(|value| self.check_names(value, later));
                     let values = values.iter();
                     let values = values.map(|value| (self.tensor(value, None, builder), value));
-                    returned = Some(values.collect());
+                    returned = Some(Returned {
+                        values: values.collect(),
+                        names,
+                    });
                 }
             }
         }
@@ -250,11 +251,8 @@ impl Lowering<'_> {
         }
         self.scopes.open();
         if let Some(returned) = self.statements(&repeat.statements, Some(later), builder) {
-            let at = returned.first().map(|(_, value)| value.span());
-            self.error(
-                at.unwrap_or_else(|| repeat.at.span()),
-                messages::VALUE_OF_REPEAT,
-            );
+            let at = returned.span().unwrap_or_else(|| repeat.at.span());
+            self.error(at, messages::VALUE_OF_REPEAT);
         }
         self.scopes.close(self.cx);
         let ends = starts.into_iter().filter_map(|(name, before, value)| {
@@ -299,44 +297,6 @@ impl Lowering<'_> {
         if let Some(field) = fields.iter_mut().find(|field| field.name == place.field) {
             field.output = output;
         }
-    }
-
-    /// Compares the values that `forward` or a block returns with the declared types. Where that is nothing, the error is `at` a name.
-    pub(super) fn returned(
-        &mut self,
-        returned: Option<Returned<'_>>,
-        declared: Option<&[Option<Type>]>,
-        name: &Ident,
-    ) -> Vec<ValueId> {
-        let current = self.current();
-        let Some(returned) = returned else {
-            if self.is_understood {
-                self.cx.error(name, messages::nothing_returned(&current));
-            }
-            return Vec::new();
-        };
-        let Some(declared) = declared else {
-            return Vec::new();
-        };
-        if returned.len() != declared.len() {
-            let at = returned.first().map(|(_, value)| value.span());
-            self.error(
-                at.unwrap_or_else(|| name.span()),
-                messages::number_of_results(&current, declared.len(), returned.len()),
-            );
-        }
-        let mut results = Vec::new();
-        for ((value, at), declared) in returned.into_iter().zip(declared) {
-            let (Some(value), Some(declared)) = (value, declared) else {
-                continue;
-            };
-            let found = self.ty(value).clone();
-            self.agree(declared, &found, at.span(), || {
-                messages::result_differs(&current, declared, &found)
-            });
-            results.push(self.memory(value));
-        }
-        results
     }
 
     /// The statements of the branch that a condition of constants takes. Those of the other one count as read.
@@ -384,7 +344,7 @@ impl Lowering<'_> {
                     self.skip_condition(condition);
                     branches.iter().for_each(|branch| self.skip(branch));
                 }
-                Statement::Return(values) => {
+                Statement::Return { values, .. } => {
                     values.iter().for_each(|value| self.skip_value(value));
                 }
                 Statement::Unreadable { .. } => {}
@@ -420,7 +380,7 @@ impl Lowering<'_> {
                     Some(holds) => self.assigned(&branches[usize::from(!holds)]),
                     None => Vec::new(),
                 },
-                Statement::Return(_) => continue,
+                Statement::Return { .. } => continue,
             };
             for name in names {
                 if !declared.contains(&&name) && !assigned.contains(&name) {

@@ -206,6 +206,117 @@ mistakes! {
         "linear::<tied = e>(a(x, ids))", "e", "the embedding `e` is one of a block, and is seen there only";
 }
 
+const READ: &str = "block read(x: [batch, seq, d]) -> { y: [batch, seq, d], pooled: [batch, d] } { { pooled: mean::<seq>(x), y: gelu(x) } }";
+
+mistakes! {
+    results_in_their_order: READ, "let (y, _p) = read(x); y", "read", "the results of `read` have names";
+    one_of_the_results: READ, "read(x) + x", "read", "the results of `read` have names";
+    a_result_that_is_left_out: READ, "let { y } = read(x); y", "read", "the result `pooled` of `read` is not here";
+    another_result: READ, "let { z, .. } = read(x); z", "z", "`read` has no result `z`";
+    a_result_for_two_variables: READ, "let { y, y: z, .. } = read(x); y + z", "y", "`y` stands here twice";
+    a_result_that_nothing_reads: READ, "let { y, pooled } = read(x); y", "pooled", "the value of `pooled` is never used";
+    names_behind_the_dots: READ, "let { .., y } = read(x); y", ",", "expected the end behind `..`, which leaves out the other results";
+    results_that_have_no_names: "block a(x: [..]) -> ([..], [..]) { (x, 2 * x) }", "let { x: y, .. } = a(x); y", "x",
+        "the results of `a` have no names";
+    parts_by_name: MLP, "let { a, b } = split(mlp::<3>(x)); a + b", "split", "the results of `split` have no names";
+    returned_in_their_order: "block a(x: [..]) -> { y: [..], z: [..] } { (x, 2 * x) }", "let { y, .. } = a(x); y", "x",
+        "the results of `a` have names";
+    returned_by_name: MLP, "let y = mlp::<3>(x); { y }", "y", "the results of `forward` have no names";
+    returned_under_another_name: "block a(x: [..]) -> { y: [..] } { { z: x } }", "let { y } = a(x); y", "z", "`a` has no result `z`";
+    not_returned: "block a(x: [..]) -> { y: [..], z: [..] } { { y: x } }", "let { y, .. } = a(x); y", "y",
+        "the result `z` of `a` is not here";
+    declared_twice: "block a(x: [..]) -> { y: [..], y: [..] } { { y: x } }", "let { y, .. } = a(x); y", "y",
+        "two results of `a` are called `y`";
+    a_name_without_a_shape: "block a(x: [..]) -> { y } { { y: x } }", "let { y, .. } = a(x); y", "}",
+        "expected a name and a shape for each result of `a`: `{ y: [.., d_model], hidden: [.., 64] }`";
+    another_shape: "block a(x: [..]) -> { y: [batch] } { { y: x } }", "let { y } = a(x); y", "batch", "no operand has an axis `batch`, and no size is called so";
+}
+
+/// The errors of a model whose `forward` has these inputs beside `x: [batch, seq, d]`.
+fn errors_of_inputs(inputs: &str) -> Vec<(String, String)> {
+    let names = inputs.split(',').filter_map(|input| input.split_once(':'));
+    let uses: String = names.map(|(name, _)| format!("let _y = {name};")).collect();
+    let source = format!(
+        "struct M<d = 8, p = 0.5, many = true>;
+        fn forward(x: [batch, seq, d], {inputs}) -> [batch, seq, d] {{ {uses} if many {{ p * x }} else {{ x }} }}"
+    );
+    errors_of(&source)
+}
+
+#[test]
+fn defaults_of_inputs() {
+    for valid in [
+        "y: [seq] = 0.5",
+        "y: [d] = -1",
+        "y: [d] = { 2.0 * p }",
+        "y: [] = p",
+        "y: [batch] = -f64::INFINITY",
+        "y: ids[batch] = 3",
+        "y: ids[batch] = seq",
+        "y: ids[seq] = 0..",
+        "y: ids[seq] = { 2 * d }..",
+        "y: lens[batch] = seq",
+        "y: lens[batch] = d",
+        "y: bool[batch, seq] = false",
+        "y: bool[batch] = many",
+    ] {
+        assert_eq!(errors_of_inputs(valid), [], "{valid}");
+    }
+    for (wrong, at, message) in [
+        (
+            "y: [seq] =",
+            "=",
+            "expected a value behind `=`, which stands where a call leaves the input out",
+        ),
+        (
+            "y: [other] = 0.0",
+            "other",
+            "`other` has no length where `y` is left out",
+        ),
+        (
+            "y: ids[batch] = 0.5",
+            "0.5",
+            "expected a whole number, `0`, the length of an axis, `seq`, or a count along the last axis, `0..`, found `0.5`",
+        ),
+        (
+            "y: lens[batch] = 0..",
+            "0",
+            "expected the length of an axis, `seq`, or a whole number, found `0..`",
+        ),
+        (
+            "y: lens[batch] = true",
+            "true",
+            "expected the length of an axis, `seq`, or a whole number, found `true`",
+        ),
+        (
+            "y: bool[batch] = 1",
+            "1",
+            "expected `true` or `false`, found `1`",
+        ),
+    ] {
+        assert_eq!(
+            errors_of_inputs(wrong),
+            [(at.to_owned(), message.to_owned())],
+            "{wrong}"
+        );
+    }
+    let source =
+        "struct M<d = 8>; fn forward(x: [batch, d] = 0.0, y: [batch, d]) -> [batch, d] { x + y }";
+    let message = "the first input has the tape and the device, and no default";
+    assert_eq!(errors_of(source), [("0.0".to_owned(), message.to_owned())]);
+    let found = errors(
+        "block a(x: [..], y: [..] = 0.0) -> [..] { x + y }",
+        "a(x, x)",
+    );
+    assert_eq!(
+        found,
+        [(
+            "0.0".to_owned(),
+            "a block gets all of its values, and has no defaults".to_owned()
+        )]
+    );
+}
+
 #[test]
 fn functions_share_their_layers() {
     let source = "struct M<d = 8>;

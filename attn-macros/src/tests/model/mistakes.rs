@@ -180,7 +180,7 @@ mistakes! {
     module_to_an_unknown_axis: "module::<ReLU, out = [batch, sek, d]>(x)", "sek",
         "no input has an axis `sek`, and no size is called so";
     module_to_many_axes: "module::<ReLU, out = [batch, 1, 2, 3, d]>(x)", "[batch, 1, 2, 3, d]",
-        "expected 1 to 4 axes in `[..]`, found 5";
+        "expected at most 4 axes in `[..]`, found 5";
     module_of_two_types: "module::<ReLU, Tanh, out = [batch, seq, d]>(x)", "Tanh", "expected `key = value`, found `Tanh`";
     module_with_an_unknown_key: "module::<ReLU, out = [batch, seq, d], input = 8>(x)", "input", "`module` has no key `input`";
     module_of_nothing: "module::<ReLU, out = [batch, seq, d]>()", "module",
@@ -257,7 +257,7 @@ mistakes! {
     a_learned_tensor_of_any_length: "param p: [seq, d] = 0; x + p", "seq",
         "`seq` is an axis of any length, and the learned tensor `p` has one size at every call";
     a_learned_tensor_of_an_unknown_axis: "param p: [sek, d] = 0; x + p", "sek", "no input has an axis `sek`, and no size is called so";
-    a_learned_tensor_of_many_axes: "param p: [1, 2, 3, 4, d] = 0; x + p", "[1, 2, 3, 4, d]", "expected 1 to 4 axes in `[..]`, found 5";
+    a_learned_tensor_of_many_axes: "param p: [1, 2, 3, 4, d] = 0; x + p", "[1, 2, 3, 4, d]", "expected at most 4 axes in `[..]`, found 5";
     a_learned_tensor_that_is_unused: "param p: [d] = 0; x", "p", "the value of `p` is never used";
     two_learned_tensors_of_one_name: "param p: [d] = 0; let y = x + p; param p: [d] = 0; y + p", "p", "the name `p` is taken";
     a_learned_tensor_of_the_name_of_a_layer: "let y = linear::<d>(x); param linear: [d] = 0; y + linear", "linear",

@@ -10,7 +10,7 @@ mod read;
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, field, item, tuple};
+use super::{Emitter, field, item};
 use crate::emit::ExecMode;
 use crate::emit::block::{BlockNode, Frame, hidden, product, size};
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
@@ -197,14 +197,12 @@ impl ModelFrame<'_> {
             let [rows, width] = self.extents(*id);
             quote!(p::Output::zeros(#rows, #width))
         });
-        let types: Vec<_> = model
-            .results
-            .iter()
-            .map(|id| cx.tensor(self.ty(*id), &quote!(T)))
-            .collect();
-        let ty = tuple(&types);
+        let ty = cx.returned_type(model.results.iter().map(|id| self.ty(*id)));
         let value = match results.as_slice() {
-            [one] => quote!(Ok(p::PutTape::put_tape(#one, tape))),
+            [one] => {
+                let returned = cx.returned(&[quote!(p::PutTape::put_tape(#one, tape))]);
+                quote!(Ok(#returned))
+            }
             several => cx.put_tapes(several, &quote!(tape)),
         };
         quote_spanned! {cx.at=>
@@ -280,25 +278,13 @@ impl ModelFrame<'_> {
 
     /// An axis of any length: of an input, or computed of those.
     fn axis_of_call(&self, symbol: &str) -> TokenStream {
+        let axis_of_input = |symbol: &str| self.cx.axis_of_input(symbol, |id| self.value(id));
         match self.model().made(symbol) {
-            None => self.axis_of_input(symbol),
+            None => axis_of_input(symbol),
             Some(made) => made.length.tokens(&|symbol| {
-                let axis = self.axis_of_input(symbol);
+                let axis = axis_of_input(symbol);
                 quote!(p::Dim::size(&#axis))
             }),
         }
-    }
-
-    /// The first axis of an input that has the name.
-    fn axis_of_input(&self, symbol: &str) -> TokenStream {
-        let found = self.model().inputs.iter().find_map(|id| {
-            let is_it = |axis: &Axis| matches!(axis, Axis::Symbol(other) if other.length == symbol);
-            let index = self.ty(*id).axes.iter().position(is_it)?;
-            Some((self.value(*id), syn::Index::from(index)))
-        });
-        found.map_or_else(
-            || quote!(p::Const),
-            |(input, index)| quote!(p::HasShape::shape(&#input).#index),
-        )
     }
 }

@@ -56,15 +56,15 @@ fn apart(w: &mut Writer, x: &str, axis: Axis) -> String {
 /// What has no derivative is detached, so that the gradients are still those of differences.
 pub(super) fn detach(w: &mut Writer) -> Option<()> {
     const OF: &[&str] = &[
-        "X * detach(floor(2 * Y))",
-        "detach(floor(2 * Y)) + X",
+        "X * detach(floor(2 * Y + 0.37))",
+        "detach(floor(2 * Y + 0.37)) + X",
         "X * detach(if Y < 0.1 { 0.5 } else { -1 })",
     ];
     if w.numbers.percent(40) {
         let x = w.find(|_| true)?;
         let axes = w.axes(x);
         let x = w.read(x);
-        return w.define(&format!("detach(floor(2 * {x}))"), axes);
+        return w.define(&format!("detach(floor(2 * {x} + 0.37))"), axes);
     }
     let (x, y, axes) = pair(w)?;
     let of = w.numbers.pick(OF).replace('X', &x).replace('Y', &y);
@@ -117,7 +117,11 @@ fn read_at(w: &mut Writer, ids: &str, of: &[Axis], axis: Axis) -> Option<()> {
     let Axis::Size(most) = IDS else { return None };
     if w.numbers.percent(50) {
         // Numbers along the axis of another value.
-        let x = w.find(|axes| at_ids(axes, axis, of).is_some());
+        // In a session, what has numbers for each token begins with the axes of tokens.
+        let is_session = w.is_session;
+        let is_allowed =
+            |to: Axes| !is_session || to.starts_with(&TOKENS) || !is_subset(&TOKENS, &to);
+        let x = w.find(|axes| at_ids(axes, axis, of).is_some_and(is_allowed));
         if let Some(x) = x {
             let to = at_ids(&w.axes(x), axis, of)?;
             let x = w.read(x);

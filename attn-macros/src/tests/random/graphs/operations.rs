@@ -161,7 +161,7 @@ fn unary(w: &mut Writer) -> Option<()> {
         "ln(2 + X * X)",
         "sqrt(1 + X * X)",
         "abs(X)",
-        "floor(2 * X) * X",
+        "floor(2 * X + 0.37) * X",
         "pow(X, 2)",
         "clamp(X, -0.7, 0.7)",
         "min(X, 0.2)",
