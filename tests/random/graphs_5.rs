@@ -2,424 +2,428 @@
 
 graphs! {
     g200 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[seq]>(x);
-            let v2 = attention::<2, score = bilinear>(x, context = x);
-            let v3 = cumsum::<batch>(0.5 * v2);
-            let x_2 = mean::<batch>(x, keep);
-            let v4 = x_2[seq = -2..];
-            let x_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v4_2 = rearrange::<[(d, 2)]>(v4);
-            x_2 + v1 + mean::<[8]>(v4_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch]) -> [batch, seq, d] {
+            let v1 = rms_norm::<epsilon = 0.5>(x);
+            let v2 = cumsum::<seq>(0.5 * x);
+            let v2 = attention::<2, mask = padding>(v2, padding = lens);
+            let x = one_hot::<7>(arange::<rows>());
+            let v3 = relu_squared(v2);
+            let v4 = one_hot::<7>(arange::<batch>());
+            let v5 = v3[batch = argmax::<batch>(v4 + b)];
+            v1 + mean::<[rows, 7]>(x) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch]);
 
     g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = x - x;
-            let x = softmax::<seq>(2 * x, keep);
-            let v1 = shift::<seq, -1>(x_2);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(x + v2);
-            let x = v1[d = v4];
-            v3 + x
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 - 0.5 * gelu(v1); }
+            let v2 = x - v1;
+            let v3 = mean_pool(v2, lens);
+            let v4 = pad::<d, before = 1>(v1);
+            v4 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            let v3 = v2 - v2;
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = sigmoid(v4);
-            let x = l2_norm(v5);
-            x
+        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch]) -> [batch, d] {
+            let v1 = x / (2 + x * x);
+            let v2 = feed_forward::<6, activation = gelu>(v1);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let v4 = group_norm::<2>(v3);
+            let v1 = mean_pool(v2, lens);
+            v4 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch]);
 
     g203 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            param v4: [2, d] = normal(1.0);
-            let v5 = einsum::<[2]>(v4, v4);
-            param v6: [rows] = normal(1.0);
-            let v7 = v3[rows = argmax::<rows>(detach(v3 + v6))];
-            let v8 = feed_forward::<6, activation = geglu>(v5);
-            let v9 = v8 * v8;
-            let v10 = v3 + learned_position::<9, rows>(v3);
-            linear::<5, name = head>(v10 + v7 + mean::<[2]>(v9))
+            let (v2, v3) = split::<d>(v1);
+            let v4 = v3[2 = [0, -1, 0, 0, -1]];
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = v1 * v1;
+            let v5 = v2[2 = [0, -1, 0, 0, -1]];
+            let v6 = gelu_tanh(v5);
+            let v7 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v4 + mean::<[3]>(v1) + v6 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = linear::<5>(x);
-            let v2 = shift::<5, 1>(v1);
-            let v3 = permute::<[d, batch, seq]>(x);
-            let v4 = one_hot::<7>(tokens);
-            let v4 = linear::<5, bias = false>(v4);
-            let x = embedding::<7, d>(tokens);
-            let x = feed_forward::<6, activation = gelu_tanh>(x);
-            v2 + mean::<[d]>(v3) + v4 + mean::<[d]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, d] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = attention::<2, mask = causal>(x);
+            let v4 = mean_pool(v3, keep);
+            let v5 = stack::<[2, batch, d]>(v4, 0.5 * v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 - 0.2 * cumsum(v6); }
+            let v7 = einsum::<[2, d]>(v6, v6);
+            let v8 = logsumexp::<[rows, seq]>(v2);
+            v7 + mean::<[batch]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g205 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, d] {
-            let v1 = feed_forward::<6, activation = relu>(x);
-            let v2 = softmax::<d>(v1, keep_d);
-            let v3 = v2[seq = -1];
-            let x_2 = l2_norm::<batch, epsilon = 0.1>(v3);
-            x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = x - x;
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = tanh(m);
+            let v4 = rms_norm::<epsilon = 0.5>(v1);
+            v2 + mean::<[rows]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
 
     g206 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [7, batch, seq] {
-            param v1: [d] = normal(1.0);
-            let x_2 = one_hot::<7>(argmax::<d>(x + v1));
-            let v2 = permute::<[7, batch, seq]>(x_2);
-            let x = x_2 + learned_position::<9, 7>(x_2);
-            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let x = v3 + x;
-            let v4 = shift::<seq, 2>(v3);
-            x + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, rows] {
+            let v1 = x[batch = [0, -1, 0, 0, -1]];
+            let v2 = attention::<2, mask = causal>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v2_2 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v4 = gelu(v1);
+            let v5 = v4[seq = some];
+            let v6 = rearrange::<[5, (d, rows)]>(v5);
+            v2_2 + mean::<[5, 12]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g207 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = sum::<[d]>(v2);
-            let v4 = einsum::<[batch, seq]>(v1, v3);
-            let v5 = einsum::<[batch, seq]>(v1, v4);
-            let v6 = logsumexp::<[d]>(v2);
-            let v7 = one_hot::<7>(arange::<d>());
-            let v8 = softmax::<d>(2 * v7);
-            let v9 = clamp(v1, v3 - 1, v3 + 1);
-            linear::<5, name = head>(v9 + v5 + v6 + mean::<[7]>(v8))
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); }
+            param v5: [d] = normal(1.0);
+            let v2 = v2[d = argmax::<d>(v3 + v5)];
+            let v6 = v3[d = ..2];
+            let v7 = 0.5 * float(tokens);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
+            let v1_2 = feed_forward::<6, activation = reglu>(v1);
+            let v10 = feed_forward::<6, activation = swiglu>(v6);
+            linear::<5, name = head>(v9 + v2 + v7 + mean::<[d]>(v1_2) + mean::<[2]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = sigmoid(x);
-            let x_2 = max_pool(x_2, lens);
-            let x_2 = relu_squared(x_2);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 - 0.2 * cumsum(v1); }
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            v2 + v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
+            let v1 = logsumexp::<[batch]>(x);
+            let v1 = cumsum::<d>(0.5 * v1);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = if x < v2 { x * v2 } else { tanh(x) };
+            let v3 = pad::<d, after = 1, value = 0.5>(v3);
+            param v4: [5] = normal(1.0);
+            let x = one_hot::<7>(argmax::<5>(v3 + v4));
+            x
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g209 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], p: [seq]) -> [batch, rows, d] {
-            let v1 = cumsum::<d>(0.5 * x);
-            let x = embedding::<7, d>(tokens);
-            let v2 = sum::<[d]>(x);
-            let v3 = v1[seq = some];
-            param v4: [7, d] = normal(1.0);
-            let v1 = v4[arange::<batch>()];
-            let v3_2 = cumsum::<rows>(0.5 * v3);
-            let (v5, v6) = top_k::<seq, k = 2>(v2 + p);
-            let v7 = scatter_add::<[batch, seq], axis = seq>(0.5 * v5, v6);
-            let v8 = max(v7, x);
-            v3_2 + v1 + mean::<[2]>(v5) + mean::<[seq]>(v8)
+        fn forward(x: [batch, seq, d], p: [seq], z: [batch, rows, d]) -> [batch, seq, 2] {
+            let v1 = l2_norm(x);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v2_2 = softmax::<batch>(2 * v2);
+            let v3 = gelu_tanh(v2_2);
+            let v4 = linear::<2, bias = false>(v3);
+            let v2 = tanh(p);
+            let v5 = tanh(z);
+            let x = logsumexp::<[seq]>(v2);
+            v4 + mean::<[rows, d]>(v5) + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], z: floats[batch, 3, 4]);
 
     g210 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1 = mean::<seq>(v1, keep_some);
-            let v2 = 2 * x - 1;
-            let v3 = max::<batch>(x, keep);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
-            let mut v5 = v4 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
-            v5 + mean::<[d]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 2, 5] {
+            let v1 = 0.5 * float(tokens);
+            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v3 = softmax::<seq>(2 * v2, keep_some);
+            let v4 = v1[seq = -2..];
+            let v3 = linear::<5>(v3);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v7 = linear::<rows, bias = false>(v5);
+            v3 + v4 + mean::<[7]>(v6) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g211 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 2>(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = one_hot::<7>(tokens);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v2, v5);
-            let v7 = v6 * detach(floor(2 * v6 + 0.37));
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            param v8: [rows, d] = normal(1.0);
-            linear::<5, name = head>(v3 + mean::<[7]>(v4) + mean::<[rows]>(v7) + v6 + mean::<[rows, d]>(v8))
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = logsumexp::<[d]>(v1);
+            let v1_2 = v2[d = -2..];
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
+            let v2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let v7 = embedding::<7, d>(tokens);
+            let v1_2_2 = if v5 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v5 } else { v1_2 - 1 };
+            let v8 = linear::<d, bias = false>(v1_2_2);
+            linear::<5, name = head>(v2 + v3 + v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let x = one_hot::<7>(arange::<seq>());
+            v2 + mean::<[7]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
     g213 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let x_2 = x[d = [0, -1, 0, 0, -1]];
-            let v1 = shift::<seq, 2>(x_2);
-            let x_2_2 = l2_norm::<seq, epsilon = 0.1>(v1);
-            x_2_2
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = mean_pool(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.2 * cumsum(v2); }
+            let v4 = permute::<[d, batch]>(v1);
+            v2 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g214 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = dropout::<0.5>(x);
-            let v1_2 = linear::<2, bias = false>(v1);
-            let v1 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
-            let v1_2_2 = shift::<batch, 2>(v1);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * x; param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v1 = variance::<[batch]>(v1_2_2);
-            let v4 = attention::<2, mask = causal, position = rope>(v2);
-            let v1 = clamp(v1, v1_2_2 - 1, v1_2_2 + 1);
-            v4 + mean::<[2]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], last: ids[batch]) -> [2, batch, rows, d] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let x_2 = embedding::<7, d>(tokens);
+            let v1 = v1[seq = some];
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x_2 + v2);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); }
+            let v6 = v3[seq = last];
+            let v7 = relu(v6);
+            let v8 = stack::<[2, batch, rows, d]>(v5, 0.5 * v5);
+            v8 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], last: places[batch]);
 
     g215 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = linear::<rows, bias = false>(v1);
-            let v1 = max::<[d]>(v1);
-            let v4 = v1 * sigmoid(v2) + 0.5 * v2;
-            let v5 = cumsum::<rows>(0.5 * v3);
-            let v6 = concat::<rows>(v5, 0.5 * v5);
-            let v7 = 0.5 * float(tokens);
-            linear::<5, name = head>(v6 + v4 + v7)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v2 = shift::<d, 1>(v3);
+            let v4 = linear::<d>(v2);
+            let v2 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v4);
+            let v3 = shift::<d, 1>(v3);
+            let v5 = einsum::<[batch, seq]>(v3, v3);
+            linear::<5, name = head>(v4 + mean::<[2]>(v2) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v2 = linear::<2, bias = false>(v1);
-            let x_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            x_2
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = v1[seq = order];
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g217 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2>(v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; }
-            let v6 = v4 - v4;
-            v2 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = softmax::<seq>(2 * v1);
+            let v1 = permute::<[d, batch, seq]>(x);
+            let x_2 = permute::<[seq, d, batch]>(v1);
+            let v3 = l2_norm::<seq, epsilon = 0.1>(x_2);
+            v2 + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
-            let v1_2 = detach(floor(2 * v2 + 0.37));
-            let v3 = softmax::<d>(2 * v1_2);
-            let x = attention::<2, score = bilinear>(x, context = v1);
-            x + v3
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = sum::<seq>(x, some_lens);
+            let v4 = rms_norm(v3);
+            let x_2 = group_norm::<2>(x);
+            let v5 = pad::<d, after = 1, value = 0.5>(x_2);
+            v1 + v2 + mean::<[d]>(v4) + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g219 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            linear::<5, name = head>(v3 + mean::<[7]>(v5))
+            let v2 = min(v1, v1);
+            let v3 = v1 - v2;
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v3 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = variance::<[seq, d]>(x);
-            let v4 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v5 = linear::<5>(v2);
-            let v6 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
-            let v3 = max(v3, v3);
-            v4 + mean::<[5]>(v6) + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let v2 = min::<[seq, batch]>(v1);
+            param v3: [2, d] = normal(1.0);
+            let v4 = detach(floor(2 * v2 + 0.37));
+            let v5 = linear::<5>(v1);
+            let v6 = logsumexp::<[2]>(v3);
+            let v7 = v5 + sinusoidal_position::<5>(v5);
+            v7 + mean::<[d]>(v4) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = x / (2 + x * x);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(detach(x + v2))];
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[arange::<seq>()];
+            let v3 = 0.5 * float(tokens);
+            v1 + mean::<[d]>(x) + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g222 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = shift::<batch, 1>(x);
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v1 = max_pool(v1);
-            let x_2 = if arange::<seq>() < tokens || !keep { x_2 } else { 0.5 * x_2 };
-            let v6 = scatter_add::<[batch, 7, 3]>(v5, tokens);
-            v4 + mean::<[d]>(v1) + mean::<[3]>(x_2) + mean::<[3]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(m);
+            param v2: [rows, d] = normal(1.0);
+            let x_2 = cumsum::<batch>(0.5 * x);
+            let v3 = x_2[batch = 0];
+            let x = v3 + v3;
+            let x_2_2 = x[seq = [0, -1, 0, 0, -1]];
+            let mut v4 = x_2_2 + 0.1 * x_2_2;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x_2_2; v4 = tanh(linear::<d>(v4)); }
+            param v6: [7, d] = normal(1.0);
+            let v3 = v6[tokens];
+            v3 + mean::<[rows]>(v1) + mean::<[rows]>(v2) + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v1_2 = one_hot::<7>(tokens);
-            let v6 = max(v1_2, v1_2);
-            linear::<5, name = head>(v3 + mean::<[7]>(v2) + v5 + mean::<[7]>(v6))
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = expand::<[batch, seq, d]>(v2);
+            let v2 = embedding::<7, d>(tokens);
+            buffer v4: [2, d] = 0.7;
+            let v2_2 = v1 * detach(floor(2 * v2 + 0.37));
+            linear::<5, name = head>(v3 + mean::<[2]>(v4) + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x / (2 + x * x);
-            let v2 = v1[d = ..2];
-            let v1_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v1 = v1_2 + sinusoidal_position::<2>(v1_2);
-            let v3 = v2 + learned_position::<9, 2>(v2);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = v2 - v3;
-            let v5 = concat::<3>(v4, 0.5 * v4);
-            v1 + x + mean::<[6]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 5] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v4 = einsum::<[batch, 5]>(v3, v3);
+            let v5 = cumsum::<5>(0.5 * v4);
+            let v6 = max(0.1, v5);
+            let v7 = v6 - v4;
+            let v8 = max(0.1, v7);
+            v8
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g225 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], keep_some: bool[d, seq], keep_rows: bool[batch, rows]) -> [batch, 3] {
-            let v1 = 0.5 * float(lens);
-            let x_2 = mean_pool(x, keep);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v2 = sum::<seq>(x, keep_some);
-            let x_2 = linear::<rows, bias = false>(v2);
-            let v4 = detach(floor(2 * v1 + 0.37));
-            let v5 = sum::<rows>(x_2, keep_rows);
-            v3 + v4 + v5
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, batch, seq] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let v3 = 0.5 * float(lens);
+            let v4 = shift::<d, -1>(v2);
+            let v5 = expand::<[batch, seq, d]>(v3);
+            let v6 = if v5 > 0.1 && !(x >= 0.6) { 0.5 * v5 } else { x - 1 };
+            let v7 = permute::<[d, batch, seq]>(x);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[rows, batch, seq]>(v7, v8);
+            param v10: [d] = normal(1.0);
+            let v7 = embedding::<7, d>(argmax::<d>(detach(v6 + v10)));
+            v9 + mean::<[d]>(v4) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], keep_some: marks[4, seq], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g226 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, 32] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1[batch = 0];
-            let v3 = concat::<8>(v2, 0.5 * v2);
-            let v4 = concat::<16>(v3, 0.5 * v3);
-            let v5 = pad::<8, after = 1, value = 0.5>(v2);
-            let v6 = stack::<[2, seq, 32]>(v4, 0.5 * v4);
-            v6 + mean::<[9]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], turned: ids[seq, batch]) -> [batch, rows, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
+            let v4 = v3[seq = some];
+            let v5 = x[seq = turned];
+            param v6: [2, d] = normal(1.0);
+            let v7 = attention::<2, score = bilinear>(v5, context = v1);
+            let v8 = permute::<[d, 2]>(v6);
+            v4 + mean::<[seq]>(v7) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], turned: places[seq, batch]);
 
     g227 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = linear::<d, bias = false>(v1);
-            let v4 = v2 * v2;
-            let v5 = einsum::<[batch, seq]>(v3, v4);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            let v8 = l2_norm::<d, epsilon = 0.1>(v7);
-            param v9: [2, d] = normal(1.0);
-            linear::<5, name = head>(v8 + v5 + mean::<[2]>(v9))
+            param v2: [rows, d] = normal(1.0);
+            param v3: [rows, d] = normal(1.0);
+            let v4 = pad::<d, after = 1, value = 0.5>(v2);
+            let v1_2 = attention::<2, mask = causal>(v1);
+            param v5: [d, rows] = normal(0.5);
+            let v1_2_2 = einsum::<[batch, seq, rows]>(v1_2, v5);
+            let v6 = einsum::<[rows]>(v3, v3);
+            buffer v7: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v1_2_2 + mean::<[5]>(v4) + v6 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = x[d = [-1, 0]];
-            let x = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1 = concat::<7>(x, 0.5 * x);
-            x_2 + mean::<[14, d]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = einsum::<[batch, seq]>(v1, x);
+            let x_2 = scatter_add::<[7, d]>(x, tokens);
+            v2 + mean::<[7, d]>(x_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g229 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [3, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let x_2 = v1[seq = -1];
-            v2 + mean::<[d]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, rows, d] {
+            let v1 = x[seq = some];
+            let v2 = variance::<[d]>(x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            v1 + mean::<[seq]>(v2) + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
 
     g230 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let (v3, v4) = split::<d>(x);
-            let v5 = v4 + sinusoidal_position::<2>(v4);
-            let mut v6 = x + 0.1 * x;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<d>(v6)); }
-            param v7: [] = normal(1.0);
-            v1 + v2 + v3 + v5 + mean::<[d]>(v6) + v7
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let x_2 = x[d = [-1, 0]];
+            let v1 = x[seq = [-1, 0]];
+            let x = softmax::<batch>(2 * v1);
+            let v2 = einsum::<[batch, 2]>(x_2, x_2);
+            let x_2_2 = linear::<5>(v2);
+            x + mean::<[5]>(x_2_2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -428,114 +432,112 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = detach(floor(2 * v1 + 0.37));
-            let v3 = sqrt(1 + v2 * v2);
-            let v4 = v3 / (2 + v1 * v1);
-            let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);
-            let v6 = einsum::<[batch, seq, d]>(v5, v5);
-            linear::<5, name = head>(v6)
+            let v2 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = softmax::<d>(2 * v3);
+            let v3 = pad::<d, before = 1>(v3);
+            linear::<5, name = head>(v4 + mean::<[5]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = tanh(linear::<d>(v2)); }
-            let v2_2 = scatter_add::<[7, d]>(v2, tokens);
-            let x = einsum::<[batch, d]>(x, x);
-            let v3 = einsum::<[d]>(v2_2, v2_2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[rows]>(v3, v4);
-            let v6 = max(x, x);
-            let v7 = max(0.1, v5);
-            v6 + mean::<[rows]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, 6, d] {
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let v1 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v2 = pad::<5, before = 1>(v1);
+            let v1 = one_hot::<7>(tokens);
+            let v3 = max_pool(v1);
+            let v4 = detach(floor(2 * v3 + 0.37)) + v3;
+            let v5 = tanh(w);
+            let x = shift::<seq, 1>(v5);
+            v2 + mean::<[7]>(v4) + mean::<[seq]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v2 = v1 / (2 + v1 * v1);
-            let v2_2 = linear::<d>(v2);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = pow(x, 2);
+            let v2 = abs(v1);
+            let v2_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
             v2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g234 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [2, seq, d, batch] {
-            let v1 = tanh(z);
-            let v1_2 = mean::<[d]>(v1);
-            let v2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v1 = stack::<[batch, rows, 2]>(v1_2, 0.5 * v1_2);
-            let v1 = softmax::<2>(2 * v1);
-            let v3 = permute::<[2, seq, d, batch]>(v2);
-            v3 + mean::<[rows]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, seq, d] {
+            let v1 = softmax::<seq>(x, keep);
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v2 = v2[batch = [-1, 0]];
+            param v3: [2, d] = normal(1.0);
+            let (v4, v5) = split::<d>(x);
+            let v6 = v4 * v5;
+            v2 + v3 + mean::<[batch]>(v6)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g235 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = logsumexp::<[d]>(v1);
-            let v3 = expand::<[batch, seq, d]>(v2);
-            let v4 = min::<[d]>(v3);
-            let v3_2 = v3 + learned_position::<9, d>(v3);
-            let v5 = silu(v3);
-            let v3_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3_2);
-            param v6: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(v5 + v6)];
-            linear::<5, name = head>(v3_2 + v4 + v3)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v5);
+            let v7 = max::<[2]>(v3);
+            let v8 = 0.5 * float(tokens);
+            let v9 = sum::<[d]>(v1_2);
+            let v3_2 = mean::<[3]>(v6);
+            linear::<5, name = head>(v1 + v7 + v8 + v9 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], b: [batch]) -> [7, d] {
-            let x_2 = mean_pool(x, keep);
-            let v1 = min(x_2, 0.2);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = v4[batch = argmax::<batch>(v1 + b)];
-            v2 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = 0.5 * float(keep);
+            let x = shift::<batch, 1>(v1);
+            let v2 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v3 = cumsum::<d>(0.5 * x);
+            v2 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g237 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x[seq = last];
-            let x_2 = pad::<d, before = 1>(v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let (v4, v5) = split::<d>(v2);
-            v3 + mean::<[5]>(x_2) + mean::<[2]>(v4) + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let x_2 = linear::<d>(v2);
+            let v3 = l2_norm::<seq, epsilon = 0.1>(x_2);
+            v3
         }
-    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = x * x;
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, 5] {
+            let v1 = tanh(c);
             let v2 = pad::<d, before = 1>(v1);
-            let v3 = v2[5 = 0];
-            v3
+            let v1 = einsum::<[seq, d]>(x, x);
+            v2 + mean::<[seq, d]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g239 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
-            let v1_2 = linear::<d>(v1);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            linear::<5, name = head>(v1_2 + v3)
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<7, bias = false>(v4)) + v3; }
+            linear::<5, name = head>(v1 + mean::<[7]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,553 +2,566 @@
 
 graphs! {
     g240 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], documents: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = v2 + sinusoidal_position::<2>(v2);
-            let v5 = softmax::<batch>(2 * v3);
-            let v3_2 = min::<[batch, 2]>(v1);
-            let v6 = min::<batch>(v2, keep);
-            let v7 = min::<seq>(v5, keep);
-            let v5 = attention::<2, mask = document & causal>(x, document = documents);
-            v4 + v3_2 + v6 + mean::<[7]>(v7) + mean::<[d]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], documents: ids[batch, seq]);
-
-    g241 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * v1; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = linear::<d, bias = false>(v2);
-            param v6: [7, d] = normal(1.0);
-            let x = v6[arange::<batch>()];
-            let mut v7 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v7 { v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + x; }
-            let v8 = expand::<[batch, seq, d]>(v7);
-            let v1_2 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            v8 + mean::<[7]>(v1_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, 7] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = attention::<2, score = additive(3)>(x, context = x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<rows>()];
+            let v5 = scatter_add::<[d, batch, 7]>(v1, tokens);
+            let v6 = v2 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v1 = group_norm::<2>(v6);
+            let x_2 = min::<[d]>(v1);
+            let v1_2 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            v5 + mean::<[seq]>(x_2) + mean::<[rows]>(v1_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g241 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = 1 - v1 / 3;
+            let x_2 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v3 = x_2[3 = -2..];
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2_2 = softmax::<3>(2 * v2);
+            let v5 = permute::<[seq, 3, batch]>(v2_2);
+            v3 + mean::<[3]>(v4) + mean::<[3]>(v5)
+        }
+    } (x: floats[batch, seq, 4]);
+
     g242 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = rms_norm(x);
-            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
-            let v2 = mean::<seq>(v1_2, keep);
-            let v3 = 0.5 * float(lens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = expand::<[batch, seq, d]>(v2);
-            let v1 = max(0.1, x);
-            let v6 = softmax(v1);
-            v4 + v3 + v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 7, batch] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = softmax::<batch>(2 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = permute::<[seq, 7, batch]>(v3);
+            let v5 = one_hot::<7>(tokens);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let v8 = softmax::<batch>(2 * v1);
+            v4 + v5 + v6 + mean::<[5]>(v7) + mean::<[5]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g243 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v1 = 0.5 * float(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = variance::<[d]>(v4);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            let v7 = clamp(v1, v3 - 1, v3 + 1);
-            let v8 = v7 * detach(floor(2 * v3 + 0.37));
-            linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v8))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            param v4: [d] = normal(1.0);
+            let v5 = detach(floor(2 * v2 + 0.37));
+            let v6 = detach(floor(2 * v4 + 0.37));
+            let v7 = softmax::<d>(2 * v6);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v9 = v8 + sinusoidal_position::<3>(v8);
+            linear::<5, name = head>(v9 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let v2 = group_norm::<2>(x);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            v2 + mean::<[3]>(v1_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            param v2: [rows] = normal(1.0);
+            let v3 = embedding::<7, d>(tokens);
+            v1 + mean::<[rows]>(v2) + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 8] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = concat::<d>(x, 0.5 * v2);
-            let v4 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
-            let v5 = 0.5 * float(keep);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            v4 + v5 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], b: [batch]) -> [batch, 2] {
+            let v1 = mean::<seq>(x, keep_some);
+            let v2 = one_hot::<7>(argmax::<batch>(detach(v1 + b)));
+            param v3: [d] = normal(1.0);
+            let v4 = mean::<4>(one_hot::<4>(argmax::<d>(detach(v2 + v3))));
+            let v5 = v4[7 = [-1, 0]];
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
+            let v9 = stack::<[2, 7]>(v4, 0.5 * v4);
+            v7 + v5 + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], b: floats[batch]);
 
     g246 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 5, 2] {
-            let v1 = pad::<d, before = 1>(x);
-            let x_2 = stack::<[batch, seq, 5, 2]>(v1, 0.5 * v1);
-            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
-            let v4 = attention::<2, score = additive(3)>(x, context = v2);
-            let (v5, v6) = split::<d>(v4);
-            let v7 = v6 / (2 + v6 * v6);
-            let v8 = if v5 > 0.1 && !(v7 >= 0.6) { 0.5 * v5 } else { v7 - 1 };
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(x);
-            x_2 + v8 + mean::<[d]>(v9) + mean::<[7]>(v10)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = one_hot::<7>(tokens);
+            let x_2 = linear::<rows, bias = false>(v1);
+            let v3 = permute::<[7, batch, seq]>(v2);
+            let v4 = one_hot::<7>(arange::<seq>());
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
+            let v7 = max::<[seq]>(v3);
+            v5 + mean::<[7]>(v4) + mean::<[rows]>(v6) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g247 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = feed_forward::<6, activation = relu_squared>(v2);
-            let v4 = feed_forward::<6, activation = tanh>(v1);
-            let v2 = linear::<d, bias = false>(v4);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            let v7 = pad::<d, before = 1>(v6);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            linear::<5, name = head>(v2 + mean::<[rows, 5]>(v7) + mean::<[3]>(v8))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = embedding::<7, d>(tokens);
+            let v1 = detach(floor(2 * v1 + 0.37));
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v7 = shift::<d, 2>(v3);
+            linear::<5, name = head>(v5 + mean::<[d]>(v6) + v4_2 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v3 = einsum::<[batch, seq, 2]>(v1, v2);
-            let v2_2 = l2_norm::<seq, epsilon = 0.1>(v3);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x_2 = concat::<3>(v4, 0.5 * v4);
-            v2_2 + mean::<[6]>(x_2)
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = min::<d>(x, keep_d);
+            let v2 = linear::<2>(x);
+            let v3 = min::<d>(x, keep_d);
+            let v4 = ln(2 + v3 * v3);
+            let v5 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let mut v6 = x + 0.1 * v1;
+            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<d>(v6)); }
+            v5 + v4 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g249 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = x[seq = v4];
-            let mut v6 = v5 + 0.1 * v3;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); v6 = v6 + softmax(v6) * v3; param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
-            let v9 = detach(floor(2 * v2 + 0.37));
-            v6 + mean::<[seq]>(v9)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = x[d = v3];
+            let v5 = linear::<2, bias = false>(v4);
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(x + v6);
+            let v9 = logsumexp::<[seq, d]>(x);
+            let v10 = linear::<5>(v7);
+            v2 + v5 + v9 + mean::<[5]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g250 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 5, d] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = x[seq = [0, -1, 0, 0, -1]];
-            let v2_2 = linear::<rows, bias = false>(v2);
-            let v2 = max_pool(x, keep);
-            let v4 = shift::<5, 1>(v3);
-            let v1 = if v2_2 < v2_2 { v2_2 * v2_2 } else { tanh(v2_2) };
-            let v5 = mean::<seq>(x, lens);
-            v4 + v2 + mean::<[seq, rows]>(v1) + v5
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, 5] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = v2[batch = -1];
+            let v2 = clamp(v3, -0.7, 0.7);
+            let v2_2 = shift::<seq, 2>(v3);
+            let v4 = v2[seq = order];
+            let v2 = pad::<d, after = 1, value = 0.5>(x);
+            let v3_2 = linear::<rows, bias = false>(v4);
+            param v5: [rows] = normal(1.0);
+            let (v6, _v7) = top_k::<rows, k = 2>(v2_2 + v5);
+            v2 + mean::<[rows]>(v3_2) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g251 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, -1>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            linear::<5, name = head>(v5)
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v3_2 = sigmoid(v3);
+            let v3 = linear::<d, bias = false>(v3_2);
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v3 = attention::<2>(x);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            param v5: [2, d] = normal(1.0);
-            v2 + v4 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = x + learned_position::<9, d>(x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            let v2_2 = softmax::<seq>(2 * v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2_2);
+            v5 + mean::<[7]>(v1) + v4 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g253 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let v4 = max(v3, v3);
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(v3 + v5);
-            v4 + mean::<[2]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = softmax(v1);
+            let v3 = x[batch = -1];
+            let v4 = tanh(z);
+            v2 + v3 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g254 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [7, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = softmax::<seq>(2 * x);
-            let v3 = scatter_add::<[7, d]>(v2, tokens);
-            let v4 = shift::<batch, -1>(v1);
-            v3 + mean::<[batch, seq]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 7, d] {
+            param v1: [rows] = normal(1.0);
+            let x_2 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(x + p))));
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v3 = max_pool(x, lens);
+            v2 + mean::<[rows]>(v1) + x_2 + v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], lens: lens[batch]);
 
     g255 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = min(v5, v5);
-            let v7 = softmax::<d>(2 * v4);
-            param v8: [3] = normal(1.0);
-            let (v9, v10) = top_k::<3, k = 2>(v3 + v8);
-            let v11 = v2[3 = v10];
-            let mut v12 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v12 { v12 = v12 + softmax(v12) * v7; v12 += attention::<2, mask = causal>(v12); }
-            linear::<5, name = head>(v6 + mean::<[2]>(v9) + mean::<[2]>(v11) + mean::<[d]>(v12))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = dropout::<0.2>(tanh(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let v4 = 2 * v2 - 1;
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = one_hot::<7>(tokens);
+            let (v8, v9) = split::<d>(v6);
+            let v10 = one_hot::<7>(arange::<rows>());
+            param v11: [7] = normal(1.0);
+            param v12: [7, d] = normal(1.0);
+            let v7_2 = v12[argmax::<7>(v7 + v11)];
+            linear::<5, name = head>(v4 + mean::<[2]>(v8) + mean::<[2]>(v9) + mean::<[rows, 7]>(v10) + v7_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], p: [seq]) -> [batch, seq, d] {
-            let v1 = x[seq = last];
-            let v2 = attention::<2, score = additive(3)>(x, context = x);
-            let v3 = tanh(p);
-            v2 + v1 + v3
+        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [batch, 2, d] {
+            let v1 = mean_pool(x);
+            let x_2 = max_pool(x, lens);
+            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
+            v2 + v1 + x_2
         }
-    } (x: floats[batch, seq, 4], last: places[batch], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
 
     g257 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [6, 2, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2[batch = [0, -1, 0, 0, -1]];
-            let v4 = pad::<5, before = 1>(v3);
-            let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
-            let mut v7 = v5 + 0.1 * v5;
-            repeat 2, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); }
-            let x_2 = detach(floor(2 * v7 + 0.37)) + v7;
-            x_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, 2] {
+            let v1 = 0.5 * float(lens);
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = v3[seq = order];
+            let v6 = mean::<[batch]>(v1);
+            let v7 = scatter_add::<[batch, 7, 2]>(v5, tokens);
+            let v8 = detach(floor(2 * v6 + 0.37));
+            v7 + v8
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g258 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = one_hot::<7>(tokens);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let x_2 = cumsum::<rows>(0.5 * v2);
-            let v6 = softmax::<d>(2 * v5, keep_d);
-            v3 + mean::<[rows]>(x_2) + mean::<[d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = min::<[batch, d]>(x);
+            let x_2 = min(v1, 0.2);
+            let v4 = linear::<d>(v2);
+            let v5 = x_2 + sinusoidal_position::<2>(x_2);
+            v4 + v3 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g259 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = if v1 <= 0 || v3 > v1 { v3 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            let v5 = min(v1_2, 0.2);
-            let v6 = einsum::<[batch, seq]>(v3, v5);
-            let v7 = max::<[d]>(v4);
-            linear::<5, name = head>(v1 + v6 + v7)
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = 0.5 * float(tokens);
+            let v4 = softmax::<d>(2 * v2);
+            let v2_2 = v3 / (2 + v1 * v1);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<rows>()];
+            let mut v7 = v2_2 + 0.1 * v2_2;
+            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = tanh(linear::<d>(v7)); v7 += attention::<2, mask = causal>(v7); }
+            linear::<5, name = head>(v4 + mean::<[rows]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = softmax(x);
-            let v2 = exp(tanh(v1));
-            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
-            let v2_2 = concat::<d>(v3, 0.5 * v3);
-            let v4 = feed_forward::<6, activation = relu_squared>(v2_2);
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v1; v5 = tanh(linear::<d>(v5)); }
+            let v5 = pad::<d, before = 1>(v5);
+            let v6 = v3 / (2 + v3 * v3);
+            v5 + mean::<[2]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g261 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = softmax::<batch>(2 * x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = 0.5 * float(lens);
-            let v4 = if v4 < v2 { v4 * v2 } else { tanh(v4) };
-            v3 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let (v3, v4) = split::<d>(v1);
+            let v1 = group_norm::<2>(x);
+            let v5 = softmax::<seq>(2 * v4);
+            v3 + mean::<[d]>(v1) + v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g262 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
             let x_2 = linear::<rows>(x);
-            let v1 = linear::<5, bias = false>(x_2);
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v1_2 = tanh(w);
-            let v3 = layer_norm::<epsilon = 0.1>(v2);
-            let v4 = v1_2[batch = argmax::<batch>(v3 + b)];
-            let v5 = embedding::<7, d>(tokens);
-            let x = linear::<d>(v5);
-            x + mean::<[5]>(v4)
+            let v1 = x_2[seq = -1];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [rows] = normal(1.0); v2 += one_hot::<rows>(argmax::<rows>(v2 + v3)); }
+            let v4 = permute::<[rows, batch]>(v2);
+            let v1_2 = exp(tanh(v4));
+            let v5 = einsum::<[batch, seq]>(x_2, v1_2);
+            param v6: [7, d] = normal(1.0);
+            let x_2_2 = v6[tokens];
+            let (v7, _v8) = top_k::<seq, k = 2>(x + p);
+            x_2_2 + v5 + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g263 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = logsumexp::<[7]>(v3);
-            let (v5, v6) = split::<d>(v2);
-            param v7: [7] = normal(1.0);
-            let (v8, v9) = top_k::<7, k = 2>(v3 + v7);
-            param v10: [7, d] = normal(1.0);
-            let v11 = v10[v9];
-            let v1 = v3 + learned_position::<9, 7>(v3);
-            linear::<5, name = head>(v5 + v4 + v6 + v8 + mean::<[d]>(v11) + mean::<[7]>(v1))
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v1_2 = one_hot::<7>(tokens);
+            let v5 = linear::<d>(v1_2);
+            let v6 = pow(v3, 2);
+            let v7 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v5 + mean::<[2]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let x = max::<[batch]>(v1);
-            let v2 = max(0.1, x);
-            let x = pad::<d, after = 1, value = 0.5>(v2);
-            let v3 = scatter_add::<[7, d]>(v1, tokens);
-            let v4 = embedding::<7, d>(tokens);
-            v4 + mean::<[5]>(x) + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let x = attention::<2, score = bilinear>(v2, context = v2);
+            let x = max::<[d, seq]>(x);
+            let v3 = softmax::<seq>(2 * v2, lens);
+            let v2_2 = detach(floor(2 * v3 + 0.37));
+            v2_2 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g265 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<d>(0.5 * x);
-            let v2 = shift::<seq, 2>(x);
-            let v2_2 = v2 + sinusoidal_position::<d>(v2);
-            v1 + v2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = detach(floor(2 * v2 + 0.37));
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(x + v4);
+            let v7 = x[d = v6];
+            v3 + mean::<[2]>(v5) + mean::<[2]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
     g266 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
-            let v1 = x[seq = some];
-            let v2 = x / (2 + x * x);
-            let v3 = einsum::<[rows, d]>(v1, v1);
-            let v4 = einsum::<[d]>(v3, v3);
-            v2 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = mean::<[d, seq]>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = pad::<d, before = 1>(v2);
+            let v5 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            v3 + mean::<[5]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g267 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = detach(floor(2 * v3 + 0.37)) + v2;
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v3 = v4 - v4;
-            let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
-            linear::<5, name = head>(v1 + mean::<[2]>(v5))
+            let v1_2 = mean::<[d]>(v1);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2_2 = concat::<d>(v2, 0.5 * v2);
+            let v3 = v1[d = -1];
+            let v4 = one_hot::<7>(tokens);
+            let v5 = linear::<d, bias = false>(v4);
+            linear::<5, name = head>(v2_2 + v1_2 + v3 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], order: ids[batch, seq], some_lens: lens[d, batch]) -> [d, batch] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v1_2 = v1[seq = order];
-            let v3 = if v1_2 <= 0 || v2 > v1_2 { v2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            let v4 = exp(tanh(logsumexp::<seq>(v3, some_lens)));
-            let v5 = permute::<[d, batch]>(v4);
-            let v5 = dropout::<0.5>(v5);
-            v5
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], order: places[batch, seq], some_lens: lens[4, batch]);
-
-    g269 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, lens);
+            let v1 = max::<seq>(x, lens);
             param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let x = tanh(w);
-            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
-            let v5 = scatter_add::<[7]>(x, tokens);
-            v4 + v1 + mean::<[7]>(v5)
+            let v3 = v2[arange::<rows>()];
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v1 = tanh(w);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            let v7 = v4 + learned_position::<9, d>(v4);
+            v1_2 + mean::<[rows]>(v3) + v1 + mean::<[7]>(v6) + v7
         }
     } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], w: floats[batch, seq]);
 
-    g270 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
-            let v1 = linear::<d>(x);
-            param v2: [rows, d] = normal(1.0);
-            let v1 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = v1[seq = argmax::<seq>(v1 + p)];
-            let (v4, v5) = split::<d>(v2);
-            let v6 = attention::<2, score = bilinear>(x, context = x);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v6, v7);
-            v8 + v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
+    g269 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = permute::<[seq, 8, batch]>(v1);
+            let v1_2 = expand::<[batch, seq, d]>(v2);
+            let v4 = min(v3, v3);
+            v1_2 + mean::<[8]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
+
+    g270 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v4 = floor(2 * v1 + 0.37) * v1;
+            let v5 = rms_norm::<epsilon = 0.5>(v1);
+            let v6 = min::<seq>(v2, some_lens);
+            let v7 = feed_forward::<6, activation = gelu_tanh>(v2);
+            let v8 = softmax::<d>(2 * x);
+            v4 + v5 + v6 + v7 + v8
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g271 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = v1[d = v4];
-            let v6 = logsumexp::<[2]>(v3);
-            let v7 = cumsum::<2>(0.5 * v5);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[arange::<rows>()];
-            let v1_2 = one_hot::<7>(tokens);
-            let v5_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v7 + v6 + mean::<[rows, d]>(v9) + mean::<[7]>(v1_2) + mean::<[3]>(v5_2))
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            param v3: [2, d] = normal(1.0);
+            let v4 = linear::<d>(v3);
+            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            let v6 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            param v7: [7, d] = normal(1.0);
+            let v2_2 = v7[tokens];
+            linear::<5, name = head>(v6 + mean::<[2]>(v5) + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 7] {
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            let v2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            param v6: [] = normal(1.0);
-            let v1 = v6 - v4;
-            let v7 = linear::<5>(v1);
-            let (v8, v9) = split::<d>(x);
-            v5 + mean::<[5]>(v7) + v8 + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], p: [seq], tokens: ids[batch, seq]) -> [batch, d, 7] {
+            let v1 = tanh(m);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let x_2 = one_hot::<7>(argmax::<seq>(x + p));
+            let v4 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v7 = cumsum::<d>(0.5 * v1);
+            let v3 = logsumexp::<[rows]>(v7);
+            let v8 = softmax::<d>(2 * v5);
+            v4 + mean::<[rows]>(v6) + v3 + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g273 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = variance::<batch>(v1, keep);
-            let v4 = if x <= 0 || v2 > x { v2 } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            v5 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let x = relu(v1);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<7, bias = false>(v4)) + v3; }
+            let v5 = softmax::<batch>(2 * v2);
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g274 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); param v3: [7, d] = normal(1.0); v1 += v3[tokens]; }
-            let v4 = mean::<[batch]>(v1);
-            let v1_2 = stack::<[2, seq, d]>(v4, 0.5 * v4);
-            let v1 = v1_2 + v1_2;
-            let v5 = variance::<[d]>(v1);
-            let v6 = permute::<[seq, 2]>(v5);
-            let v7 = if v6 < v6 { v6 * v6 } else { tanh(v6) };
-            let v8 = pad::<d, after = 1, value = 0.5>(x);
-            v8 + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            let v2 = x[d = argmax::<d>(x + v1)];
+            let v3 = mean_pool(x, lens);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<seq>()];
+            let v6 = detach(floor(2 * x + 0.37)) + v5;
+            let v7 = 0.5 * float(keep);
+            let v8 = shift::<batch, 2>(v7);
+            let (v9, v10) = top_k::<seq, k = 2>(v2 + p);
+            let v11 = scatter_add::<[batch, seq], axis = seq>(0.5 * v9, v10);
+            let v12 = pow(v9, 2);
+            v6 + v3 + v8 + v11 + mean::<[2]>(v12)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], p: floats[seq]);
 
     g275 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v2_2 = pow(v2, 2);
-            let v3 = attention::<2, mask = causal>(v1);
-            linear::<5, name = head>(v3 + v2_2)
+            let v2 = sqrt(1 + v1 * v1);
+            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
+            linear::<5, name = head>(v1 + mean::<[2]>(v3) + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
-            let v3 = v2 * v2;
-            v3
+        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = variance::<d>(x, keep_d);
+            let v2 = 0.5 * float(keep);
+            v1 + x_2 + v2
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = mean::<seq>(x, keep_some);
-            let v2 = sqrt(1 + v1 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
-            v3 + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = softmax::<seq>(2 * v1, keep_some);
+            let v3 = relu(x);
+            let v4 = min(v2, 0.2);
+            v3 + v4
         }
     } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g278 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = shift::<batch, 2>(x);
-            let v2 = exp(tanh(logsumexp::<seq>(v1, keep_some)));
-            let v3 = mean::<[d]>(v2);
-            let v4 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v5 = softmax::<batch>(2 * v1);
-            let v2_2 = concat::<d>(v1, 0.5 * v4);
-            let v6 = sum::<seq>(x, keep_some);
-            let v7 = 0.5 * float(keep);
-            v5 + v3 + mean::<[8]>(v2_2) + v6 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = l2_norm(v3);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v3 = one_hot::<7>(tokens);
+            let x = mean_pool(x);
+            let v7 = max(x, x);
+            let v8 = scatter_add::<[7, d]>(v6, tokens);
+            v2 + mean::<[7]>(v4) + mean::<[7]>(v3) + v7 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g279 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = [0, -1, 0, 0, -1]];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let (v5, v6) = split::<d>(v3);
-            param v7: [rows, d] = normal(1.0);
-            let v3 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
-            let v8 = pad::<d, after = 1, value = 0.5>(v7);
-            let v9 = feed_forward::<6, activation = tanh>(v6);
-            linear::<5, name = head>(v2 + mean::<[2]>(v5) + mean::<[7]>(v3) + mean::<[rows]>(v8) + mean::<[2]>(v9))
+            let (v2, v3) = split::<d>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v4);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v6 = expand::<[batch, seq, d]>(v5);
+            let v7 = attention::<2, mask = causal, position = rope>(v6);
+            let v8 = v7 + learned_position::<9, d>(v7);
+            let v9 = expand::<[batch, seq, d]>(v5);
+            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v1_2) + mean::<[d]>(v8) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,523 +3,523 @@
 graphs! {
     g280 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = group_norm::<2>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = exp(tanh(v3));
-            let v3 = einsum::<[seq, 7]>(v4, v4);
-            let v3_2 = concat::<d>(v1, 0.5 * v2);
-            let x_2 = attention::<2, mask = causal>(v2);
-            let v5 = concat::<d>(x_2, 0.5 * x_2);
-            v3_2 + mean::<[7]>(v3) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = einsum::<[batch, seq]>(v1, v1);
+            let v4 = exp(tanh(logsumexp::<seq>(v4, keep)));
+            let v6 = permute::<[seq, batch]>(v5);
+            let v7 = shift::<seq, 1>(v6);
+            v4 + v2 + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g281 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x / (2 + x * x);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let x = detach(floor(2 * x + 0.37)) + x;
-            let v3 = softmax::<batch>(2 * v2);
-            let v4 = feed_forward::<6, activation = gelu_tanh>(v3);
-            x + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
+            let v3 = mean::<[batch]>(v2);
+            let v4 = gelu(v3);
+            let v5 = embedding::<7, d>(tokens);
+            v5 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g282 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = floor(2 * v1 + 0.37) * v1;
-            let v3 = feed_forward::<6, activation = swiglu>(v2);
-            let v4 = max_pool(v3, lens);
-            let v1_2 = detach(floor(2 * v4 + 0.37));
-            let v5 = v2 + learned_position::<9, d>(v2);
-            let v6 = max(v4, v1_2);
-            let v7 = attention::<2>(v3, context = v5);
-            v7 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let (v3, v4) = split::<d>(x);
+            let v5 = max(0.1, v2);
+            let x = x[seq = argmax::<seq>(detach(v3 + p))];
+            let v6 = one_hot::<7>(tokens);
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, name = r_v7 { v7 = v7 * sigmoid(linear::<7, bias = false>(v7)) + v6; }
+            let v8 = concat::<7>(v1, 0.5 * v1);
+            v4 + mean::<[d]>(v5) + mean::<[d]>(x) + mean::<[7]>(v7) + mean::<[rows, 14]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g283 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
-            let v3 = 0.5 * float(tokens);
+            let v3 = v1[d = argmax::<d>(detach(v1 + v2))];
             param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = layer_norm(v1);
-            let v3_2 = if v3 > 0.1 && !(v1 >= 0.6) { 0.5 * v3 } else { v1 - 1 };
-            let v7 = linear::<5, bias = false>(v2);
-            param v8: [rows] = normal(1.0);
-            linear::<5, name = head>(v5 + v6 + v3_2 + mean::<[5]>(v7) + mean::<[rows]>(v8))
+            let v5 = v4[arange::<rows>()];
+            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
+            let v7 = one_hot::<7>(arange::<rows>());
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v6);
+            let v10 = v9[rows = ..2];
+            let v10 = sqrt(1 + v10 * v10);
+            linear::<5, name = head>(v8 + v3 + mean::<[rows, 7]>(v7) + mean::<[2, 7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = linear::<d, bias = false>(x);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            param v3: [d] = normal(1.0);
-            let v1_2 = one_hot::<7>(argmax::<d>(v1 + v3));
-            let v4 = linear::<5>(x);
-            let v1 = rearrange::<[(7, d)]>(v2);
-            param v5: [5] = normal(1.0);
-            let (v6, v7) = top_k::<5, k = 2>(v4 + v5);
-            let v8 = embedding::<7, d>(v7);
-            v8 + mean::<[7]>(v1_2) + mean::<[28]>(v1) + v6
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
+            let x = linear::<2, bias = false>(v3);
+            let v3_2 = x * detach(floor(2 * x + 0.37));
+            let v4 = cumsum::<2>(0.5 * v3_2);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g285 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = detach(floor(2 * x + 0.37));
-            param v1: [rows, d] = normal(1.0);
-            let x_2 = attention::<2, mask = document & causal>(x_2, document = documents);
-            x_2 + mean::<[rows]>(v1)
-        }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
-
-    g286 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7, d] {
+            let v1 = clamp(x, x - 1, x + 1);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v4 = permute::<[seq, 7, batch]>(v3);
-            let v5 = permute::<[7, batch, seq]>(v4);
-            let x = one_hot::<7>(tokens);
-            let v6 = permute::<[7, batch, seq]>(x);
-            v2 + mean::<[7]>(v5) + mean::<[7]>(v6)
+            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[v5];
+            v7 + mean::<[seq]>(v2) + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+
+    g286 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = linear::<rows>(v1);
+            let v3 = shift::<seq, 1>(x);
+            let x = 0.5 * float(keep);
+            let v4 = expand::<[batch, seq, d]>(x);
+            let v5 = linear::<d>(v2);
+            v3 + v4 + v5
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g287 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = pad::<d, before = 1>(v1);
-            linear::<5, name = head>(v3 + mean::<[7]>(v2) + mean::<[7]>(v4) + mean::<[5]>(v5))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            param v3: [] = normal(1.0);
+            let v3_2 = einsum::<[batch, seq]>(v2, v3);
+            linear::<5, name = head>(v1 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], keep_d: bool[d], tokens: ids[batch, seq]) -> [seq, 7] {
-            let v1 = one_hot::<7>(argmax::<batch>(x + b));
-            let v2 = mean::<d>(v1, keep_d);
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v3 = one_hot::<7>(arange::<seq>());
-            v2 + mean::<[d]>(v1) + v3
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, d] {
+            let v1 = tanh(w);
+            let v2 = scatter_add::<[batch, 7]>(v1, tokens);
+            let v3 = mean_pool(x, keep);
+            let v4 = stack::<[2, batch, d]>(v3, 0.5 * v3);
+            v4 + mean::<[7]>(v2)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], keep_d: marks[4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g289 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [2, batch, seq, d] {
-            let v1 = x + x;
-            let v2 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
-            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * x);
-            let v4 = x[batch = argmax::<batch>(v1 + b)];
-            let v5 = x + learned_position::<9, d>(x);
-            v2 + v3 + v4 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = min(x, 0.2);
+            let x = variance::<[d]>(x_2);
+            let x = min::<[seq, batch]>(x);
+            let v1 = stack::<[2]>(x, 0.5 * x);
+            let v2 = expand::<[batch, seq, d]>(x);
+            v2 + mean::<[2]>(v1)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g290 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x = linear::<5>(v1);
-            let v2 = min::<[batch]>(x);
-            let x = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v3 = softmax::<batch>(2 * x, keep);
-            v3 + v2
+        fn forward(x: [batch, seq, d], c: [batch, d], keep_some: bool[d, seq], w: [batch, seq]) -> [batch, d] {
+            let v1 = tanh(c);
+            let v1 = mean::<[d, batch]>(v1);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
+            let v3 = max::<seq>(v2, keep_some);
+            let v4 = tanh(w);
+            v3 + v1 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], keep_some: marks[4, seq], w: floats[batch, seq]);
 
     g291 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v1 = embedding::<7, d>(tokens);
-            let v3 = if v2 <= 0 || v1 > v2 { v1 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v3_2 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            linear::<5, name = head>(v3_2)
+            let (v2, v3) = split::<d>(v1);
+            let v4 = if v3 > 0.1 && !(v2 >= 0.6) { 0.5 * v3 } else { v2 - 1 };
+            let v5 = silu(v4);
+            param v6: [rows] = normal(1.0);
+            linear::<5, name = head>(v5 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], z: [batch, rows, d]) -> [batch, 5, 3] {
-            let v1 = rms_norm(x);
-            let v2 = v1 * v1;
-            let v3 = layer_norm::<epsilon = 0.1>(v2);
-            let v4 = v3[seq = [0, -1, 0, 0, -1]];
-            let v5 = max_pool(v1, keep);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v6 = tanh(z);
-            v4 + mean::<[d]>(v5) + mean::<[rows, d]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = linear::<5>(x);
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = linear::<5>(x);
+            let v4 = concat::<d>(x, 0.5 * x);
+            let v5 = permute::<[d, rows]>(v2);
+            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
+            v1 + v3 + mean::<[8]>(v4) + mean::<[d, rows]>(v5) + mean::<[3]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g293 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let (v3, v4) = split::<d>(x);
-            let v5 = pad::<d, after = 1, value = 0.5>(x);
-            let x_2 = layer_norm::<epsilon = 0.1>(v5);
-            let (v6, v7) = split::<d>(x);
-            let v8 = attention::<2, mask = document & causal>(x, document = documents);
-            let v9 = cumsum::<batch>(0.5 * v1);
-            v2 + v3 + v4 + mean::<[5]>(x_2) + v6 + v7 + mean::<[d]>(v8) + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v2 = detach(floor(2 * x_2 + 0.37));
+            let v3 = exp(tanh(logsumexp::<seq>(v2, keep)));
+            let v4 = softmax::<batch>(2 * v3);
+            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let x_2_2 = one_hot::<7>(arange::<rows>());
+            v5 + v4 + mean::<[rows, 7]>(x_2_2)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g294 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let x_2 = one_hot::<7>(arange::<seq>());
-            let v2 = embedding::<7, d>(tokens);
-            let x = one_hot::<7>(arange::<rows>());
-            let v3 = v2 / (2 + v2 * v2);
-            v1 + mean::<[7]>(x_2) + mean::<[rows, 7]>(x) + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = softmax::<seq>(2 * x);
+            let v2 = linear::<d>(v1);
+            let v3 = v1 * v1;
+            let v4 = concat::<d>(v2, 0.5 * v3);
+            let v3_2 = attention::<2, score = bilinear>(v1, context = v1);
+            v4 + mean::<[d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g295 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            let v1_2 = one_hot::<7>(arange::<d>());
-            param v3: [d] = normal(1.0);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[argmax::<d>(v2 + v3)];
-            linear::<5, name = head>(v5 + mean::<[7]>(v1_2))
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v1 = layer_norm(v2);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = l2_norm(x);
-            let v2 = feed_forward::<6, activation = geglu>(v1);
-            let v3 = mean_pool(v2, lens);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 5] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = feed_forward::<6, activation = reglu>(x);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            v3 + mean::<[d]>(v2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = softmax::<d>(2 * x, keep_d);
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let x_2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v4 = embedding::<7, d>(tokens);
-            v3 + x_2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = max::<[7, batch]>(v1);
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            let v3 = stack::<[d, 2]>(v1, 0.5 * v1);
+            let (v4, v5) = split::<d>(x);
+            v4 + mean::<[7, d]>(v2) + mean::<[d]>(v3) + v5
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], keep_d: marks[4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [seq, 2, 8] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = softmax::<seq>(v1, keep_some);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = einsum::<[seq, 2, 8]>(v3, v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v4; v5 = dropout::<0.2>(tanh(v5)); }
-            v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x = embedding::<7, d>(tokens);
+            let v2 = x[seq = -2..];
+            let v3 = softmax::<batch>(2 * x_2);
+            v1 + mean::<[2]>(v2) + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g299 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * detach(floor(2 * v1 + 0.37));
-            let v2 = softmax::<d>(2 * v1_2);
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let v2 = v1[d = -1];
-            let mut v4 = v3 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v1 = min::<[d]>(v4);
-            let v5 = min(v1, v1);
-            linear::<5, name = head>(v3 + v5)
+            let v2 = logsumexp::<[d]>(v1);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(v1 + v3)];
+            buffer v5: [2, d] = 0.7;
+            let v6 = min(v4, v2);
+            let v4_2 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
+            let v4_2_2 = linear::<d>(v4_2);
+            let v7 = v6 + v6;
+            linear::<5, name = head>(v1 + mean::<[2]>(v4_2_2) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 3] {
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let x = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v1 = einsum::<[seq, 3]>(x, x);
-            v1
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v1 = cumsum::<3>(0.5 * v1);
+            let v2 = stack::<[batch, 2, seq, 3]>(v1, 0.5 * v1);
+            v2
         }
     } (x: floats[batch, seq, 4]);
 
     g301 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, rows, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, seq, rows]>(x, v2);
-            let v3 = stack::<[batch, seq, rows, 2]>(x_2, 0.5 * x_2);
-            let v4 = max(x_2, v3);
-            let v5 = 0.5 * float(lens);
-            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
-            let mut v6 = v3 + 0.1 * v5;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 += attention::<2, mask = causal>(v6); }
-            v4 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], some: ids[rows], p: [seq], lens: lens[batch]) -> [rows, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let x_2 = v1[seq = some];
+            let v2 = sigmoid(x_2);
+            let v3 = max(x, v1);
+            let v4 = tanh(p);
+            let v5 = gelu_tanh(v2);
+            let v2_2 = sum::<seq>(v3, lens);
+            v5 + mean::<[seq]>(v4) + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], some: places[3], p: floats[seq], lens: lens[batch]);
 
     g302 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = tanh(p);
-            let v2 = v1[seq = argmax::<seq>(x + p)];
-            let x_2 = one_hot::<7>(tokens);
-            let v3 = einsum::<[d]>(v2, v2);
-            let v4 = attention::<2, mask = causal, position = rope>(x);
-            x_2 + mean::<[d]>(v3) + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+            let v1 = mean::<[batch, d]>(x);
+            let v2 = x + learned_position::<9, d>(x);
+            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[v4];
+            let x = rearrange::<[(d, 2)]>(v6);
+            let v2_2 = mean_pool(v2);
+            v2_2 + mean::<[2]>(v3) + mean::<[8]>(x)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g303 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = cumsum::<d>(0.5 * v2);
-            param v4: [d] = normal(1.0);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            linear::<5, name = head>(v1 + v3 + mean::<[3]>(v5))
+            let v2 = max(v1, v1);
+            let v3 = logsumexp::<[d]>(v2);
+            let (v4, v5) = split::<d>(v2);
+            let v6 = linear::<d>(v4);
+            linear::<5, name = head>(v5 + v3 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows] = normal(1.0);
-            let x_2 = variance::<batch>(x, keep);
-            let x_2 = feed_forward::<6, activation = swiglu>(x_2);
-            let v2 = clamp(x_2, x_2 - 1, x_2 + 1);
-            let (v3, v4) = split::<d>(v2);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
-            let v6 = attention::<2>(x);
-            v6 + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
+            let x_2 = mean_pool(x);
+            let x_2 = mean::<[d]>(x_2);
+            let x_2_2 = feed_forward::<6, activation = gelu>(x);
+            let v1 = if tokens < 3 || x_2_2 > 0.3 { x_2_2 } else { 0.5 };
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v3 = cumsum::<batch>(0.5 * x_2);
+            let x_2_2_2 = einsum::<[seq, d]>(v2, x_2);
+            x_2_2_2 + mean::<[batch]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g305 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 7, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = cumsum::<batch>(0.5 * x);
-            let v2_2 = scatter_add::<[batch, 7, rows]>(v2, tokens);
-            let v3 = one_hot::<7>(argmax::<seq>(x + p));
-            v2_2 + mean::<[d]>(v3)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
-
-    g306 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, 7, 8] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v1_2 = scatter_add::<[7, d]>(v1, tokens);
-            let v2 = stack::<[2, 7, d]>(v1_2, 0.5 * v1_2);
-            let v3 = max_pool(x, keep);
-            let (v4, v5) = split::<d>(v3);
-            let v1_2 = v3[batch = [-1, 0]];
-            let v1 = concat::<d>(v2, 0.5 * v2);
-            v1 + mean::<[batch]>(v4) + mean::<[batch]>(v5) + mean::<[d]>(v1_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = exp(tanh(x));
+            let x = shift::<batch, 2>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            v1 + mean::<[3]>(v2) + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
+    g306 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = gelu>(x);
+            let v2 = x * detach(floor(2 * v1 + 0.37));
+            let v2_2 = gelu(v2);
+            let v3 = feed_forward::<6, activation = gelu_tanh>(v2_2);
+            let mut v4 = v3 + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * x; v4 += attention::<2, mask = causal>(v4); }
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let x = linear::<d>(v4);
+            x + mean::<[rows]>(v5)
+        }
+    } (x: floats[batch, seq, 4]);
+
     g307 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; }
-            let v1_2 = ln(2 + v2 * v2);
-            linear::<5, name = head>(v3 + mean::<[7]>(v1_2))
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v5 = l2_norm::<rows, epsilon = 0.1>(v4);
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(m);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = permute::<[d, batch, seq]>(v6);
-            x + mean::<[rows, 2]>(v3) + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
+            let x_2 = x[batch = [-1, 0]];
+            let x = x_2 * x_2;
+            let v1 = max::<[seq]>(x_2);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = rms_norm(v2) * sigmoid(v2); }
+            v2
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g309 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            param v3: [7] = normal(1.0);
-            let (v4, _v5) = top_k::<7, k = 2>(v2 + v3);
-            let v6 = v4 * sigmoid(v4) + 0.5 * v4;
-            let v4_2 = variance::<[seq]>(v6);
-            let v4 = einsum::<[seq, 7]>(v2, v2);
-            let v7 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v8 = v7 + learned_position::<9, 7>(v7);
-            let v9 = cumsum::<batch>(0.5 * v4_2);
-            v8 + v4 + mean::<[2]>(v9)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
+            let v2 = max(v1, v1);
+            let v3 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.2 * cumsum(v4); }
+            let v3 = cumsum::<seq>(0.5 * v4);
+            buffer v6: [2, d] = 0.7;
+            let v7 = x[d = 0];
+            let v8 = v7[seq = [-1, 0]];
+            v3 + v6 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g310 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, d] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let v2 = min::<[seq]>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v5 = linear::<d>(v3);
-            let v6 = stack::<[2, batch, d]>(v3, 0.5 * v5);
-            v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
+            let x_2 = shift::<seq, 1>(x);
+            let v1 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
+            let x = v1[batch = 0];
+            param v2: [2, d] = normal(1.0);
+            let v3 = 0.5 * float(tokens);
+            x + mean::<[2]>(v2) + mean::<[batch]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g311 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = stack::<[batch, seq, 2, 8]>(v2, 0.5 * v2);
-            let v2 = einsum::<[batch, seq, 8]>(v3, v3);
-            let v4 = v2 * detach(floor(2 * v3 + 0.37));
-            let v5 = 0.5 * float(tokens);
-            let v6 = softmax::<8>(2 * v4);
-            let v3 = gelu(v5);
-            linear::<5, name = head>(v1 + mean::<[2, 8]>(v6) + v3)
+            let v1_2 = pow(v1, 2);
+            let v2 = if v1_2 <= 0 || v1 > v1_2 { v1 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
+            let v3 = einsum::<[batch, seq]>(v2, v2);
+            let v4 = v3 + v3;
+            let v1 = v3 - v3;
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            let v3_2 = min::<[3]>(v5);
+            linear::<5, name = head>(v2 + v4 + v1 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max(0.1, x);
-            param v2: [rows] = normal(1.0);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = detach(floor(2 * v2 + 0.37));
-            let v5 = v1 + sinusoidal_position::<d>(v1);
-            v3 + mean::<[rows]>(v4) + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = linear::<2>(v1);
+            let v4 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            v4 + v2 + mean::<[2]>(v3) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g313 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 2 * x - 1;
-            let v2 = exp(tanh(logsumexp::<seq>(v1, keep)));
-            let v2_2 = max(v2, v2);
-            let v3 = v1 + sinusoidal_position::<d>(v1);
-            v3 + v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = x - x;
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v3 = linear::<5, bias = false>(v2);
+            let v4 = 0.5 * float(tokens);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g314 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v3 = pad::<d, after = 1, value = 0.5>(v3);
-            let v5 = max(v3, v3);
-            let v6 = pow(v2, 2);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2_2 = v5 + learned_position::<9, 5>(v5);
-            let (v7, v8) = top_k::<seq, k = 2>(v4 + p);
-            let v5_2 = mean::<5>(one_hot::<5>(v8));
-            v6 + mean::<[3]>(v3) + mean::<[5]>(v2_2) + mean::<[2, 7]>(v7) + mean::<[2, 7]>(v5_2)
+        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows], b: [batch]) -> [batch, seq, 2, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = tanh(linear::<d>(v1)); }
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[v4];
+            let v7 = linear::<rows>(v6);
+            let v8 = shift::<seq, 2>(v7);
+            let v9 = exp(tanh(logsumexp::<rows>(v8, keep_rows)));
+            let v10 = v1[batch = argmax::<batch>(v9 + b)];
+            let mut v11 = v10 + 0.1 * v10;
+            repeat 2, name = r_v11 { v11 = v11 + softmax(v11) * v10; v11 = dropout::<0.2>(tanh(v11)); }
+            let v12 = feed_forward::<6, activation = tanh>(v6);
+            v12 + v3 + v11
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3], b: floats[batch]);
 
     g315 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = softmax::<3>(2 * v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = cumsum::<d>(0.5 * v4);
-            let v6 = layer_norm::<epsilon = 0.1>(v3);
-            linear::<5, name = head>(v5 + mean::<[3]>(v6))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v5 = max::<[d]>(v3);
+            let v6 = pad::<d, before = 1>(v4);
+            linear::<5, name = head>(v2 + v5 + mean::<[5, 7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], lens: lens[batch]) -> [seq, d, batch] {
-            let x_2 = attention::<2, score = bilinear>(x, context = x);
-            let v1 = max::<seq>(x, some_lens);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = permute::<[seq, d, batch]>(x_2);
-            let v4 = mean_pool(v2, lens);
-            v3 + v1 + v4
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = v1 * v1;
+            let v4 = feed_forward::<6, activation = swiglu>(v3);
+            let v5 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v6 = 0.5 * float(lens);
+            v4 + mean::<[seq]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
 
     g317 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let x = attention::<2, score = bilinear>(v1, context = v1);
-            let x_2 = linear::<d, bias = false>(x);
-            let v2 = variance::<[d]>(x_2);
-            v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = concat::<7>(v3, 0.5 * v3);
+            let v5 = l2_norm::<batch, epsilon = 0.1>(v1);
+            v2 + mean::<[14]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let x_2 = softmax::<seq>(x, some_lens);
-            let x = cumsum::<d>(0.5 * x);
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            x_2 + v1
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x[seq = last];
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let x = attention::<2, mask = causal, position = rope>(v1);
+            x + x_2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g319 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let v3 = min(v2, v2);
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);
-            linear::<5, name = head>(v3 + mean::<[d]>(v5))
+            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1_2);
+            let v3 = v2 + v1_2;
+            let v3_2 = linear::<d, bias = false>(v3);
+            linear::<5, name = head>(v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

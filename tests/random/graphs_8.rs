@@ -3,549 +3,562 @@
 graphs! {
     g320 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
             param v1: [7, d] = normal(1.0);
             let v2 = v1[tokens];
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            x + v2 + mean::<[8]>(v4)
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = softmax::<seq>(2 * v3, lens);
+            x + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g321 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            let v1 = v1[7 = [-1, 0]];
-            let v1_2 = one_hot::<7>(tokens);
-            let v2 = tanh(w);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v1_2 + mean::<[rows, 2]>(v1) + v2 + mean::<[3]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            buffer v3: [2, d] = 0.7;
+            let v3_2 = linear::<d>(v3);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v6 = rearrange::<[(2, d)]>(v3_2);
+            v2 + mean::<[rows]>(v5) + mean::<[8]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g322 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
-            let x_2 = attention::<2, score = additive(3)>(x, context = x);
-            let x = max(0.1, x_2);
-            let x_2_2 = permute::<[seq, d, batch]>(x);
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[seq, rows, batch]>(x_2_2, v1);
-            let v3 = x * sigmoid(x) + 0.5 * x;
-            let x_2_2_2 = softmax(v3);
-            let v4 = feed_forward::<6, activation = tanh>(x_2_2_2);
-            v2 + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(arange::<seq>());
+            let v2 = einsum::<[seq, d]>(x, x);
+            let v2_2 = permute::<[d, seq]>(v2);
+            let v3 = variance::<[seq]>(v1);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v2 = embedding::<7, d>(tokens);
+            let v2_2_2 = v2_2 / (2 + v2_2 * v2_2);
+            v2 + mean::<[7]>(v4) + v2_2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = linear::<d>(v3);
-            let v5 = linear::<2, bias = false>(v4);
-            let mut v6 = v2 + 0.1 * v3;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
-            linear::<5, name = head>(v5 + mean::<[d]>(v6))
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v1_2 = embedding::<7, d>(tokens);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            linear::<5, name = head>(v3 + v1_2 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep_rows: bool[batch, rows], keep_some: bool[d, seq], keep: bool[batch, seq]) -> [batch, 2, 5] {
-            let v1 = tanh(z);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = embedding::<7, d>(v4);
-            let v6 = max::<rows>(v5, keep_rows);
-            let v6 = pad::<d, after = 1, value = 0.5>(v6);
-            let v1_2 = mean::<seq>(x, keep_some);
-            let v7 = max_pool(x, keep);
-            let v8 = l2_norm::<2, epsilon = 0.1>(v3);
-            v6 + mean::<[d]>(v1_2) + mean::<[d]>(v7) + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v3 = v2[seq = [-1, 0]];
+            let v4 = detach(floor(2 * v1 + 0.37));
+            let v5 = max_pool(x, lens);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v4);
+            param v7: [d] = normal(1.0);
+            v6 + v3 + v5 + v7
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep_rows: marks[batch, 3], keep_some: marks[4, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g325 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = relu_squared>(x);
-            let v2 = detach(floor(2 * x + 0.37));
-            let v3 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v4 = v4 * sigmoid(v4) + 0.5 * v4;
-            v2 + mean::<[3]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            param v3: [] = normal(1.0);
+            let v4 = tanh(z);
+            let v5 = min(v2, v2);
+            let v6 = layer_norm::<epsilon = 0.1>(v4);
+            v5 + v3 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g326 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], keep_rows: bool[batch, rows]) -> [batch, seq, rows] {
-            let x_2 = x[seq = some];
-            let v1 = feed_forward::<6, activation = reglu>(x_2);
-            let (v2, v3) = split::<d>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(x, v4);
-            let v6 = attention::<2, score = bilinear>(x, context = v3);
-            let v7 = softmax::<rows>(2 * v2, keep_rows);
-            let v8 = v7 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let x_2 = pad::<d, before = 1>(x);
-            v5 + mean::<[d]>(v6) + mean::<[2]>(v8) + mean::<[5]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [2, batch, seq] {
+            let x_2 = linear::<2>(x);
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = x_2 + x_2;
+            let v4 = exp(tanh(logsumexp::<d>(x, keep_d)));
+            let v5 = mean_pool(v3, keep);
+            let v6 = min::<d>(v2, keep_d);
+            let v7 = stack::<[2, batch, seq]>(v4, 0.5 * v4);
+            let v8 = shift::<seq, -1>(v6);
+            v7 + v5 + v8
         }
-    } (x: floats[batch, seq, 4], some: places[3], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
 
     g327 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = exp(tanh(v1));
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            param v4: [d] = normal(1.0);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[argmax::<d>(v3 + v4)];
-            let v7 = 0.5 * float(tokens);
-            let v8 = attention::<2, mask = causal>(v6);
-            let v9 = einsum::<[batch, seq]>(v8, v7);
-            let v10 = linear::<5>(v6);
-            linear::<5, name = head>(v2 + v9 + mean::<[5]>(v10))
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = v2[d = [0, -1, 0, 0, -1]];
+            let v3 = attention::<2, mask = causal>(v1);
+            let v4 = gelu(v3);
+            let v5 = v1 - v4;
+            let v6 = v5 * detach(if v5 < 0.1 { 0.5 } else { -1 });
+            let v1_2 = l2_norm(v6);
+            let v3 = linear::<2>(v1_2);
+            linear::<5, name = head>(v2 + mean::<[2]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = softmax::<d>(2 * x);
-            let x_2 = cumsum::<batch>(0.5 * v2);
-            let v3 = v1[batch = 0];
-            let x = v3[seq = turned];
-            let v4 = variance::<seq>(x, keep);
-            x_2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let x = softmax::<batch>(2 * v2);
+            let v3 = x[d = 0];
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v6 = v4 + v4;
+            v5 + v3 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g329 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = mean::<[d, batch]>(x);
-            let x_2 = cumsum::<seq>(0.5 * v2);
-            let v3 = rms_norm(v1);
-            let v4 = feed_forward::<6, activation = gelu_tanh>(v3);
-            let v5 = max(v2, x_2);
-            let v6 = v4 + learned_position::<9, 5>(v4);
-            let v7 = 0.5 * float(lens);
-            v6 + v5 + v7
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            buffer v2: [2, d] = 0.7;
+            param v3: [d] = normal(1.0);
+            param v4: [7, d] = normal(1.0);
+            let x_2 = v4[argmax::<d>(v1 + v3)];
+            let v5 = expand::<[batch, seq, d]>(x_2);
+            let v6 = max(v2, v2);
+            let x = sum::<[d, seq]>(v5);
+            let v7 = scatter_add::<[batch, 7, d]>(v5, tokens);
+            let v8 = pad::<d, before = 1>(v6);
+            v7 + x + mean::<[2, 5]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g330 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let v1_2 = variance::<batch>(v1, keep);
-            let v2 = one_hot::<7>(tokens);
-            let v1 = softmax::<seq>(v1_2, keep_some);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = max::<[d]>(v1_2);
-            v2 + mean::<[d]>(v1) + mean::<[d]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = tanh(x);
+            let v2 = l2_norm::<d, epsilon = 0.1>(x);
+            let v1 = concat::<d>(v1, 0.5 * v2);
+            let v3 = v1 + learned_position::<9, 8>(v1);
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v4 = detach(floor(2 * v1 + 0.37));
+            v3 + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g331 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 / (2 + v1 * v1);
-            let v2 = v2[d = [-1, 0]];
-            let v3 = one_hot::<7>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = l2_norm::<d, epsilon = 0.1>(v4);
-            let v6 = feed_forward::<6, activation = relu>(v4);
-            let v7 = v1 + sinusoidal_position::<d>(v1);
-            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[d]>(v7))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = v1 / (2 + v3 * v3);
+            let v5 = one_hot::<7>(tokens);
+            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v7 = embedding::<7, d>(tokens);
+            let mut v8 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v8 { v8 = dropout::<0.2>(tanh(v8)); v8 = v8 + softmax(v8) * v4; }
+            linear::<5, name = head>(v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 5, batch] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = pad::<d, before = 1>(x);
-            let x_2 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v1_2 = permute::<[7, d, batch]>(v1);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let v4 = x_2 + sinusoidal_position::<5>(x_2);
-            let v2 = pad::<d, before = 1>(x);
-            let v2_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            v3 + mean::<[seq]>(v4) + mean::<[seq]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let x = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v1_2 = softmax::<seq>(2 * x);
+            let v3 = v1 + v1_2;
+            let v4 = v1 + x;
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v8 = clamp(v1, v6 - 1, v6 + 1);
+            v4 + mean::<[3]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g333 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq] {
-            let v1 = tanh(p);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            let v3 = stack::<[batch, seq, d, 2]>(x, 0.5 * v2);
-            let v4 = einsum::<[batch, seq]>(x, v1);
-            let v5 = rearrange::<[batch, seq, (2, d)]>(v3);
-            let v6 = mean_pool(v5);
-            v4 + mean::<[8]>(v6)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = linear::<5>(x);
+            let v1 = einsum::<[batch, seq]>(v1, v1);
+            let v1_2 = softmax::<seq>(x, some_lens);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1_2);
+            let (v5, _v6) = top_k::<seq, k = 2>(v2 + p);
+            v3 + mean::<[7]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq], p: floats[seq]);
 
     g334 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, 8] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = cumsum::<seq>(0.5 * v2);
-            let v4 = stack::<[2, seq, 8]>(v3, 0.5 * v3);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = mean::<seq>(x, keep_some);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            let v1_2 = if keep && tokens != 2 { tanh(v5) } else { 0 };
+            v1_2 + mean::<[d]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g335 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v5 = cumsum::<d>(0.5 * v1);
-            linear::<5, name = head>(v4 + v5)
+            let v2 = shift::<d, 1>(v1);
+            let v2_2 = v2 * detach(floor(2 * v2 + 0.37));
+            let (v3, v4) = split::<d>(v1);
+            let v5 = linear::<d>(v2_2);
+            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let v4 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
-            let v1_2 = shift::<seq, 1>(v4);
-            let v5 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v1_2 = x + v1;
+            let v2 = 0.5 * float(tokens);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1_2, v3);
+            let v1 = scatter_add::<[batch, 7]>(v2, tokens);
+            v4 + mean::<[7]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g337 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(arange::<seq>());
-            let v2 = feed_forward::<6, activation = tanh>(x);
-            let x_2 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = v3[8 = ..2];
-            let v5 = detach(floor(2 * v1 + 0.37));
-            let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);
-            v4 + mean::<[7]>(x_2) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = max::<[seq]>(v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v2);
+            let v8 = einsum::<[batch, d]>(x, v6);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v4 + mean::<[7]>(v5) + mean::<[7]>(v7) + v8 + mean::<[3]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g338 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [5] = normal(1.0); v2 += one_hot::<5>(argmax::<5>(v2 + v3)); }
-            let v4 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2_2 = v2 + sinusoidal_position::<5>(v2);
-            let v5 = attention::<2, score = bilinear>(v4, context = x);
-            let v6 = clamp(v5, v5 - 1, v5 + 1);
-            v2_2 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = attention::<2>(x);
+            let v1 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = cumsum::<seq>(0.5 * v1);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let v8 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v7);
+            v2 + mean::<[2]>(v5) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v1_2 = gelu(v2);
-            let v3 = sum::<[d]>(v1_2);
-            let v1_2_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v4 = 0.5 * float(tokens);
-            linear::<5, name = head>(v2 + v1_2_2 + v4)
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let v4 = softmax::<d>(2 * v1);
+            let v5 = v4[d = -1];
+            let v4_2 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + v5 + v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = mean::<seq>(x, keep_some);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = layer_norm::<epsilon = 0.1>(v2);
-            let v4 = max::<seq>(v3, keep);
-            v1 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = pow(x, 2);
+            let v1 = relu(x_2);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = min(v1, v1);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g341 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let x_2 = cumsum::<d>(0.5 * v1);
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x_2; v2 = v2 + softmax(v2) * x_2; v2 += attention::<2, mask = causal>(v2); }
-            let v3 = min(v2, v2);
-            v3
+            let x_2 = sum::<[seq, batch]>(x);
+            let (v1, v2) = split::<d>(x_2);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * x; v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let v5 = x / (2 + v3 * v3);
+            v5 + mean::<[2]>(v1) + mean::<[2]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g342 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = softmax::<seq>(2 * x);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = variance::<[batch, seq]>(v3);
-            v1 + mean::<[8]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            let x_2 = x[seq = -2..];
+            let x_2 = x_2[d = [0, -1, 0, 0, -1]];
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = detach(floor(2 * x_2 + 0.37));
+            v1 + mean::<[5]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g343 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = linear::<rows, bias = false>(v2);
-            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v5 = linear::<d, bias = false>(v3);
-            let v6 = one_hot::<7>(arange::<d>());
-            let v2_2 = linear::<rows, bias = false>(v5);
-            linear::<5, name = head>(v4 + mean::<[7]>(v6) + mean::<[rows]>(v2_2))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v1 = dropout::<0.5>(v2);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let v5 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v6 = linear::<d, bias = false>(v5);
+            let v7 = shift::<7, 2>(v4);
+            linear::<5, name = head>(v6 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = x + learned_position::<9, d>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = pad::<d, before = 1>(v2);
-            let v4 = one_hot::<7>(tokens);
-            v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, 7] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = softmax::<seq>(2 * v2);
+            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
+            let x = one_hot::<7>(v5);
+            x + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g345 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = max(x, x);
-            let v2 = mean_pool(v1, keep);
-            let x = sigmoid(v2);
-            let v3 = mean_pool(v1);
-            let v4 = shift::<d, -1>(x);
-            v3 + v4
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = max_pool(v1, lens);
+            let x_2 = shift::<5, -1>(v1);
+            let v1_2 = one_hot::<7>(arange::<seq>());
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            x_2 + v2 + mean::<[7]>(v1_2) + mean::<[3]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g346 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 5, 8] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = clamp(x, -0.7, 0.7);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); }
-            let v5 = linear::<5>(v4);
-            let (v6, v7) = top_k::<seq, k = 2>(v5 + p);
-            let v8 = v3[seq = v7];
-            let v1 = v6 - v6;
-            v8 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d, batch] {
+            param v1: [2, d] = normal(1.0);
+            let v2 = embedding::<7, d>(tokens);
+            param v3: [rows] = normal(1.0);
+            let v4 = permute::<[seq, d, batch]>(v2);
+            let v5 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v2_2 = attention::<2, score = additive(3)>(v5, context = v5);
+            let v5 = scatter_add::<[batch, 7, d]>(x, tokens);
+            v4 + mean::<[2]>(v1) + mean::<[rows]>(v3) + v2_2 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g347 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = shift::<d, 2>(v1);
-            let v7 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
-            let v8 = pad::<7, before = 1>(v5);
-            linear::<5, name = head>(v4 + v6 + mean::<[7]>(v7) + mean::<[8]>(v8))
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = softmax::<d>(2 * v2);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { param v5: [3] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let mut v6 = v4 + 0.1 * v1;
+            repeat 2, share = true, name = r_v6 { param v7: [3] = ones; v6 *= v7; v6 = tanh(linear::<3>(v6)); param v8: [3] = normal(1.0); v6 += one_hot::<3>(argmax::<3>(v6 + v8)); }
+            param v9: [3] = normal(1.0);
+            let (v10, v11) = top_k::<3, k = 2>(v6 + v9);
+            let v12 = scatter_add::<[batch, seq, 3], axis = 3>(0.5 * v10, v11);
+            linear::<5, name = head>(v10 + mean::<[3]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x_2);
-            param v2: [2, d] = normal(1.0);
-            let v1 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = group_norm::<2>(v2);
-            v1 + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = 0.5 * float(lens);
+            let v3 = v1[batch = argmax::<batch>(v2 + b)];
+            let x_2 = embedding::<7, d>(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            x_2 + mean::<[3]>(v3) + mean::<[3]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch], tokens: ids[batch, seq]);
 
     g349 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v2 = linear::<rows>(x);
-            let v3 = one_hot::<7>(arange::<batch>());
-            let x = one_hot::<7>(arange::<batch>());
-            let v4 = linear::<d, bias = false>(v1);
-            let v5 = max::<[d]>(v1);
-            let v1_2 = attention::<2, mask = causal>(v4);
-            v2 + mean::<[7]>(v3) + mean::<[7]>(x) + v5 + mean::<[d]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let v1 = feed_forward::<6, activation = relu_squared>(x);
+            let x = max(v1, v1);
+            let v2 = x[seq = [-1, 0]];
+            let v3 = min::<seq>(v1, keep_some);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = cumsum::<seq>(0.5 * v5);
+            let v1_2 = v3 * v3;
+            v2 + mean::<[seq]>(v6) + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g350 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = sqrt(1 + x * x);
-            let v2 = tanh(c);
-            let v3 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let mut v4 = v3 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); }
-            v1 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v3 = one_hot::<7>(arange::<batch>());
+            let v4 = concat::<7>(v3, 0.5 * v3);
+            v2 + mean::<[14]>(v4)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g351 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v1_2 = v1 + learned_position::<9, d>(v1);
-            let v1_2 = attention::<2, mask = causal, position = rope>(v1_2);
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
-            linear::<5, name = head>(v1 + mean::<[7]>(v2))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.2 * cumsum(v2); }
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); }
+            let v2 = embedding::<7, d>(tokens);
+            let v3_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            linear::<5, name = head>(v2 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); }
-            let x_2 = linear::<d>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x_2);
-            let v5 = detach(floor(2 * v4 + 0.37));
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v7 = v5[batch = [0, -1, 0, 0, -1]];
-            let x_2 = v7 - v7;
-            param v8: [d] = normal(1.0);
-            let (v9, v10) = top_k::<d, k = 2>(v3 + v8);
-            let v11 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v9, v10);
-            v6 + mean::<[5, 7]>(x_2) + mean::<[2]>(v9) + v11
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let x_2 = attention::<2, score = bilinear>(x, context = x);
+            param v1: [2, d] = normal(1.0);
+            let x = cumsum::<2>(0.5 * v1);
+            param v2: [rows, d] = normal(1.0);
+            let v3 = max_pool(x_2, lens);
+            param v4: [rows] = normal(1.0);
+            param v5: [rows, d] = normal(1.0);
+            let v6 = softmax::<seq>(2 * x_2, some_lens);
+            v6 + mean::<[2]>(x) + mean::<[rows]>(v2) + v3 + mean::<[rows]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], some_lens: lens[4, batch]);
 
     g353 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, rows] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = softmax::<seq>(2 * v1);
-            let mut v3 = v2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(x, v4);
-            let v1_2 = clamp(v1, v3 - 1, v3 + 1);
-            let v6 = softmax::<seq>(x, keep_some);
-            let v7 = softmax(v1_2);
-            param v8: [8] = normal(1.0);
-            let v9 = v1[8 = argmax::<8>(detach(v7 + v8))];
-            v5 + mean::<[d]>(v6) + v9
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
-
-    g354 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [7, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            param v2: [] = normal(1.0);
-            let v3 = einsum::<[seq, 3]>(v1, v2);
-            let v1 = scatter_add::<[7, 3]>(v1, tokens);
-            let v4 = einsum::<[3]>(v3, v3);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v6 = mean_pool(v5, keep);
-            v1 + v4 + mean::<[batch, d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let x_2 = sum::<[d, seq]>(x);
+            let v6 = pad::<d, before = 1>(v4);
+            let mut v7 = x + 0.1 * v2;
+            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 = v7 + feed_forward::<5>(layer_norm(v7)); }
+            let v3_2 = feed_forward::<6, activation = silu>(v7);
+            let v8 = max::<[5]>(v6);
+            v5 + x_2 + mean::<[d]>(v3_2) + v8
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
-    g355 {
+    g354 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], p: [seq], turned: ids[seq, batch]) -> [batch, seq, 2, 7] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = softmax::<seq>(2 * v1, lens);
+            let v3 = ln(2 + x * x);
+            let (v4, v5) = top_k::<seq, k = 2>(v2 + p);
+            let v1 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
+            let x = v3[seq = turned];
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(x + v6);
+            let v3_2 = one_hot::<7>(v8);
+            let v9 = linear::<d, bias = false>(v4);
+            v3_2 + mean::<[d]>(v1) + v7 + mean::<[d]>(v9)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], p: floats[seq], turned: places[seq, batch]);
+
+    g355 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = v1[d = [0, -1, 0, 0, -1]];
-            let v4 = l2_norm::<5, epsilon = 0.1>(v3);
-            let v5 = expand::<[batch, seq, d]>(v2);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = concat::<3>(v2, 0.5 * v2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v6 = 0.5 * float(tokens);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v5) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = 0.5 * float(lens);
-            param v3: [rows, d] = normal(1.0);
-            v1 + v2 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = x - x;
+            let v2 = stack::<[batch, seq, d, 2]>(x, 0.5 * v1);
+            let v3 = softmax::<seq>(2 * v2, keep);
+            v3
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g357 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = shift::<batch, 1>(x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.2 * cumsum(v3); }
-            let v2 = embedding::<7, d>(tokens);
-            let v5 = tanh(p);
-            let v6 = cumsum::<d>(0.5 * x);
-            let v7 = if v2 < v3 { v2 * v3 } else { tanh(v2) };
-            v1 + x_2 + v5 + v6 + v7
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = one_hot::<7>(tokens);
+            let x_2 = one_hot::<7>(argmax::<batch>(v1 + b));
+            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v4 = attention::<2, score = additive(3)>(x, context = v3);
+            let v5 = rearrange::<[(d, 7)]>(x_2);
+            let v1 = shift::<batch, 1>(v4);
+            let v6 = ln(2 + v2 * v2);
+            v1 + mean::<[28]>(v5) + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], b: floats[batch]);
 
     g358 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
-            let v1 = max::<[d]>(x);
-            let v2 = 0.5 * float(tokens);
-            param v3: [] = normal(1.0);
-            let x_2 = cumsum::<batch>(0.5 * v1);
-            let v1_2 = detach(floor(2 * v3 + 0.37)) + v2;
-            x_2 + v1_2
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [] = normal(1.0);
+            let v2 = x[d = -1];
+            let v3 = softmax::<seq>(2 * x, some_lens);
+            let v4 = l2_norm::<seq, epsilon = 0.1>(x);
+            let mut v5 = v3 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v1; param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
+            v4 + v2 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g359 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + v1;
-            let v3 = linear::<d>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
-            param v5: [d] = normal(1.0);
-            let v6 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
-            let v7 = clamp(v5, v6 - 1, v6 + 1);
-            let v3 = mean::<[d]>(v7);
-            let v7_2 = concat::<d>(v6, 0.5 * v1);
-            linear::<5, name = head>(v7_2 + v3)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v1 = attention::<2, mask = causal>(v5);
+            let v6 = linear::<d>(v1);
+            let v7 = attention::<2, mask = causal, position = rope>(v6);
+            let v8 = feed_forward::<6, activation = reglu>(v3);
+            let v9 = cumsum::<2>(0.5 * v8);
+            let v10 = feed_forward::<6, activation = gelu>(v6);
+            let v11 = relu(v10);
+            linear::<5, name = head>(v7 + mean::<[2]>(v9) + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

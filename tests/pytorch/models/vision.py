@@ -52,8 +52,8 @@ def quick_gelu(x):
 
 def clip_block(c, layer, x, allowed=None):
     x = x + attention(c, layer + "attention", layer_norm(c, layer + "layer_norm", x), heads=2, allowed=allowed)
-    hidden = linear(c, layer + "linear", layer_norm(c, layer + "layer_norm_2", x), 8)
-    return x + linear(c, layer + "linear_2", quick_gelu(hidden), 4)
+    hidden = linear(c, layer + "mlp.linear", layer_norm(c, layer + "layer_norm_2", x), 8)
+    return x + linear(c, layer + "mlp.linear_2", quick_gelu(hidden), 4)
 
 
 @case
@@ -66,4 +66,6 @@ def contrastive_towers(c):
     y = F.embedding(text, c.weight("embedding", 7, 4)) + c.weight("learned_position", 5, 4)
     y = clip_block(c, "language.0.", y, causal(5))
     y = linear(c, "of_text", layer_norm(c, "last", y)[:, -1], 5, bias=False)
-    return c.weight("temperature").exp() * F.normalize(x, dim=-1), F.normalize(y, dim=-1)
+    logits = c.weight("temperature").exp() * F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T
+    pairs = torch.arange(2)
+    return (F.cross_entropy(logits, pairs) + F.cross_entropy(logits.T, pairs)) / 2

@@ -49,31 +49,41 @@ cases! {
         }
     } (x: floats[_, _, 4], condition: floats[_, 4]);
 
-    // Radford et al. 2021: the vectors of images and of texts, whose products are the logits.
+    // Radford et al. 2021: the vectors of images and of texts, whose products are the logits, and the loss of both directions.
     contrastive_towers {
         struct M<patches = 3, tokens = 4, vocab = 7, d = 4, shared = 5>;
-        fn forward(image: [batch, patches, 6], text: ids[batch, seq]) -> ([batch, shared], [batch, shared]) {
+        block mlp(x: [.., d]) -> [.., d] {
+            let hidden = linear::<8>(x);
+            linear::<d>(hidden * sigmoid(1.702 * hidden))
+        }
+        fn image(image: [batch, patches, 6]) -> [batch, shared] {
             param class: [1, d] = normal(0.02);
             param positions: [tokens, d] = normal(0.02);
-            param temperature: [] = 2.6592;
             let mut x = concat::<tokens>(class, linear::<d, bias = false>(image)) + positions;
             x = layer_norm::<name = before>(x);
             repeat 1, name = vision {
                 x += attention::<heads = 2>(layer_norm(x));
-                let hidden = linear::<8>(layer_norm(x));
-                x += linear::<d>(hidden * sigmoid(1.702 * hidden));
+                x += mlp(layer_norm(x));
             }
-            let x = linear::<shared, bias = false, name = of_image>(layer_norm::<name = after>(x[tokens = 0]));
-
+            l2_norm(linear::<shared, bias = false, name = of_image>(layer_norm::<name = after>(x[tokens = 0])))
+        }
+        fn text(text: ids[batch, seq]) -> [batch, shared] {
             let mut y = embedding::<vocab, d>(text) + learned_position::<5, d>(text);
             repeat 1, name = language {
                 y += attention::<heads = 2, mask = causal>(layer_norm(y));
-                let hidden = linear::<8>(layer_norm(y));
-                y += linear::<d>(hidden * sigmoid(1.702 * hidden));
+                y += mlp(layer_norm(y));
             }
             let y = layer_norm::<name = last>(y);
-            let y = linear::<shared, bias = false, name = of_text>(y[seq = -1]);
-            (exp(temperature) * l2_norm(x), l2_norm(y))
+            l2_norm(linear::<shared, bias = false, name = of_text>(y[seq = -1]))
+        }
+        fn forward(image: [batch, patches, 6], text: ids[batch, seq]) -> [] {
+            param temperature: [] = 2.6592;
+            let x = exp(temperature) * image(image);
+            let y = text(text);
+            let logits = einsum::<[batch, other]>(x, y as [other = batch, shared]);
+            let of_images = mean::<batch>(logsumexp::<other>(logits));
+            let of_texts = mean::<other>(logsumexp::<batch>(logits));
+            (of_images + of_texts) / 2 - mean::<batch>(sum::<shared>(x * y))
         }
     } (image: floats[_, 3, 6], text: ids[_, _]);
 }

@@ -23,6 +23,7 @@ pub(super) const FIRST: [Write; 2] = [
 pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("input", input),
     ("param", param),
+    ("buffer", buffer),
     ("embedding", embedding),
     ("tied", tied),
     ("position", position),
@@ -110,6 +111,22 @@ fn param(w: &mut Writer) -> Option<()> {
     let name = w.name();
     w.line(format!("param {name}: {} = normal(1.0);", list(&axes)));
     w.declare(name, axes);
+    Some(())
+}
+
+fn buffer(w: &mut Writer) -> Option<()> {
+    const OF: &[(&[Axis], &str)] = &[
+        (&[Axis::D], "|i| 0.3 * i - 0.4"),
+        (
+            &[Axis::Rows, Axis::D],
+            "|row, i| if i <= row { sin(i + 1) } else { -0.5 }",
+        ),
+        (&[Axis::Size(2), Axis::D], "0.7"),
+    ];
+    let (axes, value) = *w.numbers.pick(OF);
+    let name = w.name();
+    w.line(format!("buffer {name}: {} = {value};", list(axes)));
+    w.declare(name, axes.to_vec());
     Some(())
 }
 
