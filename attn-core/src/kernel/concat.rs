@@ -49,6 +49,15 @@ compiled! {
         });
     }
 
+    /// Writes zeros to the rows of a range of columns.
+    pub fn zero_rows<E>(to: MatrixMut<'_, E>) {
+        for_each(rectangles(to, SMALL), |(_, _, mut to)| {
+            for i in 0..to.rows() {
+                to.row_mut(i).fill(0.0);
+            }
+        });
+    }
+
     /// Adds the rows of `x` to those of `to`. Either may be a range of the columns of a larger matrix.
     ///
     /// # Panics

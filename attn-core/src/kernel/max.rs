@@ -2,12 +2,12 @@
 //!
 //! NaN is larger than any number. PyTorch: `torch.max(x, 1)`.
 
-use super::axis::{Axis, Counted, for_each_part, for_some_columns};
+use super::axis::{Axis, Counted, for_each_part, for_each_task, for_some_columns};
 use super::compiled::compiled;
 use super::fold::fold_rows;
 use super::{Buffer, Matrix, MatrixMut, Real};
-use crate::simd::slice::{Itself, Join, Max};
-use crate::simd::{Kernel, Vector, run};
+use crate::simd::slice::{Itself, Join, Max, load_any};
+use crate::simd::{Kernel, Mask, Vector, run};
 
 compiled! {
     Maxima:
@@ -45,15 +45,17 @@ compiled! {
         axis.assert_lengths(x.len(), y.len());
         axis.assert_lengths(d_x.len(), d_y.len());
         axis.assert_counted(counted);
+        if axis.inner == 1 && axis.len > 0 && matches!(counted, Counted::All) {
+            return for_each_task(axis, axis.len, d_x, |rows, d_x| {
+                let x = &x[rows.start * axis.len..rows.end * axis.len];
+                run(RowSlopes { x, y: &y[rows.clone()], d_y: &d_y[rows], d_x });
+            });
+        }
         for_each_part(axis, axis.len * axis.inner, d_x, |o, d_x| {
             let x = &x[axis.block(o)];
             let mut places = counted.runs(axis, o).flatten();
             if axis.inner == 1 {
-                let place = match counted {
-                    Counted::All => run(First { x, number: y[o] }),
-                    _ => places.find(|&l| is_extreme(x[l], y[o])),
-                };
-                if let Some(l) = place {
+                if let Some(l) = places.find(|&l| is_extreme(x[l], y[o])) {
                     d_x[l] += d_y[o];
                 }
                 return;
@@ -82,28 +84,38 @@ fn is_extreme<E: Real>(x: E, y: E) -> bool {
     x == y || (is_nan(x) && is_nan(y))
 }
 
-/// The place of the first of some numbers that [is](is_extreme) this one.
-struct First<'a, E> {
+/// The derivative for rows, of which none is empty.
+struct RowSlopes<'a, E> {
     x: &'a [E],
-    number: E,
+    y: &'a [E],
+    d_y: &'a [E],
+    d_x: &'a mut [E],
 }
 
-impl<E: Real> Kernel for First<'_, E> {
+impl<E: Real> Kernel for RowSlopes<'_, E> {
     type Element = E;
-    type Output = Option<usize>;
+    type Output = ();
 
-    /// A plain loop, which the compiler vectorises: it stops at the end of some numbers.
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) -> Option<usize> {
-        const SOME: usize = 64;
-        let Self { x, number } = self;
-        let mut blocks = x.chunks(SOME).enumerate();
-        let (index, block) = blocks.find(|(_, block)| {
-            let is_it = block.iter().map(|&x| is_extreme(x, number));
-            is_it.fold(false, |any, is_it| any | is_it)
-        })?;
-        let place = block.iter().position(|&x| is_extreme(x, number))?;
-        Some(index * SOME + place)
+    fn run<V: Vector<Element = E>>(self) {
+        let width = self.x.len() / self.y.len().max(1);
+        let rows = self.x.chunks_exact(width.max(1));
+        let rows = rows.zip(self.d_x.chunks_exact_mut(width.max(1)));
+        for ((x, d_x), (&y, &d_y)) in rows.zip(self.y.iter().zip(self.d_y)) {
+            let number = V::splat(y);
+            let is_nan = number.ne(number);
+            for (x, d_x) in x.chunks(V::LANES).zip(d_x.chunks_mut(V::LANES)) {
+                // Beyond the end of the row are numbers that are not looked for.
+                let some = load_any::<V>(x);
+                let is_it = some.eq(number) | (some.ne(some) & is_nan);
+                if is_it.any() {
+                    if let Some(l) = x.iter().position(|&x| is_extreme(x, y)) {
+                        d_x[l] += d_y;
+                        break;
+                    }
+                }
+            }
+        }
     }
 }
 

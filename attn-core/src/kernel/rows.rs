@@ -72,7 +72,7 @@ impl<L: Loop<N, 1>, E: Kernels, const N: usize> Body<E> for Operands<'_, L, E, N
     }
 
     fn compute(&self, first: usize, to: Write<'_, E>) {
-        some(&self.of, first, self.x, [to]);
+        some(&self.of, first, &self.x, &mut [to]);
     }
 
     fn compute_behind(&self, first: usize, rows: &mut [E], to: Write<'_, E>) {

@@ -16,11 +16,11 @@ use smallvec::SmallVec;
 use super::compiled::compiled;
 use super::fold::{add_column_sums, rows_per_sum};
 use super::loops::{Repeated, repeated, split_off};
-use super::parallel::{for_each, rows_per_task};
+use super::parallel::{SMALL, for_each, rows_per_task};
 use super::{Buffer, Matrix, Pooled};
 
 /// The elements of a strip: those of a few arrays fit the second cache, and are enough for a call of each operation to pay.
-const STRIP: usize = 8192;
+const STRIP: usize = SMALL;
 
 /// Memory of a pass.
 #[derive(Debug)]

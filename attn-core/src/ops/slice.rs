@@ -253,8 +253,9 @@ pub(crate) mod slices {
         kernel::{
             MatrixMut,
             axis::Axis,
-            concat::{add_rows, copy_rows},
+            concat::{add_rows, copy_rows, zero_rows},
         },
+        simd::WriteMode,
     };
 
     /// The `len` indices of an axis of `x` from `start` on. With a `len` of 1, the axis may be left out of the result.
@@ -273,13 +274,19 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        d_x.accumulate(gradients, |d_x| {
-            let to = MatrixMut::new(d_x, axis.outer, axis.len * axis.inner);
-            let (_, to) = to.split_cols(start * axis.inner);
-            let (to, _) = to.split_cols(len * axis.inner);
-            let part = Axis { len, ..axis };
-            add_rows(part.matrix(d_y), to);
-        })
+        let (d_x, into) = d_x.numbers_mut(gradients);
+        let d_x = MatrixMut::new(d_x, axis.outer, axis.len * axis.inner);
+        let (before, rest) = d_x.split_cols(start * axis.inner);
+        let (to, behind) = rest.split_cols(len * axis.inner);
+        let d_y = Axis { len, ..axis }.matrix(d_y);
+        match into {
+            WriteMode::Add => add_rows(d_y, to),
+            WriteMode::Overwrite => {
+                copy_rows(d_y, to);
+                zero_rows(before);
+                zero_rows(behind);
+            }
+        }
     }
 }
 

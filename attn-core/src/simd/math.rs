@@ -19,6 +19,24 @@
 use super::tables::Tables;
 use super::{Real, Vector};
 
+/// `x / y`, as the product of `x` with two factors that are functions of `y`: for many quotients by one number. It is off by up to 1.5 units in
+/// the last place. Where the quotient does not overflow, this does not either, although the reciprocal of `y` may.
+#[inline(always)]
+pub fn quotient<V: Vector>(x: V, y: V) -> V {
+    // With this power of two, `y` and its reciprocal are normal. A product of `x` with it is beyond all numbers only if the quotient is, too.
+    let up = V::Element::of_f64((1_u64 << 54) as f64);
+    let small = V::Element::MIN_POSITIVE * V::Element::of_f64((1_u64 << 26) as f64);
+    let size = y.abs();
+    let one = V::splat(Real::ONE);
+    let down = V::select(
+        V::splat(V::Element::ONE / small).lt(size),
+        V::splat(V::Element::ONE / up),
+        one,
+    );
+    let scale = V::select(size.lt(V::splat(small)), V::splat(up), down);
+    (x * scale) * (one / (y * scale))
+}
+
 /// `e^x`. 0 where it would be subnormal, below -87.3 (`f32`) and -708.4 (`f64`); exactly 1 at 0.
 #[inline(always)]
 pub fn exp<V: Vector>(x: V) -> V {

@@ -82,4 +82,4 @@ pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub use product::{Threads, WriteMode, product};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
-pub use zipped::{Constant, Source, Zipped};
+pub use zipped::{Source, Target, Values, Zipped};

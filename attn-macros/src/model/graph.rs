@@ -557,7 +557,9 @@ impl<O: Op + ?Sized> Node<O> {
             Saved::Operands => operands.collect(),
             Saved::Reads(operands) => {
                 let operands = operands.into_iter();
-                operands.map(|index| self.operands[index]).collect()
+                operands
+                    .map(|index| self.operands.get(index).copied().unwrap_or(self.result))
+                    .collect()
             }
             Saved::Result => vec![self.result],
             Saved::OperandsAndResult => operands.chain([self.result]).collect(),

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::diff::{BackwardStep, GradTarget};
+use super::diff::{BackwardStep, GradSource, GradTarget};
 use super::fusion::{FuseWith, Fusions};
 use super::graph::{Block, Node, Region, Step, ValueId};
 use super::types::{Axis, ValueKind, same_axes};
@@ -188,10 +188,19 @@ fn is_line<O: Op + ?Sized>(
                 })
         }
         BackwardStep::Copy { to, .. } => has_rows(block, buffers[to.0], axes),
+        BackwardStep::Add { from, to } => {
+            let from = match from {
+                GradSource::Result(index) => block.results[*index],
+                GradSource::Buffer(buffer) => buffers[buffer.0],
+            };
+            let to = match to {
+                GradTarget::Input(id) => Some(*id),
+                GradTarget::Overwrite(_) => None,
+                to => to.buffer().map(|buffer| buffers[buffer.0]),
+            };
+            has_rows(block, from, axes) && to.is_some_and(|to| has_rows(block, to, axes))
+        }
         BackwardStep::Free(_) => true,
-        BackwardStep::Add { .. }
-        | BackwardStep::Zeros(_)
-        | BackwardStep::Repeat { .. }
-        | BackwardStep::Strips { .. } => false,
+        BackwardStep::Zeros(_) | BackwardStep::Repeat { .. } | BackwardStep::Strips { .. } => false,
     }
 }

@@ -8,7 +8,7 @@ use super::{
     Cost, Decode, Description, Emit, Fusion, Gradient, Label, ModelOp, Op, Properties, Saved,
 };
 use crate::emit::block::{BlockNode, Footprints, Frame, Gradients, Output};
-use crate::emit::expr::{emit_elementwise, loop_values};
+use crate::emit::expr::{emit_elementwise, loop_values, slope_values};
 use crate::emit::tracked_code;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::Model;
@@ -21,6 +21,8 @@ pub(crate) struct Elementwise {
     pub(crate) expr: Expr,
     /// Of each operand that is repeated, which axes of the result its axes are, in ascending order.
     repeats: Vec<Option<Vec<usize>>>,
+    /// Whether the derivative reads the result where that is a part of it.
+    reads_result: bool,
 }
 
 impl Elementwise {
@@ -31,7 +33,22 @@ impl Elementwise {
 
     /// The same with operands that are repeated along the other axes of the result.
     pub(crate) fn repeating(expr: Expr, repeats: Vec<Option<Vec<usize>>>) -> Self {
-        Self { expr, repeats }
+        Self {
+            expr,
+            repeats,
+            reads_result: false,
+        }
+    }
+
+    /// The same with a derivative that reads the result, if that is a part of it.
+    pub(crate) fn reading_result(&self) -> Option<Self> {
+        let of_result = Self {
+            expr: self.expr.clone(),
+            repeats: self.repeats.clone(),
+            reads_result: true,
+        };
+        let reads = of_result.backward().reads;
+        reads.contains(&self.operands()).then_some(of_result)
     }
 
     /// `f(x)`
@@ -88,14 +105,27 @@ impl Elementwise {
 
     /// The loop that computes the gradients of its operands.
     pub(crate) fn backward(&self) -> Compiled {
+        if self.reads_result {
+            let derivative = self.derivative();
+            return Compiled {
+                known: None,
+                reads: derivative.reads,
+                of: derivative.of,
+            };
+        }
         let (known, expr, operands) = self.known();
-        let derivative = Derivative::of(&expr, self.operands());
+        let derivative = Derivative::of(&expr, self.operands(), false);
         let of_node = |of_loop: Vec<usize>| of_loop.into_iter().map(|index| operands[index]);
         Compiled {
             known,
             reads: of_node(derivative.reads).collect(),
             of: of_node(derivative.of).collect(),
         }
+    }
+
+    /// The loop of the gradients if it is emitted.
+    fn derivative(&self) -> Derivative {
+        Derivative::of(&self.expr, self.operands(), self.reads_result)
     }
 
     /// The derivative by each operand, of the expression that is compiled: its numbers may be any.
@@ -113,7 +143,8 @@ impl Elementwise {
 
     /// The known loop that it is, if there is one, the expression that is compiled, and the operands in its order.
     fn known(&self) -> (Option<Match>, Expr, Vec<usize>) {
-        match Known::find(&self.expr) {
+        let known = Known::find(&self.expr).filter(|_| !self.divides_by_repeated());
+        match known {
             Some(found) => {
                 let expr = found.known.expr();
                 let operands = found.operands.clone();
@@ -124,11 +155,30 @@ impl Elementwise {
     }
 }
 
+impl Elementwise {
+    /// Whether it divides by an operand that is repeated. The derivative is better then if it is known which operands are numbers of rows.
+    fn divides_by_repeated(&self) -> bool {
+        let is_repeated =
+            |expr: &Expr| matches!(expr, Expr::Operand(index) if self.repeats(*index).is_some());
+        self.expr
+            .any(&|expr| matches!(expr, Expr::Binary(Binary::Div, _, by) if by.any(&is_repeated)))
+    }
+
+    /// The operands that have one number for each row of a result with so many axes.
+    fn numbers(&self, axes: usize) -> Vec<usize> {
+        let is_number = |index: &usize| {
+            let places = self.repeats(*index);
+            places.is_some_and(|places| axes > 0 && !places.contains(&(axes - 1)))
+        };
+        (0..self.operands()).filter(is_number).collect()
+    }
+}
+
 /// A loop over the operands of a node.
 pub(crate) struct Compiled {
     /// Compiled in `attn-core`; otherwise it is emitted.
     pub(crate) known: Option<Match>,
-    /// Its operands, as those of the node. In a derivative the gradient of the result is one more.
+    /// Its operands, as those of the node, behind which is the result. In a derivative the gradient of the result is one more.
     pub(crate) reads: Vec<usize>,
     /// In a derivative, the operands of the node whose gradients are its values.
     pub(crate) of: Vec<usize>,
@@ -153,7 +203,7 @@ fn loop_value(known: Option<&Match>, suffix: &str, emitted: &Ident) -> TokenStre
     }
 }
 
-/// The types of the loops of a node that `attn-core` has not compiled.
+/// The types of the loops of a node whose result has so many axes, unless `attn-core` has compiled them.
 ///
 /// ```text
 /// struct Loop0;
@@ -161,26 +211,37 @@ fn loop_value(known: Option<&Match>, suffix: &str, emitted: &Ident) -> TokenStre
 /// struct Loop0Backward;
 /// impl p::Loop<3, 2> for Loop0Backward { .. }
 /// ```
-pub(crate) fn emit_loops(op: &Elementwise, name: &Ident) -> TokenStream {
-    if op.forward().known.is_some() {
-        return TokenStream::new();
-    }
-    let forward = emit_loop(name, &Loop::of(&op.expr));
-    let derivative = Derivative::of(&op.expr, op.operands()).body;
+pub(crate) fn emit_loops(op: &Elementwise, name: &Ident, axes: usize) -> TokenStream {
+    let numbers = op.numbers(axes);
+    let forward = op.forward().known.is_none().then(|| {
+        let forward = Loop::of(&op.expr);
+        emit_loop(name, &forward, &numbers, loop_values(&forward.values))
+    });
+    let Derivative { reads, body, .. } = op.derivative();
+    let places = reads.iter().enumerate();
+    let numbers = places.filter(|(_, read)| numbers.contains(read));
+    let numbers: Vec<_> = numbers.map(|(place, _)| place).collect();
     let backward = format_ident!("{name}Backward");
-    let backward = (!derivative.values.is_empty()).then(|| emit_loop(&backward, &derivative));
+    let values = slope_values(&body.values, &numbers);
+    let is_computed = !body.values.is_empty() && op.backward().known.is_none();
+    let backward = is_computed.then(|| emit_loop(&backward, &body, &numbers, values));
     quote!(#forward #backward)
 }
 
-fn emit_loop(name: &Ident, of: &Loop) -> TokenStream {
+/// A loop with these values. Some operands are numbers of rows.
+fn emit_loop(name: &Ident, of: &Loop, numbers: &[usize], values: TokenStream) -> TokenStream {
     let operands = Literal::usize_unsuffixed(of.operands);
     let count = Literal::usize_unsuffixed(of.values.len());
     let names = (0..of.operands).map(|index| format_ident!("x{index}"));
-    let values = loop_values(&of.values);
+    let bits = numbers.iter().fold(0_u32, |bits, index| bits | 1 << index);
+    let bits = Literal::u32_unsuffixed(bits);
+    let numbers = (!numbers.is_empty()).then(|| quote!(const NUMBERS: u32 = #bits;));
     quote! {
         struct #name;
 
         impl p::Loop<#operands, #count> for #name {
+            #numbers
+
             #[inline(always)]
             fn values<E: p::Real, V: p::Vector<Element = E>>(&self, [#(#names),*]: [V; #operands]) -> [V; #count] {
                 #values
@@ -358,6 +419,10 @@ impl Elementwise {
     ) -> (TokenStream, Vec<TokenStream>) {
         let body = loop_value(compiled.known.as_ref(), "Backward", &of.loop_name());
         let x = compiled.reads.iter().map(|index| {
+            if *index == self.operands() {
+                let result = of.slice_of_result();
+                return quote!(p::read(#result));
+            }
             let numbers = of.slice(*index);
             self.read(*index, of, numbers)
         });

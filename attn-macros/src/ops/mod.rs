@@ -327,7 +327,7 @@ pub(crate) enum Saved {
     Nothing,
     /// The operands that have a gradient.
     Operands,
-    /// These operands.
+    /// These operands, and the result, as the operand behind all.
     Reads(Vec<usize>),
     Result,
     OperandsAndResult,

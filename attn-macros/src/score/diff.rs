@@ -82,7 +82,14 @@ fn diff_binary(op: Binary, (a, da): (&Expr, Expr), (b, db): (&Expr, Expr)) -> Ex
         Binary::Add => add(da, db),
         Binary::Sub => sub(da, db),
         Binary::Mul => add(mul(da, b), mul(db, a)),
-        Binary::Div => sub(div(da, b.clone()), div(mul(db, a), b.clone() * b)),
+        Binary::Div if matches!(a, Expr::Float(_) | Expr::Param { .. }) => {
+            sub(div(da, b.clone()), div(mul(db, a), b.clone() * b))
+        }
+        // The quotient and the reciprocal stand in other derivatives, too, and `b * b` may be 0 where `b` is not.
+        Binary::Div => {
+            let reciprocal = div(Expr::float(1.0), b.clone());
+            sub(div(da, b.clone()), mul(mul(db, a / b), reciprocal))
+        }
         // a - b trunc(a / b)
         Binary::Rem => {
             let quotient = a / b;

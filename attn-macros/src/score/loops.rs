@@ -58,7 +58,7 @@ pub(crate) fn slopes(expr: &Expr, operands: usize) -> Vec<Slope> {
 
 /// The gradients of operands, as a loop.
 pub(crate) struct Derivative {
-    /// The operands that it reads. The gradient of the value is its last operand.
+    /// The operands that it reads, and the value, as the operand behind all others. The gradient of the value is its last operand.
     pub(crate) reads: Vec<usize>,
     /// The operands whose gradients are its values: those whose derivative is neither 0 nor 1.
     pub(crate) of: Vec<usize>,
@@ -66,7 +66,8 @@ pub(crate) struct Derivative {
 }
 
 impl Derivative {
-    pub(crate) fn of(expr: &Expr, operands: usize) -> Self {
+    /// Perhaps it reads the value where that is a part of it, as in the derivative of `exp(x)`.
+    pub(crate) fn of(expr: &Expr, operands: usize, reads_value: bool) -> Self {
         let slopes = slopes(expr, operands).into_iter().enumerate();
         let (of, slopes): (Vec<_>, Vec<_>) = slopes
             .filter_map(|(index, slope)| match slope {
@@ -74,6 +75,13 @@ impl Derivative {
                 Slope::Zero | Slope::One => None,
             })
             .unzip();
+        let slopes: Vec<_> = match reads_value {
+            true => slopes
+                .iter()
+                .map(|slope| slope.with(expr, &Expr::Operand(operands)))
+                .collect(),
+            false => slopes,
+        };
         let mut reads: Vec<usize> = slopes.iter().flat_map(self::operands).collect();
         reads.sort_unstable();
         reads.dedup();

@@ -243,6 +243,18 @@ impl Expr {
         }
     }
 
+    /// This expression, with another one in place of each part that is `part`.
+    pub(crate) fn with(&self, part: &Expr, other: &Expr) -> Expr {
+        let of = |expr: &Expr| Box::new(expr.with(part, other));
+        match self {
+            expr if expr == part => other.clone(),
+            Expr::Unary(op, a) => Expr::Unary(*op, of(a)),
+            Expr::Binary(op, a, b) => Expr::Binary(*op, of(a), of(b)),
+            Expr::Select(condition, a, b) => Expr::Select(of(condition), of(a), of(b)),
+            leaf => leaf.clone(),
+        }
+    }
+
     /// Its operands.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         budget::count(1);

@@ -55,10 +55,8 @@ known! {
     }
     /// The derivative of [`Div`].
     DivBackward, div_backward_loop([x0, x1, x2]: 3 -> 2) {
-        [
-            (x2 * (p::splat::<E, V>(1.0) / x1)),
-            (x2 * (p::splat::<E, V>(-1.0) * (x0 / (x1 * x1)))),
-        ]
+        let part_0 = p::splat::<E, V>(1.0) / x1;
+        [(x2 * part_0), (x2 * (p::splat::<E, V>(-1.0) * ((x0 / x1) * part_0)))]
     }
     /// `by / x0`
     Reciprocal { by }, reciprocal_loop([x0]: 1 -> 1) {

@@ -42,7 +42,7 @@ macro_rules! known {
                     $body
                 }
 
-                fn part<E: p::Kernels>(&self, first: usize, x: [Read<'_, E>; $n], to: [Write<'_, E>; $m]) {
+                fn part<E: p::Kernels>(&self, first: usize, x: &[Read<'_, E>; $n], to: &mut [Write<'_, E>; $m]) {
                     $function(self, first, x, to);
                 }
             }
@@ -51,7 +51,7 @@ macro_rules! known {
         compiled! {
             KnownLoops:
             $(
-                fn $function<E>(of: &$Name, first: usize, x: [Read<'_, E>; $n], to: [Write<'_, E>; $m]) {
+                fn $function<E>(of: &$Name, first: usize, x: &[Read<'_, E>; $n], to: &mut [Write<'_, E>; $m]) {
                     part(of, first, x, to);
                 }
             )*
@@ -79,8 +79,8 @@ use super::compiled::compiled;
 use super::dropout::Dropout;
 use super::parallel::{SMALL, for_each};
 use super::{Buffer, Kernels, Pooled, Real};
-use crate::simd::{Constant, Kernel, Source, Vector, WriteMode, Zipped, run};
-use repeated::{Run, Runs};
+use crate::simd::{self, Kernel, Source, Target, Vector, WriteMode, Zipped, run};
+use repeated::Runs;
 use sums::Sums;
 
 /// Elements of a few slices that the nearest cache holds.
@@ -88,11 +88,14 @@ const NEAR: usize = 1024;
 
 /// Expressions of `N` numbers with `M` values, over vectors of any kind.
 pub trait Loop<const N: usize, const M: usize>: Sync {
+    /// The operands that are one number in each row, a bit for each: what depends on these only is computed once in a row.
+    const NUMBERS: u32 = 0;
+
     /// The values. Mark it `#[inline(always)]`.
     fn values<E: Real, V: Vector<Element = E>>(&self, x: [V; N]) -> [V; M];
 
     /// Computes the elements from `first` on of a larger pass: [`part`]. The known loops call it compiled.
-    fn part<E: Kernels>(&self, first: usize, x: [Read<'_, E>; N], to: [Write<'_, E>; M]) {
+    fn part<E: Kernels>(&self, first: usize, x: &[Read<'_, E>; N], to: &mut [Write<'_, E>; M]) {
         part(self, first, x, to);
     }
 }
@@ -125,14 +128,14 @@ pub struct Rows;
 /// A result of a loop.
 #[derive(Debug)]
 pub struct Write<'a, E> {
-    to: Target<'a, E>,
+    to: Place<'a, E>,
     mode: WriteMode,
     dropout: Dropout,
 }
 
 /// Where a result goes.
 #[derive(Debug)]
-enum Target<'a, E> {
+enum Place<'a, E> {
     Numbers(&'a mut [E]),
     /// Over the rows before it.
     Rows,
@@ -188,12 +191,12 @@ impl<'a, E> From<&'a mut [E]> for Write<'a, E> {
 
 impl<E> From<InPlace> for Write<'_, E> {
     fn from(InPlace: InPlace) -> Self {
-        Target::Rows.into()
+        Place::Rows.into()
     }
 }
 
-impl<'a, E> From<Target<'a, E>> for Write<'a, E> {
-    fn from(to: Target<'a, E>) -> Self {
+impl<'a, E> From<Place<'a, E>> for Write<'a, E> {
+    fn from(to: Place<'a, E>) -> Self {
         Self {
             to,
             mode: WriteMode::Overwrite,
@@ -240,8 +243,7 @@ impl<'a, E> Read<'a, E> {
     /// Whether its numbers are copied before a loop reads them.
     fn is_copied(&self) -> bool {
         match &self.operand {
-            Operand::Repeated(numbers) => !self.dropout.is_none() || !numbers.is_long(),
-            Operand::Numbers(_) => !self.dropout.is_none(),
+            Operand::Numbers(_) | Operand::Repeated(_) => !self.dropout.is_none(),
             Operand::InPlace | Operand::Rows => false,
         }
     }
@@ -260,7 +262,7 @@ impl<'a, E> Read<'a, E> {
     #[track_caller]
     fn source(&self) -> Source<'a, E> {
         match self.operand {
-            Operand::Numbers(numbers) => Source::Slice(numbers),
+            Operand::Numbers(numbers) => Source::Elements { numbers, step: 0 },
             Operand::InPlace | Operand::Repeated(_) => Source::First,
             Operand::Rows => panic!("a loop that is not behind an operation on rows reads none"),
         }
@@ -272,33 +274,62 @@ impl<'a, E> Write<'a, E> {
     pub fn with_mode(numbers: &'a mut [E], mode: WriteMode) -> Self {
         Self {
             mode,
-            ..Target::Numbers(numbers).into()
+            ..Place::Numbers(numbers).into()
         }
     }
 
     /// The numbers so far.
     pub(super) fn as_slice(&self) -> &[E] {
         match &self.to {
-            Target::Numbers(numbers) => numbers,
-            Target::Rows | Target::Sums(_) => &[],
+            Place::Numbers(numbers) => numbers,
+            Place::Rows | Place::Sums(_) => &[],
         }
     }
 
     /// How many values of the loop it takes.
     fn len(&self) -> usize {
         match &self.to {
-            Target::Numbers(numbers) => numbers.len(),
-            Target::Rows => 0,
-            Target::Sums(sums) => sums.terms(),
+            Place::Numbers(numbers) => numbers.len(),
+            Place::Rows => 0,
+            Place::Sums(sums) => sums.terms(),
         }
     }
 
-    fn is_sums(&self) -> bool {
-        matches!(self.to, Target::Sums(_))
+    fn is_plain(&self) -> bool {
+        self.dropout.is_none() && !matches!(self.to, Place::Sums(_))
     }
 
-    fn is_plain(&self) -> bool {
-        self.dropout.is_none() && !self.is_sums()
+    /// How many values are of a row, or of the rest of one.
+    fn left(&self) -> usize {
+        match &self.to {
+            Place::Numbers(_) | Place::Rows => usize::MAX,
+            Place::Sums(sums) => sums.left(),
+        }
+    }
+
+    /// How many rows of this width, at most what is left of one, are written with the same step.
+    fn rows(&self, width: usize) -> usize {
+        match &self.to {
+            Place::Numbers(_) | Place::Rows => usize::MAX,
+            Place::Sums(sums) => sums.rows(width),
+        }
+    }
+
+    /// Where the values of so many rows go, which are the next ones.
+    fn next_rows(&mut self, [rows, width]: [usize; 2]) -> Target<'_, E> {
+        match &mut self.to {
+            Place::Numbers(numbers) => Target::Elements {
+                numbers: split_off(numbers, rows * width),
+                step: width,
+                mode: self.mode,
+            },
+            Place::Rows => Target::Elements {
+                numbers: &mut [],
+                step: width,
+                mode: self.mode,
+            },
+            Place::Sums(sums) => sums.next([rows, width]),
+        }
     }
 
     /// Fails if there are numbers, and not so many.
@@ -311,15 +342,15 @@ impl<'a, E> Write<'a, E> {
     }
 
     fn is_over_rows(&self) -> bool {
-        matches!(self.to, Target::Rows)
+        matches!(self.to, Place::Rows)
     }
 
     /// The same, for as long as it is lent.
     pub(super) fn reborrow(&mut self) -> Write<'_, E> {
         let to = match &mut self.to {
-            Target::Numbers(numbers) => Target::Numbers(numbers),
-            Target::Rows => Target::Rows,
-            Target::Sums(sums) => Target::Sums(sums.reborrow()),
+            Place::Numbers(numbers) => Place::Numbers(numbers),
+            Place::Rows => Place::Rows,
+            Place::Sums(sums) => Place::Sums(sums.reborrow()),
         };
         Write { to, ..*self }
     }
@@ -330,14 +361,14 @@ impl<'a, E> Write<'a, E> {
     /// If it is of sums.
     #[track_caller]
     pub(super) fn next(&mut self, len: usize) -> Write<'a, E> {
-        let to = match std::mem::replace(&mut self.to, Target::Rows) {
-            Target::Numbers(numbers) => {
+        let to = match std::mem::replace(&mut self.to, Place::Rows) {
+            Place::Numbers(numbers) => {
                 let (numbers, rest) = numbers.split_at_mut(len.min(numbers.len()));
-                self.to = Target::Numbers(rest);
-                Target::Numbers(numbers)
+                self.to = Place::Numbers(rest);
+                Place::Numbers(numbers)
             }
-            Target::Rows => Target::Rows,
-            Target::Sums(_) => panic!("sums are not of a part"),
+            Place::Rows => Place::Rows,
+            Place::Sums(_) => panic!("sums are not of a part"),
         };
         Write { to, ..*self }
     }
@@ -356,12 +387,12 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
     let len = to.first().map_or(0, Write::len);
     assert_lens(&x, len);
     if len <= SMALL {
-        return some(of, 0, x, to);
+        return of.part(0, &x, &mut to);
     }
     in_parts(&mut to, &|first, to| {
         // A part has as many results as the whole.
         if let Ok(to) = <&mut [Write<'_, E>; M]>::try_from(to) {
-            some(of, first, x, to.each_mut().map(Write::reborrow));
+            some(of, first, &x, to);
         }
     });
 }
@@ -374,12 +405,12 @@ pub fn compute<E: Kernels, const N: usize, const M: usize>(
 pub fn compute_here<E: Kernels, const N: usize, const M: usize>(
     of: &impl Loop<N, M>,
     x: [Read<'_, E>; N],
-    to: [Write<'_, E>; M],
+    mut to: [Write<'_, E>; M],
 ) {
     let len = to.first().map_or(0, Write::len);
     assert_lens(&x, len);
     to.iter().for_each(|to| to.assert_len(len));
-    of.part(0, x, to);
+    of.part(0, &x, &mut to);
 }
 
 /// Fails unless all operands have so many elements.
@@ -401,11 +432,11 @@ pub(super) fn assert_lens<E>(x: &[Read<'_, E>], len: usize) {
 pub(super) fn some<E: Kernels, const N: usize, const M: usize>(
     of: &impl Loop<N, M>,
     first: usize,
-    x: [Read<'_, E>; N],
-    to: [Write<'_, E>; M],
+    x: &[Read<'_, E>; N],
+    to: &mut [Write<'_, E>; M],
 ) {
     let len = to.first().map_or(0, |to| to.as_slice().len());
-    of.part(first, x.map(|x| x.some(first, len)), to);
+    of.part(first, &x.each_ref().map(|x| x.some(first, len)), to);
 }
 
 /// The same of a loop that reads `rows`, and is perhaps written over them.
@@ -423,11 +454,11 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
     let x = x.map(|x| x.some(first, rows.len()));
     if to.is_over_rows() {
         let x = x.map(|x| x.with_rows(Operand::InPlace));
-        let rows = Target::Numbers(rows);
-        of.part(first, x, [Write { to: rows, ..to }]);
+        let rows = Place::Numbers(rows);
+        of.part(first, &x, &mut [Write { to: rows, ..to }]);
     } else {
         let rows = Operand::Numbers(rows);
-        of.part(first, x.map(|x| x.with_rows(rows)), [to]);
+        of.part(first, &x.map(|x| x.with_rows(rows)), &mut [to]);
     }
 }
 
@@ -440,101 +471,111 @@ pub(super) fn some_behind<E: Kernels, const N: usize>(
 pub fn part<E: Pooled, const N: usize, const M: usize>(
     of: &(impl Loop<N, M> + ?Sized),
     first: usize,
-    x: [Read<'_, E>; N],
-    to: [Write<'_, E>; M],
+    x: &[Read<'_, E>; N],
+    to: &mut [Write<'_, E>; M],
 ) {
     let is_plain = x.iter().all(Read::is_plain) && to.iter().all(Write::is_plain);
     match is_plain {
-        true => values(of, x.map(|x| x.source()), to),
+        true => values(of, from_fn(|index| x[index].source()), to),
         false => pieces(of, first, x, to),
     }
 }
 
-/// The same in pieces, whose operands are read where they stand, or copied to the nearest cache: repeated, or without what is dropped.
-/// Terms of sums stand there, too.
+/// The same in pieces of rows, whose operands are read where they stand, or copied to the nearest cache without what is dropped.
 #[inline(always)]
 #[track_caller]
 fn pieces<E: Pooled, const N: usize, const M: usize>(
     of: &(impl Loop<N, M> + ?Sized),
     first: usize,
-    x: [Read<'_, E>; N],
-    mut to: [Write<'_, E>; M],
+    x: &[Read<'_, E>; N],
+    to: &mut [Write<'_, E>; M],
 ) {
-    let len = to.first().map_or(0, Write::len);
     let copied = x.iter().filter(|x| x.is_copied()).count();
-    let summed = to.iter().filter(|to| to.is_sums()).count();
-    let mut near = Buffer::uninit((copied + summed) * NEAR);
-    let (copies, terms) = near.split_at_mut(copied * NEAR);
-    let mut constants = [[E::ZERO; size_of::<Constant<u8>>()]; N];
-    let mut operands = x.each_ref().map(Cursor::of);
+    let mut near = (copied > 0).then(|| Buffer::uninit(copied * NEAR));
+    let mut operands = from_fn::<_, N, _>(|index| Cursor::of(&x[index]));
+    let dropouts = from_fn::<_, M, _>(|index| to[index].dropout);
     let mut start = 0;
-    while start < len {
-        let mut piece = NEAR.min(len - start);
-        for operand in &operands {
-            piece = piece.min(operand.left());
-        }
-        let mut results = from_fn::<_, M, _>(|_| (<&mut [E]>::default(), WriteMode::Overwrite));
-        let mut terms_left = terms.chunks_mut(NEAR);
-        for (result, to) in results.iter_mut().zip(&mut to) {
-            *result = match &mut to.to {
-                Target::Numbers(numbers) => (split_off(numbers, piece), to.mode),
-                Target::Rows | Target::Sums(_) => {
-                    let near = terms_left.next().unwrap_or_default();
-                    (&mut near[..piece], WriteMode::Overwrite)
-                }
-            };
-        }
-        let mut sources = [Source::First; N];
-        let mut copies_left = copies.chunks_mut(NEAR);
-        let places = operands.iter_mut().zip(&mut constants);
-        for (source, (operand, constant)) in sources.iter_mut().zip(places) {
+    while let Some(piece) = next_piece(&operands, to, copied > 0) {
+        let len = piece[0] * piece[1];
+        let mut written = to.each_mut().map(|to| to.next_rows(piece));
+        let mut read = [Source::First; N];
+        let near: &mut [E] = near.as_mut().map_or(&mut [], |near| near);
+        let mut copies = near.chunks_mut(NEAR);
+        for (source, operand) in read.iter_mut().zip(&mut operands) {
             *source = match operand {
-                Cursor::Numbers(numbers) => Source::Slice(next(numbers, piece)),
-                Cursor::Runs(runs) => match runs.next(piece) {
-                    Run::Numbers(numbers) => Source::Slice(numbers),
-                    Run::Constant(number) => {
-                        constant.fill(number);
-                        Source::Constant(constant)
-                    }
+                Cursor::Numbers(numbers) => Source::Elements {
+                    numbers: next(numbers, len),
+                    step: piece[1],
                 },
+                Cursor::Runs(runs) => runs.next(piece),
                 Cursor::InPlace(dropout) => {
-                    let numbers = results.first_mut().map(|(numbers, _)| &mut **numbers);
-                    dropout.drop_from(first + start, numbers.unwrap_or_default());
+                    if let Some(Target::Elements { numbers, .. }) = written.first_mut() {
+                        dropout.drop_from(first + start, numbers);
+                    }
                     Source::First
                 }
                 Cursor::Copied(x) => {
-                    let near = &mut copies_left.next().unwrap_or_default()[..piece];
-                    match x.some(start, piece).operand {
-                        Operand::Numbers(numbers) => near.copy_from_slice(numbers),
-                        Operand::Repeated(numbers) => numbers.copy_to(near),
+                    let numbers = &mut copies.next().unwrap_or_default()[..len];
+                    match x.some(start, len).operand {
+                        Operand::Numbers(from) => numbers.copy_from_slice(from),
+                        Operand::Repeated(from) => from.copy_to(numbers),
                         Operand::InPlace | Operand::Rows => {}
                     }
-                    x.dropout.drop_from(first + start, near);
-                    Source::Slice(near)
+                    x.dropout.drop_from(first + start, numbers);
+                    Source::Elements {
+                        numbers,
+                        step: piece[1],
+                    }
                 }
             };
         }
-        let written = results
-            .each_mut()
-            .map(|(numbers, mode)| (&mut **numbers, *mode));
         run(Values {
             of,
-            zipped: Zipped::new(sources, written),
+            zipped: Zipped::new(piece, read, &mut written),
         });
-        for (to, (numbers, _)) in to.iter_mut().zip(&mut results) {
-            match &mut to.to {
-                Target::Sums(sums) => sums.add(numbers),
-                Target::Numbers(_) | Target::Rows => to.dropout.drop_from(first + start, numbers),
+        for (to, dropout) in written.into_iter().zip(dropouts) {
+            if let Target::Elements { numbers, .. } = to {
+                dropout.drop_from(first + start, numbers);
             }
         }
-        start += piece;
+        start += len;
     }
+}
+
+/// The number of the next rows and their width, if any elements are left.
+#[track_caller]
+fn next_piece<E: Copy>(
+    operands: &[Cursor<'_, '_, E>],
+    to: &[Write<'_, E>],
+    is_near: bool,
+) -> Option<[usize; 2]> {
+    let len = to.first().map_or(0, Write::len);
+    assert_results(to, len);
+    let most = if is_near { NEAR.min(len) } else { len };
+    let widths = operands.iter().map(Cursor::left);
+    let widths = widths.chain(to.iter().map(Write::left));
+    let width = widths.fold(most, usize::min);
+    if width == 0 {
+        return None;
+    }
+    let rows = operands.iter().map(|operand| operand.rows(width));
+    let rows = rows.chain(to.iter().map(|to| to.rows(width)));
+    Some([rows.fold(most / width, usize::min), width])
+}
+
+/// Fails unless all results have so many elements.
+#[track_caller]
+fn assert_results<E>(to: &[Write<'_, E>], len: usize) {
+    assert!(
+        to.iter().all(|to| to.len() == len),
+        "slices of one length are read and written"
+    );
 }
 
 /// Where a loop is in an operand.
 enum Cursor<'x, 'a, E> {
     Numbers(&'a [E]),
-    Runs(Runs<'a, E>),
+    Runs(Runs<'x, 'a, E>),
     InPlace(Dropout),
     /// To the nearest cache.
     Copied(&'x Read<'a, E>),
@@ -550,11 +591,18 @@ impl<'x, 'a, E: Copy> Cursor<'x, 'a, E> {
         }
     }
 
-    /// How many of its elements may be read at once.
-    #[inline(always)]
+    /// How many of its elements are a row, or the rest of one.
     fn left(&self) -> usize {
         match self {
             Cursor::Runs(runs) => runs.left(),
+            _ => usize::MAX,
+        }
+    }
+
+    /// How many rows of this width, at most what is left of one, are read with the same step.
+    fn rows(&self, width: usize) -> usize {
+        match self {
+            Cursor::Runs(runs) => runs.rows(width),
             _ => usize::MAX,
         }
     }
@@ -580,15 +628,14 @@ pub(super) fn split_off<'a, E>(numbers: &mut &'a mut [E], len: usize) -> &'a mut
 fn values<E: Real, const N: usize, const M: usize>(
     of: &(impl Loop<N, M> + ?Sized),
     x: [Source<'_, E>; N],
-    to: [Write<'_, E>; M],
+    to: &mut [Write<'_, E>; M],
 ) {
-    let to = to.map(|to| match to.to {
-        Target::Numbers(numbers) => (numbers, to.mode),
-        Target::Rows | Target::Sums(_) => (<&mut [E]>::default(), to.mode),
-    });
+    let len = to.first().map_or(0, Write::len);
+    assert_results(to, len);
+    let mut to = to.each_mut().map(|to| to.next_rows([1, len]));
     run(Values {
         of,
-        zipped: Zipped::new(x, to),
+        zipped: Zipped::new([1, len], x, &mut to),
     });
 }
 
@@ -605,16 +652,21 @@ impl<E: Real, const N: usize, const M: usize, L: Loop<N, M> + ?Sized> Kernel
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        let Self { of, mut zipped } = self;
-        while zipped.left() >= V::LANES {
-            let x = zipped.load::<V>(V::LANES);
-            zipped.store(of.values(x), V::LANES);
-        }
-        let left = zipped.left();
-        if left > 0 {
-            let x = zipped.load::<V>(left);
-            zipped.store(of.values(x), left);
-        }
+        self.zipped.write::<V>(&Body(self.of));
+    }
+}
+
+/// A loop.
+struct Body<'a, L: ?Sized>(&'a L);
+
+impl<E: Real, const N: usize, const M: usize, L: Loop<N, M> + ?Sized> simd::Values<E, N, M>
+    for Body<'_, L>
+{
+    const NUMBERS: u32 = L::NUMBERS;
+
+    #[inline(always)]
+    fn values<V: Vector<Element = E>>(&self, x: [V; N]) -> [V; M] {
+        self.0.values(x)
     }
 }
 

@@ -1,10 +1,9 @@
 //! An operand with fewer axes than the result, or with axes of size 1: its numbers are repeated as they are read.
 
+use crate::simd::Source;
+
 /// The most axes of a tensor.
 const AXES: usize = 6;
-
-/// Shorter runs are copied, so that a loop has enough elements at once.
-const LONG: usize = 64;
 
 /// Numbers that are repeated to a larger shape, from an element of that shape on.
 #[derive(Clone, Copy, Debug)]
@@ -71,31 +70,26 @@ impl<E> Repeated<'_, E> {
         let first = self.first + first;
         Self { first, len, ..self }
     }
-
-    /// Whether it has runs that are worth to be read where they stand.
-    pub(super) fn is_long(&self) -> bool {
-        self.axes[0].0 >= LONG
-    }
 }
 
 impl<'a, E: Copy> Repeated<'a, E> {
     /// The elements in runs along the last axis.
-    pub(super) fn runs(&self) -> Runs<'a, E> {
-        let [(size, stride), outer @ ..] = self.axes;
+    pub(super) fn runs(&self) -> Runs<'_, 'a, E> {
+        let (size, _) = self.axes[0];
         let size = size.max(1);
         let mut runs = Runs {
-            numbers: self.numbers,
-            size,
-            stride,
+            of: self,
             place: self.first % size,
             start: 0,
-            outer,
             indices: [0; AXES - 1],
         };
         let mut rest = self.first / size;
-        for (index, (size, stride)) in runs.indices.iter_mut().zip(outer) {
-            *index = rest % size.max(1);
-            rest /= size.max(1);
+        for (index, (size, stride)) in runs.indices.iter_mut().zip(&self.axes[1..]) {
+            if rest == 0 {
+                break;
+            }
+            *index = rest % (*size).max(1);
+            rest /= (*size).max(1);
             runs.start += *index * stride;
         }
         runs
@@ -107,9 +101,10 @@ impl<'a, E: Copy> Repeated<'a, E> {
         while !to.is_empty() {
             let len = runs.left().min(to.len());
             let (run, rest) = to.split_at_mut(len);
-            match runs.next(len) {
-                Run::Constant(number) => run.fill(number),
-                Run::Numbers(numbers) => run.copy_from_slice(numbers),
+            match runs.next([1, len]) {
+                Source::Number { numbers, .. } => run.fill(numbers[0]),
+                Source::Elements { numbers, .. } => run.copy_from_slice(&numbers[..len]),
+                Source::First => {}
             }
             to = rest;
         }
@@ -118,57 +113,74 @@ impl<'a, E: Copy> Repeated<'a, E> {
 
 /// Where a loop is in an operand that is repeated.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Runs<'a, E> {
-    numbers: &'a [E],
-    /// Size and stride of the last axis, and the next place in it.
-    size: usize,
-    stride: usize,
+pub(super) struct Runs<'x, 'a, E> {
+    of: &'x Repeated<'a, E>,
+    /// The next place in the last axis, and the first number along it.
     place: usize,
-    /// The first number along that axis.
     start: usize,
-    outer: [(usize, usize); AXES - 1],
+    /// Of the other axes.
     indices: [usize; AXES - 1],
 }
 
-/// Elements along the last axis.
-pub(super) enum Run<'a, E> {
-    Constant(E),
-    Numbers(&'a [E]),
-}
-
-impl<'a, E: Copy> Runs<'a, E> {
+impl<'a, E: Copy> Runs<'_, 'a, E> {
     /// How many elements there are up to the end of the last axis.
-    #[inline(always)]
     pub(super) fn left(&self) -> usize {
-        self.size - self.place
+        self.size() - self.place
     }
 
-    /// The next elements, at most those that are [left](Self::left).
-    #[inline(always)]
-    pub(super) fn next(&mut self, len: usize) -> Run<'a, E> {
-        let run = match self.stride {
-            0 => Run::Constant(self.numbers[self.start]),
-            _ => Run::Numbers(&self.numbers[self.start + self.place..][..len]),
-        };
-        self.place += len;
-        if self.place == self.size {
-            self.place = 0;
-            self.step();
+    /// How many rows of this width, at most what is [left](Self::left), are read with the same step.
+    pub(super) fn rows(&self, width: usize) -> usize {
+        match self.is_whole(width) {
+            true => self.of.axes[1].0.max(1) - self.indices[0],
+            false => self.left() / width,
         }
-        run
     }
 
-    /// Goes to the next index of the outer axes.
-    #[inline(always)]
-    fn step(&mut self) {
-        for (index, (size, stride)) in self.indices.iter_mut().zip(self.outer) {
-            *index += 1;
-            self.start += stride;
-            if *index < size {
+    /// So many rows, which are the next ones.
+    pub(super) fn next(&mut self, [rows, width]: [usize; 2]) -> Source<'a, E> {
+        let is_whole = self.is_whole(width);
+        let [(_, stride), (_, next_stride), ..] = self.of.axes;
+        let numbers = &self.of.numbers[self.start + self.place * stride..];
+        let step = match is_whole {
+            true => next_stride,
+            false => width * stride,
+        };
+        if is_whole {
+            self.step(rows);
+        } else {
+            self.place += rows * width;
+            if self.place == self.size() {
+                self.place = 0;
+                self.step(1);
+            }
+        }
+        match stride {
+            0 => Source::Number { numbers, step },
+            _ => Source::Elements { numbers, step },
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.of.axes[0].0.max(1)
+    }
+
+    /// Whether rows of this width are the last axis.
+    fn is_whole(&self, width: usize) -> bool {
+        self.place == 0 && width == self.size()
+    }
+
+    /// Goes so many indices of the next axis on, at most to its end.
+    fn step(&mut self, by: usize) {
+        let mut by = by;
+        for (index, (size, stride)) in self.indices.iter_mut().zip(&self.of.axes[1..]) {
+            *index += by;
+            self.start += by * stride;
+            if *index < *size {
                 return;
             }
             *index = 0;
             self.start -= size * stride;
+            by = 1;
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Results of a loop that are summed as they are computed: the values are nowhere in memory.
 
-use super::{Target, Write};
+use super::{Place, Write};
 use crate::kernel::Pooled;
-use crate::simd::{WriteMode, call};
+use crate::simd::{Target, WriteMode};
 
 /// Sums of the values for elements of rows.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(super) struct Sums<'a, E> {
     to: &'a mut [E],
     of: Along,
     width: usize,
-    /// The number of values.
+    /// The number of values that are left.
     terms: usize,
     /// The row and the column of the next one.
     row: usize,
@@ -53,7 +53,7 @@ fn sums<E: Pooled>(
         row: 0,
         column: 0,
     };
-    Target::Sums(sums).into()
+    Place::Sums(sums).into()
 }
 
 impl<E> Sums<'_, E> {
@@ -67,26 +67,39 @@ impl<E> Sums<'_, E> {
             ..*self
         }
     }
-}
 
-impl<E: Pooled> Sums<'_, E> {
-    /// Adds the next values.
-    pub(super) fn add(&mut self, mut terms: &[E]) {
-        while !terms.is_empty() {
-            let (some, rest) = terms.split_at(terms.len().min(self.width - self.column));
-            match self.of {
-                Along::Rows => self.to[self.row] += call::sum(some),
-                Along::Columns => {
-                    let to = &mut self.to[self.column..][..some.len()];
-                    call::axpy(E::ONE, some, to);
-                }
-            }
-            self.column += some.len();
-            if self.column == self.width {
-                self.column = 0;
-                self.row += 1;
-            }
-            terms = rest;
+    /// How many values there are up to the end of the row.
+    pub(super) fn left(&self) -> usize {
+        self.width - self.column
+    }
+
+    /// How many rows of this width, at most what is [left](Self::left), are added in the same way.
+    pub(super) fn rows(&self, width: usize) -> usize {
+        match width == self.width {
+            true => self.terms / width,
+            false => 1,
+        }
+    }
+
+    /// Where the values of so many rows go, which are the next ones.
+    pub(super) fn next(&mut self, [rows, width]: [usize; 2]) -> Target<'_, E> {
+        let [row, column] = [self.row, self.column];
+        self.terms -= rows * width;
+        self.column += width;
+        if self.column == self.width {
+            self.column = 0;
+            self.row += rows;
+        }
+        match self.of {
+            Along::Rows => Target::Sum {
+                numbers: &mut self.to[row..row + rows],
+                step: 1,
+            },
+            Along::Columns => Target::Elements {
+                numbers: &mut self.to[column..column + width],
+                step: 0,
+                mode: WriteMode::Add,
+            },
         }
     }
 }

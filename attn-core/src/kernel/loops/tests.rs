@@ -261,7 +261,7 @@ fn dropout_of_a_part_is_by_the_place_in_the_whole() {
                 let mut whole = of_sum.to(sum.as_mut_slice());
                 for first in (0..500).step_by(elements) {
                     let operands = [of_x.of(InPlace), of_y.of(&y[..])];
-                    some(&Add, first, operands, [whole.next(elements)]);
+                    some(&Add, first, &operands, &mut [whole.next(elements)]);
                 }
                 let what = format!("{dropouts:?} of {elements} on {isa}");
                 assert_eq!(sum, naive_sum(dropouts, &x, &y), "{what}");

@@ -2,8 +2,8 @@ use std::ops::RangeInclusive;
 use std::thread;
 
 use super::{Function, noise};
-use crate::simd::Isa;
 use crate::simd::call::{ExpOfNonpositive, ExpOfWeight, MapInPlace};
+use crate::simd::{Isa, Kernel, Vector, math, slice};
 
 /// The bound of `math`, in units in the last place.
 const ULPS_F64: f64 = 4.0;
@@ -390,6 +390,51 @@ fn results_do_not_depend_on_the_lane() {
                         start + len
                     );
                 }
+            }
+        }
+    }
+}
+
+/// `x = quotient(x, y)`
+struct Quotients<'a>(&'a mut [f32], &'a [f32]);
+
+impl Kernel for Quotients<'_> {
+    type Element = f32;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = f32>>(self) {
+        slice::zip_in_place::<V>(self.0, self.1, Quotient);
+    }
+}
+
+struct Quotient;
+
+impl slice::Zip<f32> for Quotient {
+    #[inline(always)]
+    fn apply<V: Vector<Element = f32>>(&self, x: V, y: V) -> V {
+        math::quotient(x, y)
+    }
+}
+
+/// Also where a number or the reciprocal of one is subnormal, or infinite.
+#[test]
+fn quotients_are_finite_where_they_can_be() {
+    let exponents = (-149..=127).map(|exponent| 2f64.powi(exponent));
+    let sizes = exponents.flat_map(|power| [power, 1.3 * power, 1.9 * power]);
+    let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
+    let numbers: Vec<f32> = sizes.map(|x| x as f32).chain(special).collect();
+    for isa in Isa::available() {
+        for &y in &numbers {
+            let mut found = numbers.clone();
+            isa.run(Quotients(&mut found, &vec![y; numbers.len()]));
+            for (&x, &found) in numbers.iter().zip(&found) {
+                let want = f64::from(x) / f64::from(y);
+                let ulps = ulps_f32(found, want);
+                assert!(
+                    ulps <= 2.0,
+                    "{x:e} / {y:e}: {found:e} on {isa}, off by {ulps}"
+                );
             }
         }
     }

@@ -68,6 +68,14 @@ impl<F: Frame> Backward<'_, F> {
                 let from = self.gradient(*from, of).slice;
                 emitted.line(quote!(#name.as_mut_slice().copy_from_slice(#from);));
             }
+            BackwardStep::Add { from, to } if self.strips.is_some() => {
+                let from = self.slice(*from);
+                if let Some([name, mode]) = self.local(*to) {
+                    let to = quote!(p::Write::with_mode(#name.as_mut_slice(), p::WriteMode::#mode));
+                    emitted
+                        .line(quote!(p::compute_here(&p::loops::Copy, [p::read(#from)], [#to]);));
+                }
+            }
             BackwardStep::Copy { from, to } => {
                 let of = self.frame.derivative().of(*to);
                 let name = self.frame.buffer(*to);
@@ -209,6 +217,11 @@ impl<F: Frame> Backward<'_, F> {
                 let of = self.frame.derivative().buffers[to.0];
                 vec![(GradTarget::New(*to), of)]
             }
+            BackwardStep::Add { to, .. } => match (to, to.buffer()) {
+                (GradTarget::Input(id), _) => vec![(*to, *id)],
+                (_, Some(buffer)) => vec![(*to, self.frame.derivative().buffers[buffer.0])],
+                (_, None) => Vec::new(),
+            },
             _ => Vec::new(),
         });
         let mut first: Vec<(GradTarget, ValueId)> = Vec::new();
@@ -431,6 +444,9 @@ fn for_all<O: Op + ?Sized>(lines: &[BackwardStep<'_, O>], free: &[BufferId]) -> 
         }
         BackwardStep::Free(_) => false,
         BackwardStep::Copy { from, to } => *from == GradSource::Buffer(buffer) || *to == buffer,
+        BackwardStep::Add { from, to } => {
+            *from == GradSource::Buffer(buffer) || to.buffer() == Some(buffer)
+        }
         _ => true,
     };
     let made = lines.iter().enumerate().filter_map(|(index, line)| {

@@ -119,6 +119,9 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             Some(Repetition::AlongRows) => {
                 quote!(p::repeated(#numbers, &[strip.rows, 1], &[strip.rows, #width]))
             }
+            Some(Repetition::AlongColumn) if strips.are_rows(self.axes_of_result()) => {
+                quote!(p::repeated(#numbers, &[1, #width], &[strip.rows, #width]))
+            }
             _ => quote!(strip.repeated(#numbers, &[#(#from),*], &[#(#to),*], #width)),
         })
     }

@@ -80,9 +80,14 @@ impl StripNames {
         }
     }
 
+    /// Whether values with these axes have rows.
+    pub(super) fn are_rows(&self, axes: &[Axis]) -> bool {
+        same_axes(axes, &self.axes)
+    }
+
     fn has_rows(&self, axes: &[Axis]) -> bool {
         let rows = self.axes.len().saturating_sub(1);
-        same_axes(axes, &self.axes) || same_axes(axes, &self.axes[..rows])
+        self.are_rows(axes) || same_axes(axes, &self.axes[..rows])
     }
 
     /// The numbers of a value: those of the strip, if it has rows.

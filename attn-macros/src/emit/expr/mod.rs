@@ -9,8 +9,8 @@ pub(super) use host::flat_index;
 pub(crate) use host::host;
 pub(crate) use tensor::emit_elementwise;
 pub(super) use tensor::emit_map;
-pub(crate) use vector::loop_values;
 pub(super) use vector::vectors;
+pub(crate) use vector::{loop_values, slope_values};
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -1,6 +1,6 @@
 //! Expressions over vectors, as the kernels evaluate them: functions of a score, and elementwise loops.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 
 use super::host;
@@ -10,11 +10,11 @@ use crate::score::{Binary, Expr, Type, Unary};
 
 /// The names of what an expression reads.
 #[derive(Clone, Copy)]
-enum Names {
+enum Names<'a> {
     /// `score`, and `bias_terms[0]` for the parameter of a bias term.
     Score,
-    /// `x0`, and the variable `by` for a parameter.
-    Loop,
+    /// `x0`, and the variable `by` for a parameter. Quotients by what depends on these operands alone are products.
+    Loop(&'a [Expr]),
 }
 
 /// A function of the score as Rust over vectors.
@@ -25,24 +25,69 @@ pub(in crate::emit) fn vectors(expr: &Expr) -> TokenStream {
 
 /// The values of a loop as Rust over vectors: an array.
 pub(crate) fn loop_values(values: &[Expr]) -> TokenStream {
-    let [lines, rests] = with_parts(values, Names::Loop);
+    let [lines, rests] = with_parts(values, Names::Loop(&[]));
+    quote!(#lines [#rests])
+}
+
+/// The same of a derivative. Quotients by what depends on these operands alone, which are numbers of rows, are products with what is computed
+/// once in a row.
+pub(crate) fn slope_values(values: &[Expr], numbers: &[usize]) -> TokenStream {
+    let numbers: Vec<_> = numbers.iter().copied().map(Expr::Operand).collect();
+    let [lines, rests] = with_parts(values, Names::Loop(&numbers));
     quote!(#lines [#rests])
 }
 
 /// The variables of what stands in the expressions more than once, and the expressions, with commas between them.
-fn with_parts<'e>(exprs: impl IntoIterator<Item = &'e Expr>, names: Names) -> [TokenStream; 2] {
+fn with_parts<'e>(exprs: impl IntoIterator<Item = &'e Expr>, names: Names<'_>) -> [TokenStream; 2] {
     let Shared { parts, rests } = Shared::of(exprs);
+    let mut numbers = match names {
+        Names::Score => Vec::new(),
+        Names::Loop(numbers) => numbers.to_vec(),
+    };
+    // Parts of numbers of rows are such numbers, too.
+    for (index, part) in parts.iter().enumerate() {
+        if depends_on(part, &numbers) {
+            let (name, index) = (part_name(index), Vec::new());
+            numbers.push(Expr::Param { name, index });
+        }
+    }
+    let names = match names {
+        Names::Score => Names::Score,
+        Names::Loop(_) => Names::Loop(&numbers),
+    };
     let lines = parts.iter().enumerate().map(|(index, part)| {
         let name = var(&part_name(index));
-        let value = vector(part, names);
+        let value = without_parentheses(vector(part, names));
         quote!(let #name = #value;)
     });
     let rests = rests.iter().map(|rest| vector(rest, names));
     [lines.collect(), quote!(#(#rests),*)]
 }
 
+/// `a + b` for `(a + b)`.
+fn without_parentheses(value: TokenStream) -> TokenStream {
+    let mut tokens = value.clone().into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Parenthesis => {
+            group.stream()
+        }
+        _ => value,
+    }
+}
+
+/// Whether an expression reads some of these operands and parts, and no others.
+fn depends_on(expr: &Expr, numbers: &[Expr]) -> bool {
+    let is_read = |expr: &Expr| match expr {
+        Expr::Param { name, .. } => is_part(name),
+        expr => matches!(expr, Expr::Operand(_)),
+    };
+    let is_known = |expr: &Expr| is_read(expr) && numbers.contains(expr);
+    let is_other = |expr: &Expr| is_read(expr) && !numbers.contains(expr);
+    expr.any(&is_known) && !expr.any(&is_other)
+}
+
 /// A float or a condition as Rust over vectors.
-fn vector(expr: &Expr, names: Names) -> TokenStream {
+fn vector(expr: &Expr, names: Names<'_>) -> TokenStream {
     match expr {
         _ if is_number(expr) => {
             let value = host(expr, 0);
@@ -55,7 +100,7 @@ fn vector(expr: &Expr, names: Names) -> TokenStream {
                 let index: TokenStream = index.parse().unwrap_or_default();
                 quote!(bias_terms[#index])
             }
-            Names::Loop => {
+            Names::Loop(_) => {
                 let number = format_ident!("{name}");
                 quote!(p::splat::<E, V>(#number))
             }
@@ -69,7 +114,7 @@ fn vector(expr: &Expr, names: Names) -> TokenStream {
         }
         Expr::Operand(index) => match names {
             Names::Score => quote!(score),
-            Names::Loop => format_ident!("x{index}").into_token_stream(),
+            Names::Loop(_) => format_ident!("x{index}").into_token_stream(),
         },
         // Integers and conditions of places are in bias terms.
         Expr::Var(_) | Expr::Int(_) | Expr::Float(_) | Expr::Bool(_) | Expr::Data { .. } => {
@@ -107,7 +152,7 @@ fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
     }
 }
 
-fn vector_binary(op: Binary, a: &Expr, b: &Expr, names: Names) -> TokenStream {
+fn vector_binary(op: Binary, a: &Expr, b: &Expr, names: Names<'_>) -> TokenStream {
     if op == Binary::Pow {
         // The exponent is a number.
         let a = vector(a, names);
@@ -119,6 +164,11 @@ fn vector_binary(op: Binary, a: &Expr, b: &Expr, names: Names) -> TokenStream {
         let a = vector(a, names);
         let divisor = host(b, 9);
         return quote!((#a * p::splat::<E, V>(1.0 / #divisor)));
+    }
+    let is_of_rows = |expr| matches!(names, Names::Loop(numbers) if depends_on(expr, numbers));
+    if op == Binary::Div && is_of_rows(b) && !is_of_rows(a) && !is_number(a) {
+        let [a, b] = [a, b].map(|expr| vector(expr, names));
+        return quote!(p::math::quotient(#a, #b));
     }
     let a = vector(a, names);
     let b = vector(b, names);

@@ -71,7 +71,7 @@ fn generated() -> String {
             known.numbers,
             &of,
         );
-        let derivative = Derivative::of(&expr, of.operands).body;
+        let derivative = Derivative::of(&expr, of.operands, false).body;
         if !derivative.values.is_empty() {
             let doc = format!("The derivative of [`{}`].", known.name);
             let name = format!("{}Backward", known.name);
@@ -132,7 +132,7 @@ fn known_loops_are_found_in_any_order_of_their_operands() {
 #[test]
 fn derivatives_read_what_they_need_and_pass_the_rest_on() {
     let of = |expr: &Expr, operands| {
-        let derivative = Derivative::of(expr, operands);
+        let derivative = Derivative::of(expr, operands, false);
         let values = derivative.body.values.iter().map(Expr::to_string);
         (derivative.reads, values.collect::<Vec<_>>())
     };

@@ -75,7 +75,11 @@ impl<'a> ModelFrame<'a> {
     fn emitted_loops(&self) -> Vec<(&Node, &Elementwise)> {
         let nodes = self.model().grouped.nodes().into_iter();
         let loops = nodes.filter_map(|node| match node.fusion() {
-            Fusion::Elementwise(op) if op.forward().known.is_none() => Some((node, op)),
+            Fusion::Elementwise(op) => {
+                let compiled = [op.forward(), op.backward()];
+                let is_emitted = compiled.iter().any(|of| of.known.is_none());
+                is_emitted.then_some((node, op))
+            }
             _ => None,
         });
         loops.collect()
@@ -84,7 +88,10 @@ impl<'a> ModelFrame<'a> {
     fn emit_loops(&self) -> TokenStream {
         let loops = self.emitted_loops().into_iter();
         loops
-            .map(|(node, op)| emit_loops(op, &self.loop_name(node.result)))
+            .map(|(node, op)| {
+                let axes = self.model().value(node.result).ty.axes.len();
+                emit_loops(op, &self.loop_name(node.result), axes)
+            })
             .collect()
     }
 
