@@ -162,7 +162,7 @@ pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> Stri
         AS_FLOATS.to_owned()
     } else if let Some(pairs) = all_pairs(left, right) {
         format!(
-            "no axis is common to both. With all pairs of their numbers it is `expand::<{pairs}>(left) {operator} right`"
+            "no axis is common to both. For all pairs of their numbers one of them is repeated: `expand::<{pairs}>(left)`"
         )
     } else {
         "the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated".to_owned()
@@ -177,9 +177,10 @@ fn all_pairs(left: &Type, right: &Type) -> Option<Type> {
         others.any(|other| !matches!(axis.same(other), Same::No))
     };
     let axes = [&left.axes[..], &right.axes].concat();
-    let is_apart = !left.axes.iter().any(is_common) && axes.len() <= 4;
-    (is_apart && left.axes.len() < axes.len() && right.axes.len() < axes.len())
-        .then(|| Type::new(ValueKind::Floats, &axes))
+    // Two widths that differ are a mistake.
+    let are_widths = [left, right].map(|ty| matches!(ty.axes.last(), None | Some(Axis::Size(_))));
+    let is_apart = !left.axes.iter().any(is_common) && are_widths != [true, true];
+    (is_apart && axes.len() <= 4).then(|| Type::new(ValueKind::Floats, &axes))
 }
 
 const AS_FLOATS: &str = "`float(x)` are ids, lengths or a mask as floats";

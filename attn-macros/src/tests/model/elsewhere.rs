@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     (4, "x = relu(x) if x > 0 else x;", "if", &["`if x < 0 { 0 } else { x }`"]),
     (4, "x = if arange::<seq>() <= arange::<kv>() { x } else { 0 };", "kv", &["`arange::<seq>() as [kv = seq]`"]),
     (4, "x = x + x[d_model = 0, seq = 0] * one_hot::<d_model>(arange::<1>())[1 = 0];", "*",
-        &["left is [batch], right is [32]", "`expand::<[batch, 32]>(left) * right`"]),
+        &["left is [batch], right is [32]", "`expand::<[batch, 32]>(left)`"]),
     (4, "x = x + layer_norm(x)?;", "?", &["remove it"]),
     // Statements.
     (3, "# blocks\nrepeat layers {", "#", &["`//`"]),
