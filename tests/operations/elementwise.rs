@@ -11,17 +11,19 @@ model! {
     /// One function for each result.
     struct Each<d = 3>;
     fn forward(x: [batch, d]) -> (
-        [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d]
+        [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d], [batch, d]
     ) {
-        (exp(x), ln(x), sqrt(x), abs(x), floor(x), pow(x, 2), min(x, 0.5), max(x, 0.5), clamp(x, -1, 1))
+        (exp(x), ln(x), sqrt(x), sin(x), cos(x), abs(x), floor(x), pow(x, 2), min(x, 0.5), max(x, 0.5), clamp(x, -1, 1))
     }
 }
 
 /// The functions on elements, as Rust has them.
-const FUNCTIONS: [fn(f64) -> f64; 9] = [
+const FUNCTIONS: [fn(f64) -> f64; 11] = [
     f64::exp,
     f64::ln,
     f64::sqrt,
+    f64::sin,
+    f64::cos,
     f64::abs,
     f64::floor,
     |x| x * x,
@@ -37,7 +39,7 @@ fn functions_have_the_values_of_rust() {
     let model = dev.build_module::<Each, f64>();
     let numbers = [-2.5, -0.0, 0.0, 0.5, 1.0, 7.25];
     let x: Tensor<(usize, Const<3>), f64, _> = dev.tensor_from_vec(numbers.to_vec(), (2, Const));
-    let check = |results: [Vec<f64>; 9]| {
+    let check = |results: [Vec<f64>; 11]| {
         for (result, function) in results.into_iter().zip(FUNCTIONS) {
             for (found, x) in result.into_iter().zip(numbers) {
                 let expected = function(x);
@@ -47,10 +49,10 @@ fn functions_have_the_values_of_rust() {
             }
         }
     };
-    let (a, b, c, d, e, f, g, h, i) = model.forward(x.clone());
-    check([a, b, c, d, e, f, g, h, i].map(|y| tensors::flat(&y)));
-    let (a, b, c, d, e, f, g, h, i) = model.composed().forward(x);
-    check([a, b, c, d, e, f, g, h, i].map(|y| tensors::flat(&y)));
+    let (a, b, c, d, e, f, g, h, i, j, k) = model.forward(x.clone());
+    check([a, b, c, d, e, f, g, h, i, j, k].map(|y| tensors::flat(&y)));
+    let (a, b, c, d, e, f, g, h, i, j, k) = model.composed().forward(x);
+    check([a, b, c, d, e, f, g, h, i, j, k].map(|y| tensors::flat(&y)));
 }
 
 /// The gradient of a bound that is met is shared, and that of `floor` is 0: also where the operand is an input that nothing else reads.

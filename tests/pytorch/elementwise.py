@@ -28,6 +28,7 @@ def activations_of_large_numbers(c):
 def functions(c):
     x, y = numbers(c)
     z = [torch.exp(x), torch.log(2 + y * y), torch.sqrt(1 + y.abs()), x.abs(), torch.floor(3 * x) * y]
+    z += [torch.sin(3 * x), torch.cos(200 * y)]
     return torch.cat(z, -1)
 
 

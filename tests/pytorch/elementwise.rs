@@ -17,8 +17,8 @@ cases! {
 
     functions {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], y: [batch, seq, d]) -> [batch, seq, 20] {
-            concat(exp(x), ln(2 + y * y), sqrt(1 + abs(y)), abs(x), floor(3 * x) * y)
+        fn forward(x: [batch, seq, d], y: [batch, seq, d]) -> [batch, seq, 28] {
+            concat(exp(x), ln(2 + y * y), sqrt(1 + abs(y)), abs(x), floor(3 * x) * y, sin(3 * x), cos(200 * y))
         }
     } (x: floats[_, _, 4], y: floats[_, _, 4]);
 

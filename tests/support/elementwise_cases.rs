@@ -12,7 +12,7 @@ macro_rules! elementwise {
                 struct M<d = 5>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
                     let y = linear::<d>(x);
-                    exp(y) + ln(2 + y * y) - sqrt(1 + abs(y)) + floor(3 * y) * y + tanh(y) * sigmoid(y)
+                    exp(y) + ln(2 + y * y) - sqrt(1 + abs(y)) + floor(3 * y) * y + tanh(y) * sigmoid(y) + sin(3 * y) * cos(y)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<5>))) reads x;
 

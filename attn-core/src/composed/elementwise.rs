@@ -61,6 +61,10 @@ unary! {
     abs = try_abs;
     /// The square root of `x`.
     sqrt = try_sqrt;
+    /// The sine of `x`.
+    sin = try_sin;
+    /// The cosine of `x`.
+    cos = try_cos;
     /// The logistic function, `1 / (1 + e^-x)`.
     logistic = try_sigmoid;
 }
@@ -169,8 +173,8 @@ mod tests {
 
     // Imported by name, because dfdx's prelude has functions with the same names.
     use super::{
-        abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
-        mul_scalar, pow, rem, replace, sqrt, sub, tanh,
+        abs, add, add_scalar, cos, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
+        mul_scalar, pow, rem, replace, sin, sqrt, sub, tanh,
     };
     use crate::{composed::Scores, testing::*};
 
@@ -201,6 +205,8 @@ mod tests {
         check_unary(false, tanh, f64::tanh);
         check_unary(false, abs, f64::abs);
         check_unary(true, sqrt, f64::sqrt);
+        check_unary(false, sin, f64::sin);
+        check_unary(false, cos, f64::cos);
         check_unary(false, logistic, |x| 1.0 / (1.0 + (-x).exp()));
         check_unary(false, |x| pow(x, 3.0), |x| x * x * x);
         check_unary(false, |x| pow(x, 1.0), |x| x);

@@ -33,8 +33,8 @@ pub use condition::{
 };
 pub use dropout::dropout;
 pub use elementwise::{
-    abs, add, add_scalar, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul, mul_scalar,
-    pow, rem, replace, sqrt, sub, tanh,
+    abs, add, add_scalar, cos, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
+    mul_scalar, pow, rem, replace, sin, sqrt, sub, tanh,
 };
 pub use heads::{attend, merge_heads, split_heads};
 pub use index::{

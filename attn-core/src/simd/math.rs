@@ -157,17 +157,33 @@ pub fn floor<V: Vector>(x: V) -> V {
 /// any integer of the type.
 #[inline(always)]
 pub fn rem<V: Vector>(x: V, y: V) -> V {
+    lane_by_lane(x, y, |x, y| x % y)
+}
+
+/// The sine of `x`, computed lane by lane in `f64`: the reduction of a large argument needs more digits than a vector has.
+#[inline(always)]
+pub fn sin<V: Vector>(x: V) -> V {
+    lane_by_lane(x, V::zero(), |x, _| x.sin())
+}
+
+/// The cosine of `x`, computed as [`sin`].
+#[inline(always)]
+pub fn cos<V: Vector>(x: V) -> V {
+    lane_by_lane(x, V::zero(), |x, _| x.cos())
+}
+
+/// A function of the standard library, which takes one number at a time.
+#[inline(always)]
+fn lane_by_lane<V: Vector>(x: V, y: V, function: impl Fn(f64, f64) -> f64) -> V {
     const MAX_LANES: usize = 16;
-    let mut dividends = [V::Element::ZERO; MAX_LANES];
-    let mut divisors = [V::Element::ONE; MAX_LANES];
-    x.store(&mut dividends);
-    y.store(&mut divisors);
-    for (x, y) in dividends.iter_mut().zip(divisors) {
-        let wide: f64 = (*x).into();
-        let divisor: f64 = y.into();
-        *x = Real::of_f64(wide % divisor);
+    let mut results = [V::Element::ZERO; MAX_LANES];
+    let mut others = [V::Element::ZERO; MAX_LANES];
+    x.store(&mut results);
+    y.store(&mut others);
+    for (x, y) in results.iter_mut().zip(others).take(V::LANES) {
+        *x = Real::of_f64(function((*x).into(), y.into()));
     }
-    V::load(&dividends)
+    V::load(&results)
 }
 
 /// `x^n`, by repeated squaring. It is 1 for `n` = 0 and any `x`. Where `x^-n` overflows, it is 0 even if a subnormal number is

@@ -23,6 +23,7 @@ use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::body::Function;
+use crate::spec::elsewhere::is_alias;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};
 
@@ -60,6 +61,7 @@ pub(crate) const PART_OF_OPERATION: &str = "expected a variable or an operation 
     help: give the value a name: `let y = ..;`, and `y[seq = 0]` is a part of it";
 pub(crate) const QUESTION: &str = "operations do not fail, so nothing is handed on by `?`\n\
     help: remove it; `try_forward` of the model returns a `Result`";
+pub(crate) const NO_SEMICOLON: &str = "expected `;` behind this statement";
 pub(crate) const POWER: &str = "there is no operator `**`\n\
     help: a square is `x * x`";
 pub(crate) const LIST: &str = "there are no lists here\n\
@@ -98,9 +100,16 @@ pub(crate) const MODULE_WITHOUT_OUT: &str = "`module` needs the key `out`: nothi
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
 
 pub(crate) fn unsupported(word: &str) -> String {
-    format!(
-        "`{word}` is not part of the language\nhelp: there are `let`, `let mut`, `param`, `buffer`, assignments, `repeat n {{ .. }}`, and a result"
-    )
+    let help = match word {
+        "return" => "the last line is the result, without `return` and `;`",
+        "for" | "while" | "loop" => {
+            "`repeat n { x = ..; }` runs its block `n` times, each time with its own parameters"
+        }
+        _ => {
+            "there are `let`, `let mut`, `param`, `buffer`, assignments, `repeat n { .. }`, and a result"
+        }
+    };
+    format!("`{word}` is not part of the language\nhelp: {help}")
 }
 
 /// `call`: the tokens after the name.
@@ -174,7 +183,9 @@ pub(crate) fn unknown_axis(
         let names = listed(symbols.iter().map(String::as_str));
         match symbols {
             [] => format!("all axes of the {of}s are constants"),
-            _ => format!("the axes of the {of}s are {names}"),
+            _ => format!(
+                "the axes of the {of}s are {names}. Another name for one of them is given by `as`: `arange::<seq>() as [kv = seq]`"
+            ),
         }
     });
     format!("no {of} has an axis `{found}`, and no size is called so\n{help}")
@@ -266,7 +277,10 @@ pub(crate) fn unknown_operation(found: &Ident, blocks: &[String]) -> String {
                 [] => String::new(),
                 blocks => {
                     let names = blocks.iter().map(String::as_str);
-                    format!(", and the blocks of the model {}", listed(names))
+                    format!(
+                        ", and the blocks and functions of the model {}",
+                        listed(names)
+                    )
                 }
             };
             format!("the operations are {}{blocks}", listed(names()))
@@ -281,12 +295,13 @@ pub(crate) fn body_of(operation: &str) -> String {
 
 pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
     let name = operation.name;
-    let is_key = found == "name" || operation.key(&found.to_string()).is_some();
-    let help = match is_key {
-        true => {
-            format!("keys stand in the angle brackets: `{name}::<{found} = ..>(..)`")
-        }
-        false => format!("the operands of `{name}` stand by their position"),
+    let text = found.to_string();
+    // Every operation has the key `name`.
+    let keys = operation.keys.iter().map(|key| key.name);
+    let mut keys = keys.chain(["name"]);
+    let help = match keys.find(|key| *key == text || is_alias(&text, key)) {
+        Some(key) => format!("keys stand in the angle brackets: `{name}::<{key} = ..>(..)`"),
+        None => format!("the operands of `{name}` stand by their position"),
     };
     format!("`{name}` has no operand `{found}`\nhelp: {help}")
 }
@@ -326,7 +341,10 @@ pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
         return format!("`attention` has no key `{found}`\n{help}");
     }
     let names = operation.keys.iter().map(|key| key.name);
-    let help = did_you_mean(nearest(&found.to_string(), names), || keys_of(operation));
+    let text = found.to_string();
+    let help = did_you_mean(nearest(&text, names), || {
+        instead_of_operation(&text).unwrap_or_else(|| keys_of(operation))
+    });
     format!("`{}` has no key `{found}`\n{help}", operation.name)
 }
 
@@ -466,7 +484,7 @@ pub(crate) fn padding_of_pool(
 
 pub(crate) fn attention_operands(found: usize) -> String {
     format!(
-        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or `attention::<..>(x, context = y)`"
+        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or `attention::<..>(x, context = y)`; what a mask reads stands by its name, `padding = lens`"
     )
 }
 

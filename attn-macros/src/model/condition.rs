@@ -85,6 +85,9 @@ pub(super) fn parse_if(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<
     let at = input.parse::<Token![if]>()?.span;
     let condition = parse_condition(input, cx)?;
     let then = parse_branch(input, cx)?;
+    if input.is_empty() {
+        return Err(syn::Error::new(at, messages::EXPECTED_ELSE));
+    }
     require(input, input.peek(Token![else]), messages::EXPECTED_ELSE)?;
     input.parse::<Token![else]>()?;
     let otherwise = match input.peek(Token![if]) {
@@ -99,6 +102,7 @@ pub(super) fn parse_if(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<
 }
 
 fn parse_branch(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+    require(input, !is_word_of_logic(input), messages::LOGIC)?;
     require(input, input.peek(token::Brace), messages::EXPECTED_BRANCH)?;
     let content;
     braced!(content in input);
@@ -109,6 +113,13 @@ fn parse_branch(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
             false => Err(in_the_way(content, messages::ONE_VALUE_OF_A_BRANCH)),
         }
     })
+}
+
+/// Whether a word of Python's conditions follows, with what it is about.
+fn is_word_of_logic(input: ParseStream<'_>) -> bool {
+    let word = input.cursor().ident().map(|(word, _)| word.to_string());
+    matches!(word.as_deref(), Some("and" | "or" | "not"))
+        && (input.peek2(syn::Ident) || input.peek2(token::Paren))
 }
 
 /// Conditions with `||` between them.
@@ -143,6 +154,7 @@ fn parse_atom(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Condition
             }
         });
     }
+    require(input, !is_word_of_logic(input), messages::LOGIC)?;
     let left = parse_expr(input, cx)?;
     let ends = input.is_empty() || input.peek(token::Brace);
     let left = match left {
@@ -151,6 +163,7 @@ fn parse_atom(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Condition
         }
         left => left,
     };
+    require(input, !is_word_of_logic(input), messages::LOGIC)?;
     let comparison = parse_comparison(input)?;
     let right = parse_expr(input, cx)?;
     Ok(Condition::Compare {

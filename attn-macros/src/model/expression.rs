@@ -156,6 +156,8 @@ fn parse_in_parentheses(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result
 /// A variable or a call, perhaps a part of it.
 fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     require(input, !input.peek(token::Bracket), messages::LIST)?;
+    require(input, !input.peek(Token![where]), messages::TERNARY)?;
+    require(input, !input.peek(Token![self]), messages::NO_SELF_IN_BODY)?;
     if starts_block(input) {
         return Err(syn::Error::new(input.span(), messages::BLOCK_IN_FUNCTION));
     }
@@ -185,15 +187,36 @@ fn parse_named(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
 pub(super) fn in_the_way(input: ParseStream<'_>, expected: &str) -> syn::Error {
     if input.peek(Token![.]) {
         let fork = input.fork();
-        let method = fork.parse::<Token![.]>().and_then(|_| fork.parse()).ok();
+        let mut method: Option<Ident> = None;
+        while let Ok(next) = fork.parse::<Token![.]>().and_then(|_| fork.parse()) {
+            method = Some(next);
+        }
         return input.error(messages::method_call(method.as_ref()));
     }
     input.error(if input.peek(token::Bracket) {
         messages::PART_OF_OPERATION
     } else if input.peek(Token![@]) {
         messages::MATRIX_PRODUCT
+    } else if input.peek(Token![?]) && (input.peek2(syn::Ident) || input.peek2(Lit)) {
+        messages::TERNARY
     } else if input.peek(Token![?]) {
         messages::QUESTION
+    } else if input.peek(Token![^]) {
+        messages::CARET
+    } else if input.peek(Token![if]) {
+        messages::TERNARY
+    } else if input.peek(Token![%]) {
+        messages::REMAINDER
+    } else if input.peek(Token![<])
+        || input.peek(Token![>])
+        || input.peek(Token![<=])
+        || input.peek(Token![>=])
+        || input.peek(Token![==])
+        || input.peek(Token![!=])
+        || input.peek(Token![&&])
+        || input.peek(Token![||])
+    {
+        messages::COMPARISON
     } else {
         expected
     })

@@ -505,7 +505,10 @@ fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
 /// `value;`
 fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let value = parse_expr(input, cx)?;
-    if !input.is_empty() && !input.peek(Token![;]) {
+    if input.is_empty() {
+        return Err(syn::Error::new(value.span(), messages::NO_SEMICOLON));
+    }
+    if !input.peek(Token![;]) {
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR_OR_END));
     }
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;

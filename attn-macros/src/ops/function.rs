@@ -47,7 +47,7 @@ const fn or_reduction(
 const ONE: &str = "`[..]` to the same";
 
 /// In the order in which the documentation lists them.
-pub(super) static OPERATIONS: [Operation; 9] = [
+pub(super) static OPERATIONS: [Operation; 11] = [
     operation("exp", ONE, "`eˣ`. `torch.exp`", &Function::EXP),
     operation(
         "ln",
@@ -56,6 +56,18 @@ pub(super) static OPERATIONS: [Operation; 9] = [
         &Function::LN,
     ),
     operation("sqrt", ONE, "`√x`. `torch.sqrt`", &Function::SQRT),
+    operation(
+        "sin",
+        ONE,
+        "The sine of `x` in radians. `torch.sin`",
+        &Function::SIN,
+    ),
+    operation(
+        "cos",
+        ONE,
+        "The cosine of `x` in radians. `torch.cos`",
+        &Function::COS,
+    ),
     operation(
         "abs",
         ONE,

@@ -103,6 +103,8 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &function::OPERATIONS[6],
     &function::OPERATIONS[7],
     &function::OPERATIONS[8],
+    &function::OPERATIONS[9],
+    &function::OPERATIONS[10],
     &reduce::OPERATIONS[0],
     &reduce::OPERATIONS[1],
     &reduce::OPERATIONS[2],

@@ -50,6 +50,8 @@ fn diff_unary(op: Unary, a: &Expr, da: Expr) -> Expr {
             mul(da, Expr::float(1.0) - tanh.clone() * tanh)
         }
         Unary::Sqrt => div(mul(da, Expr::float(0.5)), a.unary(Unary::Sqrt)),
+        Unary::Sin => mul(da, a.unary(Unary::Cos)),
+        Unary::Cos => mul(da, Expr::float(-1.0) * a.unary(Unary::Sin)),
         Unary::Sigmoid => {
             let sigmoid = a.unary(Unary::Sigmoid);
             mul(da, sigmoid.clone() * (Expr::float(1.0) - sigmoid))

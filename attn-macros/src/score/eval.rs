@@ -163,6 +163,8 @@ fn unary(op: Unary, a: Value) -> Option<Value> {
         (Unary::Exp, Value::Float(a)) => Value::Float(a.exp()),
         (Unary::Ln, Value::Float(a)) => Value::Float(a.ln()),
         (Unary::Sqrt, Value::Float(a)) => Value::Float(a.sqrt()),
+        (Unary::Sin, Value::Float(a)) => Value::Float(a.sin()),
+        (Unary::Cos, Value::Float(a)) => Value::Float(a.cos()),
         (Unary::Tanh, Value::Float(a)) => Value::Float(a.tanh()),
         (Unary::Sigmoid, Value::Float(a)) => Value::Float(1.0 / (1.0 + (-a).exp())),
         (Unary::Floor, Value::Float(a)) => Value::Float(a.floor()),

@@ -148,6 +148,8 @@ pub(crate) static KNOWN: &[Known] = &[
     known("Exp", 1, |x, _| operand(x, 0).unary(Unary::Exp)),
     known("Ln", 1, |x, _| operand(x, 0).unary(Unary::Ln)),
     known("Sqrt", 1, |x, _| operand(x, 0).unary(Unary::Sqrt)),
+    known("Sin", 1, |x, _| operand(x, 0).unary(Unary::Sin)),
+    known("Cos", 1, |x, _| operand(x, 0).unary(Unary::Cos)),
     known("Abs", 1, |x, _| operand(x, 0).abs()),
     known("Floor", 1, |x, _| operand(x, 0).unary(Unary::Floor)),
     known("Min", 2, |x, _| operand(x, 0).min(operand(x, 1))),

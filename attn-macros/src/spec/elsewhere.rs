@@ -1,5 +1,7 @@
 //! The one table of names from other libraries and languages: suggestions of both macros read it.
 
+mod operations;
+
 /// The place of an unknown name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum NamePosition {
@@ -27,14 +29,6 @@ const fn key(names: &'static [&'static str], write: &'static str) -> Form {
     }
 }
 
-const fn operation(names: &'static [&'static str], write: &'static str) -> Form {
-    Form {
-        place: NamePosition::Operation,
-        names,
-        write,
-    }
-}
-
 const fn function(names: &'static [&'static str], write: &'static str) -> Form {
     Form {
         place: NamePosition::Function,
@@ -43,11 +37,15 @@ const fn function(names: &'static [&'static str], write: &'static str) -> Form {
     }
 }
 
+fn all() -> impl Iterator<Item = &'static Form> {
+    FORMS.iter().chain(operations::FORMS)
+}
+
 /// The words to write in place of the name `found`.
 pub(crate) fn instead_of(found: &str, place: NamePosition) -> Option<&'static str> {
     let found = plain(found);
     let is_found = |name: &str| plain(name) == found;
-    let mut forms = FORMS.iter().filter(|form| form.place == place);
+    let mut forms = all().filter(|form| form.place == place);
     forms
         .find(|form| form.names.iter().any(|name| is_found(name)))
         .map(|form| form.write)
@@ -63,9 +61,7 @@ pub(crate) fn is_alias(found: &str, name: &str) -> bool {
 /// Every name that has another form here, with its place.
 #[cfg(test)]
 pub(crate) fn forms() -> impl Iterator<Item = (NamePosition, &'static str)> {
-    FORMS
-        .iter()
-        .flat_map(|form| form.names.iter().map(|name| (form.place, *name)))
+    all().flat_map(|form| form.names.iter().map(|name| (form.place, *name)))
 }
 
 /// Every name that is only spelt differently here, and the name here.
@@ -79,9 +75,6 @@ fn plain(name: &str) -> String {
     let letters = name.chars().filter(|letter| *letter != '_');
     letters.flat_map(char::to_lowercase).collect()
 }
-
-const MODULE: &str =
-    "another module is called by its type: `module::<Type, out = [batch, seq, d_model]>(x)`";
 
 /// Names from elsewhere with another notation here.
 static FORMS: &[Form] = &[
@@ -257,244 +250,6 @@ static FORMS: &[Form] = &[
         ],
         "leave it out: `forward` runs a fused kernel that stores no scores",
     ),
-    operation(
-        &["cat", "concatenate", "hstack"],
-        "write `concat(a, b)`, which puts values side by side along the last axis",
-    ),
-    operation(&["log"], "write `ln(x)`"),
-    operation(&["rsqrt"], "write `1 / sqrt(x)`"),
-    operation(&["square"], "write `x * x`"),
-    operation(&["maximum"], "write `max(a, b)`"),
-    operation(&["minimum"], "write `min(a, b)`"),
-    operation(&["clip"], "write `clamp(x, lo, hi)`"),
-    operation(&["div", "divide"], "values are divided by `/`"),
-    operation(
-        &["sin", "cos"],
-        "a factor is a number or a constant: `x * 5.66`, or `x * { SCALE }` with a `const SCALE: f64`",
-    ),
-    operation(
-        &["Linear", "Dense", "fc", "proj", "lm_head"],
-        "write `linear::<out>(x)`, where `out` is the width of the result",
-    ),
-    operation(
-        &["Embedding", "wte", "tok_emb", "embed"],
-        "write `embedding::<vocab, d_model>(ids)`",
-    ),
-    operation(
-        &[
-            "wpe",
-            "pos_emb",
-            "position_embedding",
-            "positional_embedding",
-        ],
-        "write `learned_position::<max_len, d_model>(x)`",
-    ),
-    operation(
-        &["PositionalEncoding", "sinusoidal", "sinusoidal_encoding"],
-        "write `sinusoidal_position::<d_model>(x)`",
-    ),
-    operation(
-        &[
-            "MultiheadAttention",
-            "self_attention",
-            "causal_self_attention",
-            "mha",
-            "attn",
-            "sdpa",
-            "scaled_dot_product_attention",
-            "flash_attention",
-        ],
-        "write `attention::<heads = 8, mask = causal>(x)`, with the keys of `attention!`",
-    ),
-    operation(
-        &["cross_attention"],
-        "write `attention::<heads = 8>(x, context = y)`",
-    ),
-    operation(
-        &["mlp", "ffn", "FeedForward", "ff"],
-        "write `feed_forward::<hidden>(x)`, with `activation = gelu`",
-    ),
-    operation(&["LayerNorm", "ln_f", "norm"], "write `layer_norm(x)`"),
-    operation(&["RmsNorm"], "write `rms_norm(x)`"),
-    operation(&["Dropout", "drop"], "write `dropout::<0.1>(x)`"),
-    operation(&["swish", "SiLU"], "write `silu(x)`"),
-    operation(
-        &["add", "residual", "plus"],
-        "values are added by `+`: `x + layer_norm(x)`",
-    ),
-    operation(&["mul", "multiply"], "values are multiplied by `*`"),
-    operation(
-        &[
-            "avg_pool",
-            "AvgPool",
-            "global_average_pool",
-            "pool",
-            "pooling",
-        ],
-        "write `mean_pool(x)`, the mean over the sequence",
-    ),
-    operation(
-        &["MaxPool", "max_pooling", "global_max_pool"],
-        "write `max_pool(x)`, the largest numbers of the sequence",
-    ),
-    operation(
-        &["reduce_sum"],
-        "write `sum::<seq>(x)`, the sum over an axis",
-    ),
-    operation(
-        &["reduce_mean"],
-        "write `mean::<seq>(x)`, the mean over an axis",
-    ),
-    operation(
-        &["amax", "reduce_max"],
-        "write `max::<seq>(x)`, the largest numbers along an axis",
-    ),
-    operation(
-        &["amin", "reduce_min"],
-        "write `min::<seq>(x)`, the smallest numbers along an axis",
-    ),
-    operation(
-        &["var", "var_mean"],
-        "write `variance::<seq>(x)`, which divides by the number of elements",
-    ),
-    operation(
-        &["std"],
-        "write `sqrt(variance::<seq>(x))`, which divides by the number of elements",
-    ),
-    operation(&["log_softmax"], "write `x - logsumexp::<d_model>(x)`"),
-    operation(
-        &["normalize", "unit_norm", "L2Norm"],
-        "write `l2_norm(x)`, vectors of length 1; `layer_norm(x)` and `rms_norm(x)` have learned gains",
-    ),
-    operation(
-        &["squeeze"],
-        "write `x[axis = 0]`, which has no axis of this name; `rearrange::<[batch, d_model]>(x)` leaves out an axis of size 1",
-    ),
-    operation(
-        &["unsqueeze", "expand_as", "broadcast_to"],
-        "values are combined by the names of their axes: `[batch, seq, d_model] * [batch, d_model]`; \
-         `rearrange::<[batch, 1, d_model]>(x)` adds an axis of size 1, `expand::<[batch, seq, d_model]>(x)` repeats a value along axes",
-    ),
-    operation(
-        &[
-            "view",
-            "reshape",
-            "flatten",
-            "unflatten",
-            "ravel",
-            "view_as",
-            "pixel_unshuffle",
-            "pixel_shuffle",
-        ],
-        "write `rearrange::<[batch, (heads, d_head)] -> [batch, heads, d_head]>(x)`, which splits an axis, \
-         and `rearrange::<[batch, (heads, d_head)]>(x)`, which merges two",
-    ),
-    operation(
-        &["unfold", "sliding_window_view"],
-        "write `windows::<seq, size = 3, step = 1, to = n>(x)`, windows along an axis",
-    ),
-    operation(&["roll"], "write `shift::<seq, 1>(x)`, where zeros come in"),
-    operation(
-        &["ZeroPad1d", "ConstantPad1d", "constant_pad_nd"],
-        "write `pad::<seq, before = 1, after = 1, to = longer>(x)`",
-    ),
-    operation(
-        &["vstack", "dstack"],
-        "write `stack::<[2, batch, d_model]>(a, b)`, along a new axis",
-    ),
-    operation(
-        &["param", "Parameter"],
-        "a learned tensor is declared by a statement: `param token: [1, d_model] = normal(0.02);`",
-    ),
-    operation(
-        &["transpose", "swapaxes", "swapdims", "movedim", "moveaxis"],
-        "write `permute::<[seq, batch, d_model]>(x)`, with all axes in the new order",
-    ),
-    operation(&["chunk"], "write `let (a, b) = split::<axis>(x);`"),
-    operation(
-        &["slice", "select", "narrow"],
-        "write `x[seq = 0]` for one index of an axis, and `x[seq = 1..3]` for a range",
-    ),
-    operation(
-        &[
-            "gather",
-            "index_select",
-            "take",
-            "take_along_dim",
-            "take_along_axis",
-            "index",
-        ],
-        "write `x[seq = ids]`: axes of the ids that `x` has are the same, the others are new",
-    ),
-    operation(
-        &["embedding_bag", "EmbeddingBag"],
-        "write `mean::<seq>(table[ids], keep)` with a `param table: [vocab, d_model] = normal(1);`",
-    ),
-    operation(
-        &[
-            "stop_gradient",
-            "no_grad",
-            "lax_stop_gradient",
-            "StopGradient",
-        ],
-        "write `detach(x)`, the same numbers without a gradient",
-    ),
-    operation(
-        &["argsort", "sort"],
-        "write `let (values, ids) = top_k::<axis, k = n>(x);`, the largest number first; with `-x` it is the smallest",
-    ),
-    operation(&["argmin"], "write `argmax::<axis>(-x)`"),
-    operation(
-        &["topk"],
-        "write `let (values, ids) = top_k::<axis, k = 2>(x);`",
-    ),
-    operation(
-        &["onehot", "to_categorical"],
-        "write `one_hot::<count>(ids)`, a vector with a 1 for each id",
-    ),
-    operation(
-        &["range", "iota", "position_ids", "positions"],
-        "write `arange::<seq>()`, the indices of an axis",
-    ),
-    operation(
-        &[
-            "index_add",
-            "segment_sum",
-            "scatter",
-            "scatter_reduce",
-            "bincount",
-        ],
-        "write `scatter_add::<[vocab, d_model]>(x, ids)`, sums of numbers by id",
-    ),
-    operation(
-        &["cumulative_sum", "prefix_sum", "associative_scan"],
-        "write `cumsum::<seq>(x)`, the sums up to each place",
-    ),
-    operation(
-        &["masked_softmax", "masked_mean", "masked_sum"],
-        "a second operand says what counts: `softmax::<seq>(x, keep)`, `mean::<seq>(x, lens)`",
-    ),
-    operation(
-        &[
-            "matmul",
-            "mm",
-            "bmm",
-            "baddbmm",
-            "mv",
-            "tensordot",
-            "dot",
-            "inner",
-            "outer",
-            "dot_general",
-            "batch_matmul",
-        ],
-        "a product by the names of axes is `einsum::<[batch, seq, e]>(x, w)`, with the axes of the result",
-    ),
-    operation(&["Conv1d", "Conv2d", "Sequential"], MODULE),
-    operation(
-        &["print", "println", "dbg", "assert", "eprintln"],
-        "a model computes values and nothing else; `Net::summary_of(batch, seq)` shows its shapes",
-    ),
     function(
         &["relu"],
         "write `max(x, 0.0)`; `fn normalize { relu(2) }` is the normalizer of that name",
@@ -545,7 +300,7 @@ static FORMS: &[Form] = &[
         "nothing is random here; weights are dropped by `dropout = 0.1` in the header",
     ),
     function(
-        &["sin", "cos", "tan", "erf"],
+        &["tan", "erf"],
         "there is no such function; what depends on places alone can be passed as `data`",
     ),
     function(

@@ -109,3 +109,29 @@ def skips_of_a_u(c):
     x = x + skip[1] * a
     x = x + squared("linear_3", "linear_4", x)
     return 15 * torch.tanh(linear(c, "linear_5", norm(x), 7, bias=False) / 15)
+
+
+@case
+def normalized_transformer(c):
+    def step(name, h, y):
+        return F.normalize(h + c.weight(f"{name}.rate", 4).abs() * (F.normalize(y, dim=-1) - h), dim=-1)
+
+    def prepare(of, _):
+        return rope(of / torch.sqrt((of * of).sum(-1, keepdim=True) + 1e-6))
+
+    h = F.normalize(F.embedding(c.ids("ids", 7, 2, 4), c.weight("embedding", 7, 4)), dim=-1)
+    for layer in ("blocks.0.", "blocks.1."):
+        scale = c.weight(layer + "of_hidden", 6)
+        y = attention(c, layer + "attention", h, heads=2, allowed=causal(4), scale=1.5, bias="", prepare=prepare)
+        h = step(layer + "step", h, y)
+        gate, up = linear(c, layer + "linear", h, 12, bias=False).chunk(2, -1)
+        h = step(layer + "step_2", h, linear(c, layer + "down", scale * up * F.silu(2 * scale * gate), 4, bias=False))
+    return c.weight("of_logits", 7) * linear(c, "head", h, 7, bias=False)
+
+
+@case
+def linear_attention(c):
+    x = c.floats("x", 2, 5, 4)
+    q, k = (F.elu(linear(c, name, x, 3, bias=False)) + 1 for name in "qk")
+    scores = (q @ k.mT).tril()
+    return scores @ linear(c, "v", x, 4, bias=False) / scores.sum(-1, keepdim=True)

@@ -111,4 +111,37 @@ cases! {
             15 * tanh(logits / 15)
         }
     } (ids: ids[_, _]);
+
+    // nGPT, Loshchilov et al. 2024: vectors of length 1, and learned steps from one to the next.
+    normalized_transformer {
+        struct M<vocab = 7, d = 4, hidden = 6>;
+        block step(h: [.., d], y: [.., d]) -> [.., d] {
+            param rate: [d] = 0.05;
+            l2_norm(h + abs(rate) * (l2_norm(y) - h))
+        }
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+            param of_logits: [vocab] = ones;
+            let mut h = l2_norm(embedding::<vocab, d>(ids));
+            repeat 2 {
+                param of_hidden: [hidden] = ones;
+                h = step(h, attention::<heads = 2, mask = causal, qk_norm = l2, scale = 1.5, position = rope, bias = false>(h));
+                let (gate, up) = split(linear::<{ 2 * hidden }, bias = false>(h));
+                h = step(h, linear::<d, bias = false, name = down>(of_hidden * up * silu(sqrt(d) * of_hidden * gate)));
+            }
+            of_logits * linear::<vocab, bias = false, name = head>(h)
+        }
+    } (ids: ids[_, _]);
+
+    // Katharopoulos et al. 2020: an attention in linear time, which sums up products of keys and values.
+    linear_attention {
+        struct M<d = 4, width = 3>;
+        block positive(x: [..]) -> [..] { if x > 0 { 1 + x } else { exp(x) } }
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let q = positive(linear::<width, bias = false, name = q>(x));
+            let k = positive(linear::<width, bias = false, name = k>(x));
+            let v = linear::<d, bias = false, name = v>(x);
+            let memory = cumsum::<seq>(einsum::<[batch, seq, width, d]>(k, v));
+            einsum::<[batch, seq, d]>(q, memory) / einsum::<[batch, seq]>(q, cumsum::<seq>(k))
+        }
+    } (x: floats[_, _, 4]);
 }

@@ -46,6 +46,17 @@ def diffusion_transformer(c):
     return x + gate_2 * feed_forward(c, "feed_forward", y, 8, lambda x: F.gelu(x, approximate="tanh"))
 
 
+@case
+def radiance_field(c):
+    point, direction = c.floats("point", 3, 3), c.floats("direction", 3, 3)
+    angles = (point[..., None] * 2.0 ** torch.arange(2)).flatten(1)
+    features = torch.cat([point, angles.sin(), angles.cos()], -1)
+    h = F.relu(linear(c, "linear", features, 4))
+    h = F.relu(linear(c, "linear_2", torch.cat([h, features], -1), 4))
+    density = F.softplus(linear(c, "density", h, 1).squeeze(-1))
+    return torch.sigmoid(linear(c, "colour", torch.cat([h, direction], -1), 3)), density
+
+
 def quick_gelu(x):
     return x * torch.sigmoid(1.702 * x)
 

@@ -49,6 +49,21 @@ cases! {
         }
     } (x: floats[_, _, 4], condition: floats[_, 4]);
 
+    // Mildenhall et al. 2020: a point of space as sines and cosines, which give a density and, with the direction, a colour.
+    radiance_field {
+        struct M<axes = 3, bands = 2, d = 4>;
+        fn forward(point: [batch, axes], direction: [batch, axes]) -> ([batch, 3], [batch]) {
+            let frequencies = exp(ln(2) * float(arange::<bands>()));
+            let angles = rearrange::<[batch, (axes, bands)]>(einsum::<[batch, axes, bands]>(point, frequencies));
+            let features = concat(point, sin(angles), cos(angles));
+            let h = relu(linear::<d>(features));
+            let h = relu(linear::<d>(concat(h, features)));
+            let density = linear::<1, name = density>(h)[1 = 0];
+            let colour = sigmoid(linear::<3, name = colour>(concat(h, direction)));
+            (colour, max(density, 0) + ln(1 + exp(-abs(density))))
+        }
+    } (point: floats[_, 3], direction: floats[_, 3]);
+
     // Radford et al. 2021: the vectors of images and of texts, whose products are the logits, and the loss of both directions.
     contrastive_towers {
         struct M<patches = 3, tokens = 4, vocab = 7, d = 4, shared = 5>;

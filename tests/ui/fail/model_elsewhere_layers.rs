@@ -126,7 +126,7 @@ model! {
 model! {
     struct Net12<vocab = 65, d_model = 32, heads = 4, layers = 2, max_len = 64>;
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        let mut x = embedding::<vocab, d_model>(tokens) * sin(d_model);
+        let mut x = embedding::<vocab, d_model>(tokens) * tan(d_model);
         repeat layers {
             x = x + attention::<heads, mask = causal>(layer_norm(x));
         }

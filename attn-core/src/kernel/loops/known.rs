@@ -90,6 +90,22 @@ known! {
     SqrtBackward, sqrt_backward_loop([x0, x1]: 2 -> 1) {
         [(x1 * (p::splat::<E, V>(0.5) / p::Vector::sqrt(x0)))]
     }
+    /// `sin(x0)`
+    Sin, sin_loop([x0]: 1 -> 1) {
+        [p::math::sin(x0)]
+    }
+    /// The derivative of [`Sin`].
+    SinBackward, sin_backward_loop([x0, x1]: 2 -> 1) {
+        [(x1 * p::math::cos(x0))]
+    }
+    /// `cos(x0)`
+    Cos, cos_loop([x0]: 1 -> 1) {
+        [p::math::cos(x0)]
+    }
+    /// The derivative of [`Cos`].
+    CosBackward, cos_backward_loop([x0, x1]: 2 -> 1) {
+        [(x1 * (p::splat::<E, V>(-1.0) * p::math::sin(x0)))]
+    }
     /// `abs(x0)`
     Abs, abs_loop([x0]: 1 -> 1) {
         [p::Vector::abs(x0)]

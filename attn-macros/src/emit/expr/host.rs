@@ -79,6 +79,8 @@ fn host_unary(op: Unary, a: &Expr) -> TokenStream {
         Unary::Exp => quote!(f64::exp(#a)),
         Unary::Ln => quote!(f64::ln(#a)),
         Unary::Sqrt => quote!(f64::sqrt(#a)),
+        Unary::Sin => quote!(f64::sin(#a)),
+        Unary::Cos => quote!(f64::cos(#a)),
         Unary::Tanh => quote!(f64::tanh(#a)),
         Unary::Sigmoid => quote!(p::sigmoid_of(#a)),
         Unary::Floor => quote!(f64::floor(#a)),

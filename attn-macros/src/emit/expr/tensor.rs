@@ -325,6 +325,8 @@ fn unary_function(op: Unary) -> Ident {
             Unary::Exp => "exp",
             Unary::Ln => "ln",
             Unary::Sqrt => "sqrt",
+            Unary::Sin => "sin",
+            Unary::Cos => "cos",
             Unary::Tanh => "tanh",
             Unary::Sigmoid => "logistic",
             Unary::Floor => "floor",

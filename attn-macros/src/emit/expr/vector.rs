@@ -136,6 +136,8 @@ fn vector_unary(op: Unary, a: &TokenStream) -> TokenStream {
         Unary::Sqrt => quote!(p::Vector::sqrt(#a)),
         Unary::Exp => quote!(p::math::exp(#a)),
         Unary::Ln => quote!(p::math::ln(#a)),
+        Unary::Sin => quote!(p::math::sin(#a)),
+        Unary::Cos => quote!(p::math::cos(#a)),
         Unary::Tanh => quote!(p::math::tanh(#a)),
         Unary::Sigmoid => quote!(p::math::sigmoid(#a)),
         Unary::Floor => quote!(p::math::floor(#a)),

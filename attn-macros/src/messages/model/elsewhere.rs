@@ -12,11 +12,28 @@ use crate::spec::text;
 /// The types of inputs.
 const TYPES: &str = "`[batch, seq, d_model]` are floats, `ids[batch, seq]` indices, `lens[batch]` valid lengths, and `bool[batch, seq]` a mask";
 
+pub(crate) const NO_SELF_IN_BODY: &str = "there is no `self` here\n\
+    help: operations are called by their names, `linear::<out>(x)`, and each call has parameters of its own";
+pub(crate) const LOGIC: &str = "conditions are combined by `&&`, `||` and `!`\n\
+    help: `if keep && x > 0 { x } else { 0 }`";
+pub(crate) const CARET: &str = "there is no operator `^`\n\
+    help: a square is `x * x`, and another power `pow(x, 3)`";
+pub(crate) const TERNARY: &str = "a choice begins with `if`\n\
+    help: `if x < 0 { 0 } else { x }`";
+pub(crate) const REMAINDER: &str = "there is no operator `%`\n\
+    help: the remainder is `x - n * floor(x / n)`";
+pub(crate) const COMPARISON: &str = "a comparison stands in the condition of a choice, and is no value\n\
+    help: `if x < y { x } else { y }`; as floats it is `if x < y { 1 } else { 0 * x }`";
+
 /// `.method` behind a value.
 pub(crate) fn method_call(method: Option<&Ident>) -> String {
-    let operation = method.and_then(|method| Operation::find(&method.to_string()));
-    let call = operation.map_or_else(|| "layer_norm(x)".to_owned(), usage);
-    format!("there are no methods and no fields here\nhelp: operations are called as `{call}`")
+    let method = method.map(Ident::to_string).unwrap_or_default();
+    let called = |call: &str| format!("operations are called as `{call}`");
+    let help = match Operation::find(&method) {
+        Some(operation) => called(&usage(operation)),
+        None => instead_of_operation(&method).unwrap_or_else(|| called("layer_norm(x)")),
+    };
+    format!("there are no methods and no fields here\nhelp: {help}")
 }
 
 pub(crate) fn macro_call(name: &Ident) -> String {
@@ -25,11 +42,24 @@ pub(crate) fn macro_call(name: &Ident) -> String {
     format!("there are no macros here, found `{name}!`\nhelp: {help}")
 }
 
+/// Some axes in an order.
+const ALL_AXES: &str = "[seq, batch, d_model]";
+
+/// Whether the key of an operation is all axes of its result.
+fn takes_all_axes(operation: &Operation) -> bool {
+    matches!(
+        operation.name,
+        "permute" | "expand" | "stack" | "scatter_add"
+    )
+}
+
 /// `linear::<out>(x)`
 pub(super) fn usage(operation: &Operation) -> String {
     let name = operation.name;
     match operation.positional().as_slice() {
         [] => format!("{name}(x)"),
+        ["axis"] if name == "arange" => "arange::<seq>()".to_owned(),
+        ["axis"] if takes_all_axes(operation) => format!("{name}::<{ALL_AXES}>(x)"),
         ["type"] => "module::<Type, out = [batch, seq, d_model]>(x)".to_owned(),
         keys => format!("{name}::<{}>(x)", keys.join(", ")),
     }
@@ -104,7 +134,7 @@ pub(crate) fn key_as_size(key: &Key, value: &TokenStream) -> String {
 /// `_`, `-1`, `..`, `None`
 pub(crate) fn no_axis(found: &TokenStream) -> String {
     format!(
-        "expected the name or the size of an axis, found {}\nhelp: an axis of any length has a name, the same wherever its length is the same: `[batch, seq]`",
+        "expected the name or the size of an axis, found {}\nhelp: an axis of any length has a name, the same wherever its length is the same: `[batch, seq]`. Axes are known by their names, not by their places",
         quoted(found)
     )
 }
@@ -158,6 +188,21 @@ pub(crate) fn number_as_operand(operation: &Operation, numbers: &[String]) -> St
         return super::einsum_of_text(&numbers);
     }
     let help = match (operation.positional().as_slice(), operation.keys) {
+        (
+            _,
+            [
+                Key {
+                    kind: KeyKind::Axes,
+                    ..
+                },
+                ..,
+            ],
+        ) if takes_all_axes(operation) => {
+            format!(
+                "axes stand in angle brackets, by their names: `{}`",
+                usage(operation)
+            )
+        }
         (
             _,
             [

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 
 use super::LAST_AXIS;
 use crate::messages::{did_you_mean, listed, quoted};
-use crate::model::types::{Axis, Type, ValueKind};
+use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::Operation;
 use crate::spec::keys::nearest;
 use crate::spec::{Size, text};
@@ -55,11 +55,12 @@ pub(crate) fn expected_part(found: &TokenStream) -> String {
 }
 
 pub(crate) fn expected_index(found: &TokenStream) -> String {
-    format!(
-        "expected an index, found {}\n\
-         help: it is a constant, counted from the start or from the end: `0`, `-1`, `FIRST`, `{{ 2 * N }}`",
-        quoted(found)
-    )
+    let text = text::of(found);
+    let help = match text.split_once(':') {
+        Some((start, end)) => format!("a range is `{}..{}`", start.trim(), end.trim()),
+        None => "it is a constant, counted from the start or from the end: `0`, `-1`, `FIRST`, `{ 2 * N }`".to_owned(),
+    };
+    format!("expected an index, found {}\nhelp: {help}", quoted(found))
 }
 
 /// An index that an axis does not have. The size is that of the axis, if it is a constant.
@@ -158,13 +159,29 @@ pub(crate) fn ambiguous_axis(found: &TokenStream, value: &Type, model: &Ident) -
 
 pub(crate) fn operands_differ(operator: &str, left: &Type, right: &Type) -> String {
     let is_floats = |ty: &Type| ty.kind == ValueKind::Floats;
-    let help = match is_floats(left) && is_floats(right) {
-        true => {
-            "the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated"
-        }
-        false => AS_FLOATS,
+    let help = if !is_floats(left) || !is_floats(right) {
+        AS_FLOATS.to_owned()
+    } else if let Some(pairs) = all_pairs(left, right) {
+        format!(
+            "no axis is common to both. For all pairs of their numbers one of them is repeated: `expand::<{pairs}>(left)`"
+        )
+    } else {
+        "the axes of one are among those of the other. If both have as many axes, one of size 1 is repeated".to_owned()
     };
     format!("`{operator}`: left is {left}, right is {right}\nhelp: {help}")
+}
+
+/// The type of all pairs of numbers, if two values have no axis in common.
+fn all_pairs(left: &Type, right: &Type) -> Option<Type> {
+    let is_common = |axis: &Axis| {
+        let mut others = right.axes.iter();
+        others.any(|other| !matches!(axis.same(other), Same::No))
+    };
+    let axes = [&left.axes[..], &right.axes].concat();
+    // Two widths that differ are a mistake.
+    let are_widths = [left, right].map(|ty| matches!(ty.axes.last(), None | Some(Axis::Size(_))));
+    let is_apart = !left.axes.iter().any(is_common) && are_widths != [true, true];
+    (is_apart && axes.len() <= 4).then(|| Type::new(ValueKind::Floats, &axes))
 }
 
 const AS_FLOATS: &str = "`float(x)` are ids, lengths or a mask as floats";
@@ -294,6 +311,15 @@ pub(crate) fn expected_ids(index: &TokenStream, found: &Type) -> String {
         "`{}`: an axis is indexed by constants or by ids, found {found}\n\
          help: ids are an input, `last: ids[batch]`, or computed: `argmax::<seq>(x)`",
         text::of(index)
+    )
+}
+
+/// `lens - 1` as an index.
+pub(crate) fn computed_index(index: &TokenStream) -> String {
+    format!(
+        "an index is a constant or ids, and ids have no arithmetic, found {}\n\
+         help: give these ids to the model as an input: `last: ids[batch]`, and `x[seq = last]`",
+        quoted(index)
     )
 }
 

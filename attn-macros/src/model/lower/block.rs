@@ -197,8 +197,9 @@ impl Lowering<'_> {
     }
 
     pub(super) fn block_names(&self) -> Vec<String> {
-        let blocks = self.blocks.iter();
-        blocks.map(|block| block.draft.name.to_string()).collect()
+        let current = self.current();
+        let names = self.blocks.iter().map(|block| block.draft.name.to_string());
+        names.filter(|name| *name != current).collect()
     }
 
     /// The block whose body is lowered, or else the function of the model, for messages.

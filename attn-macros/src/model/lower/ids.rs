@@ -6,6 +6,7 @@ use quote::quote;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
+use crate::model::sizes;
 use crate::model::syntax::{Index, Part, first};
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{Along, Bound, Gather, Indices, ModelOp, Offset};
@@ -69,7 +70,7 @@ impl Lowering<'_> {
             Part::Of(ids) => self.tensor(ids, None, builder)?,
             Part::At(at) => {
                 let Ok(name) = syn::parse2::<syn::Ident>(at.clone()) else {
-                    return Some(None);
+                    return self.computed_index(at).then_some(None);
                 };
                 if self.scopes.find(&name).is_none() {
                     return Some(None);
@@ -84,6 +85,19 @@ impl Lowering<'_> {
             return None;
         }
         Some(Some(IdsOfIndex::Value(ids)))
+    }
+
+    /// Whether an index of several tokens has no variables: ids are not computed by operators.
+    fn computed_index(&mut self, at: &proc_macro2::TokenStream) -> bool {
+        let names = sizes::names(at);
+        let is_variable =
+            |name: &&syn::Ident| self.scopes.find(name).is_some() && !self.sizes.has(name);
+        let Some(variable) = names.iter().find(is_variable).cloned() else {
+            return true;
+        };
+        self.scopes.read(&variable);
+        self.error(first(at), messages::computed_index(at));
+        false
     }
 
     /// `x[seq = ids]`

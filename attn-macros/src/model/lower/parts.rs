@@ -7,6 +7,7 @@ use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
+use crate::model::sizes;
 use crate::model::syntax::{Call, Expr, Index, NamedParts, Part, first};
 use crate::model::types::{Axis, Type};
 use crate::ops::{CallSite, Lower, LowerParts, Offset, Operation, Slice};
@@ -22,7 +23,10 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
         let text = value.text();
-        let mut value = self.floats(value, "[..]", builder)?;
+        let Some(mut value) = self.floats(value, "[..]", builder) else {
+            self.read_indices(indices, builder);
+            return None;
+        };
         for (number, index) in indices.iter().enumerate() {
             let result = match number + 1 == indices.len() {
                 true => named(name, "part"),
@@ -39,6 +43,19 @@ impl Lowering<'_> {
             };
         }
         Some(value)
+    }
+
+    /// After a mistake in the value: its indices are read all the same.
+    fn read_indices(&mut self, indices: &[Index], builder: &mut RegionBuilder) {
+        for index in indices {
+            match &index.part {
+                Part::Of(ids) => self.read_all([ids], builder),
+                Part::At(at) => sizes::names(at).iter().for_each(|name| {
+                    self.scopes.read(name);
+                }),
+                Part::Range(_) | Part::List(_) => {}
+            }
+        }
     }
 
     /// The index of the axis that is named, and was not before. Without a name it is the first one.

@@ -47,10 +47,12 @@ const fn number(
 }
 
 /// All of them.
-pub(crate) static FUNCTIONS: [&Function; 11] = [
+pub(crate) static FUNCTIONS: [&Function; 13] = [
     &Function::EXP,
     &Function::LN,
     &Function::SQRT,
+    &Function::SIN,
+    &Function::COS,
     &Function::TANH,
     &Function::SIGMOID,
     &Function::FLOOR,
@@ -65,6 +67,8 @@ impl Function {
     pub(crate) const EXP: Function = float("exp", Unary::Exp);
     pub(crate) const LN: Function = float("ln", Unary::Ln);
     pub(crate) const SQRT: Function = float("sqrt", Unary::Sqrt);
+    pub(crate) const SIN: Function = float("sin", Unary::Sin);
+    pub(crate) const COS: Function = float("cos", Unary::Cos);
     const TANH: Function = float("tanh", Unary::Tanh);
     const SIGMOID: Function = float("sigmoid", Unary::Sigmoid);
     pub(crate) const FLOOR: Function = float("floor", Unary::Floor);

@@ -209,7 +209,7 @@ mistakes! {
     calls by check_expr: {
         "«exq»(score)" => "unknown function `exq`\nhelp: did you mean `exp`?";
         "«log»(score)" => "unknown function `log`\nhelp: did you mean `ln`?";
-        "«sin»(score)" => "unknown function `sin`\nhelp: there is no such function; ..";
+        "«tan»(score)" => "unknown function `tan`\nhelp: there is no such function; ..";
         "«f32::max»(score, 1.0)" => "unknown function `f32::max`\nhelp: did you mean `max`?";
         "«helper::of»(h)" => "unknown function `helper::of`\nhelp: the functions are `exp`, `ln`, ..";
         "«(exp)»(score)" => "unknown function `(exp)`\nhelp: did you mean `exp`?";
@@ -352,7 +352,7 @@ mistakes! {
         "score.«clamp»(1.0)" => "an expression of a body has no methods\nhelp: write `clamp(x, lo, hi)`";
         "«where»(h < 2, score, 1.0)" => "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
         "(if 0 < h «<» 2 { 1.0 } else { 0.0 })" => "comparisons do not chain\nhelp: write `a < b && b < c`";
-        "score.«sin»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
+        "score.«tan»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
         "«match» h { _ => 1.0 }" => "an expression of a body has no `match`\nhelp: write `if .. { .. } else { .. }`";
         "«return» score" => "an expression of a body has no `return`\nhelp: the last expression is the value";
         "{ score «=» 1.0; score }" => "an expression of a body has no assignments\nhelp: name a value by `let name = ..;`";

@@ -76,10 +76,10 @@ mistakes! {
     an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
     a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
     several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split` or `top_k`, which alone have several results";
-    an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "operations do not fail, so nothing is handed on by `?`";
+    an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "a choice begins with `if`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
-    a_choice_without_else: "if x < 0 { x }", "}", "an `if` is a value, and has an `else`";
+    a_choice_without_else: "if x < 0 { x }", "if", "an `if` is a value, and has an `else`";
     a_condition_that_compares_nothing: "if x { x } else { x }", "x", "expected a comparison, found the value `x` alone";
     a_condition_that_is_a_sum: "if x + 1 { x } else { x }", "{", "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
     a_choice_of_statements_by_values: "let mut y = x; if x < 0 { y = gelu(y); } y", "x",

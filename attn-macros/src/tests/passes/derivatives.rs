@@ -120,6 +120,8 @@ pub(super) fn expressions() -> impl Strategy<Value = Expr> {
             Just(Unary::Exp),
             Just(Unary::Ln),
             Just(Unary::Sqrt),
+            Just(Unary::Sin),
+            Just(Unary::Cos),
             Just(Unary::Tanh),
             Just(Unary::Sigmoid),
             Just(Unary::Floor),
