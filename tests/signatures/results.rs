@@ -170,7 +170,8 @@ fn a_session_has_the_only_result() {
     scatter(&mut model);
     let tokens: Tensor<Rank2<1, 3>, usize, _> = Cpu::default().tensor([[3, 1, 4]]);
     let logits = model.forward(tokens).logits.as_vec();
-    let found = model.session(3).unwrap().prefill(&[3, 1, 4]).unwrap();
+    let mut session = model.session(3).unwrap();
+    let found = session.prefill(&[3, 1, 4]).unwrap();
     let mut pairs = found.iter().zip(&logits[18..]);
     // The same sums, rounded in another order.
     assert!(pairs.all(|(a, b)| (a - b).abs() < 1e-14));

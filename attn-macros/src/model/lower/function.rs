@@ -20,7 +20,7 @@ use crate::model::types::{Axis, Symbol, Type};
 use crate::spec::Size;
 
 /// The methods of `forward`. Each function has its own.
-const METHODS: [&str; 17] = [
+const METHODS: [&str; 16] = [
     "forward",
     "forward_mut",
     "try_forward",
@@ -38,17 +38,17 @@ const METHODS: [&str; 17] = [
     // Of `forward` it is a handle.
     "composed",
     "try_composed",
-    "summary_of",
 ];
 
 /// What else every model has.
-const OTHER_METHODS: [&str; 7] = [
+const OTHER_METHODS: [&str; 8] = [
     "alloc_grads",
     "graph_dot",
     "graph_svg",
     "PARAMS",
     "reset_params",
     "summary",
+    "summary_of",
     "zero_grads",
 ];
 
