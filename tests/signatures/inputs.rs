@@ -243,3 +243,31 @@ fn mistakes_are_those_of_the_tuple() {
         "{text}"
     );
 }
+
+model! {
+    /// A layer of dfdx between them.
+    struct Foreign<d = 4>;
+
+    fn forward(x: [batch, d], by: [d] = 2.0) -> { y: [batch, d] } {
+        { y: by * module::<Linear<d, d>, out = [batch, d], name = inner>(x) }
+    }
+}
+
+#[test]
+fn a_model_with_a_module() {
+    let _alone = alone();
+    let mut model = Cpu::default().build_module::<Foreign, f64>();
+    let x = tensor::<_, f64>("x", (3, Const::<4>));
+    let ForeignOutput { y } = model.forward(ForeignInputs {
+        x: x.clone(),
+        by: None,
+    });
+    assert_eq!(y.as_vec(), (model.inner.forward(x.clone()) * 2.0).as_vec());
+    let by = tensor::<_, f64>("by", (Const::<4>,));
+    let traced = ForeignInputs {
+        x: x.leaky_traced(),
+        by: Some(by.clone()),
+    };
+    let done = model.forward_mut(traced).y.sum().backward();
+    assert!(done.get(&by).array().iter().all(|g| *g != 0.0));
+}

@@ -151,3 +151,28 @@ fn any_name_is_one() {
     assert_eq!(results.y.as_vec(), (x.clone() * 2.0).as_vec());
     assert_eq!(results.Y.shape().concrete(), [4]);
 }
+
+model! {
+    /// A model that goes on token by token, and one of two last lines.
+    struct Next<vocab = 9, d = 4, wide = true>;
+
+    fn forward(tokens: ids[batch, seq]) -> { logits: [batch, seq, vocab] } {
+        let x = embedding::<vocab, d>(tokens);
+        let x = x + attention::<2, mask = causal>(x);
+        if wide { { logits: linear::<vocab>(x) } } else { { logits: linear::<tied = embedding>(x) } }
+    }
+}
+
+#[test]
+fn a_session_has_the_only_result() {
+    let _alone = alone();
+    let mut model = Cpu::default().build_module::<Next, f64>();
+    scatter(&mut model);
+    let tokens: Tensor<Rank2<1, 3>, usize, _> = Cpu::default().tensor([[3, 1, 4]]);
+    let logits = model.forward(tokens).logits.as_vec();
+    let mut session = model.session(3).unwrap();
+    let found = session.prefill(&[3, 1, 4]).unwrap();
+    let mut pairs = found.iter().zip(&logits[18..]);
+    // The same sums, rounded in another order.
+    assert!(pairs.all(|(a, b)| (a - b).abs() < 1e-14));
+}

@@ -7,7 +7,17 @@ use dfdx::{
 
 use crate::Error;
 
-/// The tensor, or one of this shape in which every element is `value`. PyTorch: `torch.full`.
+/// The tensor, or one of this shape in which every element is `value`. PyTorch: `torch.full(shape, value)`.
+///
+/// ```
+/// use attn::{__private::runtime::entry::or_full, dfdx::prelude::*};
+///
+/// let dev = Cpu::default();
+/// let bias = or_full(None, &dev, (2, Const::<3>), 0.5_f32)?;
+/// assert_eq!(bias.as_vec(), [0.5; 6]);
+/// assert_eq!(or_full(Some(bias), &dev, (2, Const), 1.0)?.as_vec(), [0.5; 6]);
+/// # Ok::<(), attn::Error<<Cpu as HasErr>::Err>>(())
+/// ```
 ///
 /// # Errors
 /// The error of the device.
@@ -21,7 +31,15 @@ pub fn or_full<S: Shape, E: Unit, D: TensorFromVec<E>>(
     Ok(given.map_or_else(make, Ok)?)
 }
 
-/// The tensor, or one of this shape that counts along the last axis, from `start` on. PyTorch: `torch.arange(start, start + n).expand(..)`.
+/// The tensor, or one of this shape that counts along the last axis, from `start` on. PyTorch: `torch.arange(start, start + n).expand(shape)`.
+///
+/// ```
+/// use attn::{__private::runtime::entry::or_count, dfdx::prelude::*};
+///
+/// let positions = or_count(None, &Cpu::default(), (2, 3), 4)?;
+/// assert_eq!(positions.as_vec(), [4, 5, 6, 4, 5, 6]);
+/// # Ok::<(), attn::Error<<Cpu as HasErr>::Err>>(())
+/// ```
 ///
 /// # Errors
 /// The error of the device.
@@ -42,7 +60,15 @@ pub fn or_count<S: Shape, D: TensorFromVec<usize>>(
     Ok(given.map_or_else(make, Ok)?)
 }
 
-/// The mask, or one of this shape in which every element is `value`.
+/// The mask, or one of this shape in which every element is `value`. PyTorch: `torch.full(shape, value, dtype=torch.bool)`.
+///
+/// ```
+/// use attn::{__private::runtime::entry::or_marks, dfdx::prelude::*};
+///
+/// let keep = or_marks(None, &Cpu::default(), (2, 2), true)?;
+/// assert_eq!(keep.as_vec(), [true; 4]);
+/// # Ok::<(), attn::Error<<Cpu as HasErr>::Err>>(())
+/// ```
 ///
 /// # Errors
 /// The error of the device.

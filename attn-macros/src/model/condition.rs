@@ -6,6 +6,7 @@ use syn::{Token, braced, parenthesized, token};
 
 use super::expression::{in_the_way, parse_expr};
 use super::parse::{parse_statements, read, require};
+use super::signature::begins_with_entry;
 use super::syntax::{Comparison, Condition, Expr, Statement};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
@@ -49,8 +50,11 @@ fn holds_statements(branch: &Group) -> bool {
     let mut tokens = branch.stream().into_iter().peekable();
     let is_empty = tokens.peek().is_none();
     let is_repeat = matches!(tokens.peek(), Some(TokenTree::Ident(first)) if first == "repeat");
+    let returns_names =
+        matches!(tokens.peek(), Some(TokenTree::Group(group)) if begins_with_entry(group));
     is_empty
         || is_repeat
+        || returns_names
         || tokens.any(|token| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ';'))
 }
 

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser};
+use syn::parse::ParseStream;
 use syn::{Token, braced, bracketed, parenthesized, token};
 
 use super::expression::parse_expr;
@@ -129,16 +129,22 @@ pub(super) fn parse_results(
 /// Braces with names and shapes, not those of the statements.
 fn is_named_results(input: ParseStream<'_>) -> bool {
     let fork = input.fork();
-    let Ok(group) = fork.parse::<Group>() else {
-        return false;
-    };
-    let begins = |content: ParseStream<'_>| {
-        let is_name = content.parse::<Ident>().is_ok();
-        let is_it = is_name && content.peek(Token![:]) && !content.peek(Token![::]);
-        content.parse::<TokenStream>().map(|_| is_it)
-    };
-    let is_brace = group.delimiter() == Delimiter::Brace;
-    is_brace && (fork.peek(token::Brace) || begins.parse2(group.stream()).unwrap_or(false))
+    let group = fork.parse::<Group>();
+    // The statements follow.
+    let is_first = |group: &Group| is_brace(group) && fork.peek(token::Brace);
+    group.is_ok_and(|group| is_first(&group) || begins_with_entry(&group))
+}
+
+fn is_brace(group: &Group) -> bool {
+    group.delimiter() == Delimiter::Brace
+}
+
+/// `{ logits, .. }`, `{ logits: .. }`
+pub(super) fn begins_with_entry(group: &Group) -> bool {
+    let tokens: Vec<TokenTree> = group.stream().into_iter().take(3).collect();
+    let is = |index: usize, sign: char| matches!(tokens.get(index), Some(TokenTree::Punct(found)) if found.as_char() == sign);
+    let is_name = matches!(tokens.first(), Some(TokenTree::Ident(_)));
+    is_brace(group) && is_name && (is(1, ',') || is(1, ':') && !is(2, ':'))
 }
 
 /// `{ logits: [batch, seq, vocab], hidden: [batch, seq, d_model] }`
@@ -152,11 +158,13 @@ fn parse_named_results(of: &str, input: ParseStream<'_>, cx: &Diagnostics) -> sy
         while !content.is_empty() {
             let name: Ident = expect(content, expected)?;
             expect::<Token![:]>(content, expected)?;
+            let ty = parse_type(content)?;
             if names.contains(&name) {
                 cx.error(&name, messages::result_twice(of, &name));
+            } else {
+                types.push(ty);
+                names.push(name);
             }
-            types.push(parse_type(content)?);
-            names.push(name);
             if !content.is_empty() {
                 expect::<Token![,]>(content, expected)?;
             }
@@ -166,22 +174,15 @@ fn parse_named_results(of: &str, input: ParseStream<'_>, cx: &Diagnostics) -> sy
     Ok(Results { types, names })
 }
 
-/// A line of values by name: `{ logits, hidden: b }`.
+/// A line of values by name: `{ logits, hidden: b }`. A name alone is one, too.
 pub(super) fn is_named_values(input: ParseStream<'_>) -> bool {
     let fork = input.fork();
     let Ok(group) = fork.parse::<Group>() else {
         return false;
     };
-    let begins = |content: ParseStream<'_>| {
-        let is_name = content.parse::<Ident>().is_ok();
-        let ends = content.is_empty() || content.peek(Token![,]);
-        let is_it = is_name && (ends || content.peek(Token![:]) && !content.peek(Token![::]));
-        content.parse::<TokenStream>().map(|_| is_it)
-    };
+    let is_name = || is_brace(&group) && syn::parse2::<Ident>(group.stream()).is_ok();
     let stands_alone = fork.is_empty() || fork.peek(Token![;]);
-    group.delimiter() == Delimiter::Brace
-        && stands_alone
-        && begins.parse2(group.stream()).unwrap_or(false)
+    stands_alone && (begins_with_entry(&group) || is_name())
 }
 
 /// `{ logits, hidden: layer_norm(x) }`: the names, and what they stand for.

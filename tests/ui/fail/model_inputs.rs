@@ -1,35 +1,28 @@
-//! Inputs by name, and inputs with a default.
+//! The inputs of a model.
 
-use attn::prelude::*;
+use attn::{dfdx::prelude::*, model};
 
 model! {
-    struct Defaults<d = 8>;
-
-    fn forward(x: [batch, d], bias: [other] = 0.0, ids: ids[batch] = 0.5, lens: lens[batch] = ..) -> [batch, d] {
-        x + bias
+    struct Encoder<vocab = 11, d_model = 8>;
+    fn forward(tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d_model] {
+        let x = embedding::<vocab, d_model>(tokens);
+        x + attention::<2, mask = padding>(x, padding = lens)
     }
 }
 
 model! {
-    struct First<d = 8>;
-
-    fn forward(x: [batch, d] = 0.0, y: [batch, d]) -> [batch, d] { inner(x, y) }
-
-    block inner(x: [..], y: [..] = 0.0) -> [..] { x + y }
-}
-
-model! {
-    struct Ratio<d = 8>;
-
-    fn forward(of: [batch, d], to: [batch, d], by: [d] = 1.0) -> [batch, d] { of - to * by }
+    struct Head;
+    fn forward(x: [batch, 8]) -> [batch, 2] { linear::<2>(x) }
 }
 
 fn main() {
-    let dev = Cpu::default();
-    let ratio = dev.build_module::<Ratio, f32>();
-    let x: Tensor<Rank2<3, 8>, f32, _> = dev.zeros();
-    let by: Tensor<Rank1<8>, f32, _> = dev.zeros();
-    ratio.forward((x.clone(), x.clone(), by.clone()));
-    ratio.forward(RatioInputs { of: x.clone(), to: by, by: None });
-    ratio.forward(RatioInputs { of: x.clone(), to: x });
+    let dev = AutoDevice::default();
+    let encoder = dev.build_module::<Encoder, f32>();
+    let tokens: Tensor<Rank2<2, 5>, usize, _> = dev.zeros();
+    encoder.forward(tokens.clone());
+    let lens: Tensor<Rank1<3>, usize, _> = dev.zeros();
+    encoder.forward((tokens, lens));
+    let head = dev.build_module::<Head, f32>();
+    let x: Tensor<Rank2<2, 9>, f32, _> = dev.zeros();
+    head.forward(x);
 }

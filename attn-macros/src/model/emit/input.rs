@@ -70,6 +70,7 @@ fn emit_impl_by_name(cx: &Emitter<'_>, access: Access) -> Option<TokenStream> {
     let types = (0..fields.len()).map(|index| format_ident!("Input{index}"));
     let types: Vec<_> = types.collect();
     Some(quote_spanned! {cx.at=>
+        #[diagnostic::do_not_recommend]
         impl<#(#types,)* E: p::Dtype, D: p::Storage<E> #built> #input<E, D #built> for #inputs<#(#types),*>
         where
             (#(#types,)*): #input<E, D #built>,

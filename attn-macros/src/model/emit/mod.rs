@@ -205,7 +205,9 @@ impl<'a> Emitter<'a> {
 
     /// The method of a function that is this one of `forward`: `forward_mut` and `flops`, or `encode_mut` and `encode_flops`.
     fn method(&self, of_forward: &str) -> Ident {
-        field(&self.method_name(of_forward))
+        let mut name = field(&self.method_name(of_forward));
+        name.set_span(self.at);
+        name
     }
 
     fn method_name(&self, of_forward: &str) -> String {

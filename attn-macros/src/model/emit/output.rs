@@ -43,6 +43,7 @@ fn emit_struct(
     quote_spanned! {cx.at=>
         #(#cfgs)*
         #[doc = #doc]
+        #[allow(dead_code)]
         #[derive(#(#krate::__private::#derives),*)]
         #vis struct #name<#(#types),*> {
             #(#[doc = #docs] #vis #fields: #types,)*

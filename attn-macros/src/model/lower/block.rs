@@ -9,13 +9,13 @@ use std::rc::Rc;
 use proc_macro2::Ident;
 use syn::ext::IdentExt;
 
-use super::function::{Progress, Recording};
+use super::function::{Progress, Recording, is_taken_by_model, method_of_another};
 use super::results::Returned;
 use super::scope::Scopes;
 use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
-use crate::model::graph::{ModuleId, ParamPath, Submodule, ValueId, method_of};
+use crate::model::graph::{ModuleId, ParamPath, Submodule, ValueId};
 use crate::model::sizes::{ConstValue, Sizes};
 use crate::model::syntax::{
     BlockDraft, Call, Expr, ModelDraft, NamedParts, Parameter, first, is_leading,
@@ -29,42 +29,6 @@ const MAX_CALLS: usize = 256;
 
 /// Words that begin a statement or an item, and what every layer has.
 const RESERVED: [&str; 5] = ["block", "forward", "name", "param", "repeat"];
-
-/// The methods of `forward`. Each function has its own.
-const METHODS: [&str; 17] = [
-    "forward",
-    "forward_mut",
-    "try_forward",
-    "try_forward_mut",
-    "activation_bytes",
-    "flops",
-    "session",
-    "sessions",
-    "attention_maps",
-    "try_attention_maps",
-    "values",
-    "try_values",
-    "first_non_finite",
-    "try_first_non_finite",
-    // Of `forward` it is a handle.
-    "composed",
-    "try_composed",
-    "summary_of",
-];
-
-/// What else every model has.
-const OTHER_METHODS: [&str; 7] = [
-    "alloc_grads",
-    "graph_dot",
-    "graph_svg",
-    "PARAMS",
-    "reset_params",
-    "summary",
-    "zero_grads",
-];
-
-/// Words that begin an item or a statement of a function.
-const WORDS: [&str; 3] = ["block", "param", "repeat"];
 
 /// A declared block, or a function.
 pub(super) struct Block {
@@ -130,35 +94,6 @@ impl Block {
         }
         blocks.into()
     }
-}
-
-/// Whether a function cannot have this name.
-fn is_taken_by_model(name: &str) -> bool {
-    let mut methods = METHODS[1..].iter().chain(&OTHER_METHODS).chain(&WORDS);
-    methods.any(|method| *method == name)
-}
-
-/// The function before this one that has a method of its name.
-fn method_of_another<'b>(
-    function: &BlockDraft,
-    before: &'b [Block],
-    is_function: bool,
-) -> Option<&'b Ident> {
-    let others = before
-        .iter()
-        .filter(|other| is_function && other.is_function);
-    let mut others = others.map(|other| &other.draft.name);
-    let methods_of = |name| {
-        METHODS[1..]
-            .iter()
-            .map(move |method| method_of(name, method))
-    };
-    let name = function.name.unraw().to_string();
-    others.find(|other| {
-        let its_own = other.unraw().to_string();
-        methods_of(*other).any(|method| method == name)
-            || methods_of(&function.name).any(|method| method == its_own)
-    })
 }
 
 fn check_signature(block: &BlockDraft, cx: &Diagnostics) {

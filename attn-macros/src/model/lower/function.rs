@@ -11,11 +11,49 @@ use super::block::Block;
 use super::scope::Changes;
 use super::{Lowering, RegionBuilder, is_name_of_constant, not_none};
 use crate::messages::model as messages;
-use crate::model::graph::{Absent, Function, ModuleId, ParamPath, Region, Value, ValueId};
+use crate::model::graph::{
+    Absent, Function, ModuleId, ParamPath, Region, Value, ValueId, method_of,
+};
 use crate::model::lengths::MadeAxis;
 use crate::model::syntax::{BlockDraft, TypeDraft};
 use crate::model::types::{Axis, Symbol, Type};
 use crate::spec::Size;
+
+/// The methods of `forward`. Each function has its own.
+const METHODS: [&str; 16] = [
+    "forward",
+    "forward_mut",
+    "try_forward",
+    "try_forward_mut",
+    "activation_bytes",
+    "flops",
+    "session",
+    "sessions",
+    "attention_maps",
+    "try_attention_maps",
+    "values",
+    "try_values",
+    "first_non_finite",
+    "try_first_non_finite",
+    // Of `forward` it is a handle.
+    "composed",
+    "try_composed",
+];
+
+/// What else every model has.
+const OTHER_METHODS: [&str; 8] = [
+    "alloc_grads",
+    "graph_dot",
+    "graph_svg",
+    "PARAMS",
+    "reset_params",
+    "summary",
+    "summary_of",
+    "zero_grads",
+];
+
+/// Words that begin an item or a statement of a function.
+const WORDS: [&str; 3] = ["block", "param", "repeat"];
 
 /// How far the lowering of a function is.
 pub(super) enum Progress {
@@ -250,6 +288,35 @@ impl Lowering<'_> {
             }
         }
     }
+}
+
+/// Whether a function cannot have this name.
+pub(super) fn is_taken_by_model(name: &str) -> bool {
+    let mut methods = METHODS[1..].iter().chain(&OTHER_METHODS).chain(&WORDS);
+    methods.any(|method| *method == name)
+}
+
+/// The function before this one that has a method of its name.
+pub(super) fn method_of_another<'b>(
+    function: &BlockDraft,
+    before: &'b [Block],
+    is_function: bool,
+) -> Option<&'b Ident> {
+    let others = before
+        .iter()
+        .filter(|other| is_function && other.is_function);
+    let mut others = others.map(|other| &other.draft.name);
+    let methods_of = |name| {
+        METHODS[1..]
+            .iter()
+            .map(move |method| method_of(name, method))
+    };
+    let name = function.name.unraw().to_string();
+    others.find(|other| {
+        let its_own = other.unraw().to_string();
+        methods_of(*other).any(|method| method == name)
+            || methods_of(&function.name).any(|method| method == its_own)
+    })
 }
 
 /// Nothing if one is not known, or stands for two inputs.
