@@ -14,8 +14,9 @@ use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::model::graph::{Holder, Module, ModuleId, Submodule, ValueId};
+use crate::model::import::Library;
 use crate::model::sizes::{ConstValue, Sizes};
-use crate::model::syntax::{BlockDraft, Call, Expr, ModelDraft, Parameter, first, is_leading};
+use crate::model::syntax::{BlockDraft, Call, Expr, Parameter, first, is_leading};
 use crate::model::types::{Axis, Symbol, Type, tuple};
 use crate::ops::Operation;
 use crate::spec::Assertion;
@@ -29,11 +30,21 @@ const RESERVED: [&str; 5] = ["block", "forward", "name", "param", "repeat"];
 /// A declared block.
 pub(super) struct Block {
     draft: BlockDraft,
+    /// The declaration that it is of: 0 is this one.
+    library: usize,
     /// Whether its signature has no mistake.
     is_sound: bool,
-    is_called: Cell<bool>,
+    is_called: Rc<Cell<bool>>,
     /// What was reported of it at an earlier call.
     reported: RefCell<HashSet<String>>,
+}
+
+/// What is known in a declaration.
+#[derive(Default)]
+pub(super) struct Declared {
+    sizes: Sizes,
+    /// Its blocks, and those that it uses, by their names there.
+    blocks: Vec<(Ident, usize)>,
 }
 
 /// What names stand for around a call, while those of the block hold.
@@ -49,28 +60,36 @@ struct Outer {
 }
 
 impl Block {
-    /// The blocks of a model. Each has a name of its own, and so have its parameters.
-    pub(super) fn declared(draft: &mut ModelDraft, cx: &Diagnostics) -> Rc<[Block]> {
-        let mut blocks: Vec<Block> = Vec::new();
-        for block in std::mem::take(&mut draft.blocks) {
-            let name = block.name.unraw().to_string();
-            if Operation::find(&name).is_some() || RESERVED.contains(&name.as_str()) {
-                cx.error(&block.name, messages::block_named_as(&block.name));
-            } else if blocks.iter().any(|other| other.draft.name == block.name) {
-                cx.error(&block.name, messages::block_twice(&block.name));
+    /// Each block of a declaration has a name of its own, and so have its parameters.
+    pub(super) fn check(library: &Library, cx: &Diagnostics) {
+        let used = library.imports.iter().map(|import| &import.name);
+        let declared = library.blocks.iter().map(|block| &block.name);
+        let mut known: Vec<&Ident> = Vec::new();
+        for name in used.chain(declared) {
+            let text = name.unraw().to_string();
+            if Operation::find(&text).is_some() || RESERVED.contains(&text.as_str()) {
+                cx.error(name, messages::block_named_as(name));
+            } else if known.contains(&name) {
+                cx.error(name, messages::block_twice(name));
             }
-            let before = cx.count();
-            check_signature(&block, cx);
-            let is_known =
-                block.results.is_some() && block.operands().all(|operand| operand.ty.is_some());
-            blocks.push(Block {
-                draft: block,
-                is_sound: is_known && cx.count() == before,
-                is_called: Cell::new(false),
-                reported: RefCell::default(),
-            });
+            known.push(name);
         }
-        blocks.into()
+        let blocks = library.blocks.iter();
+        blocks.for_each(|block| check_signature(block, cx));
+    }
+
+    fn new(draft: BlockDraft, library: usize) -> Self {
+        let quiet = Diagnostics::default();
+        check_signature(&draft, &quiet);
+        let is_known =
+            draft.results.is_some() && draft.operands().all(|operand| operand.ty.is_some());
+        Block {
+            draft,
+            library,
+            is_sound: is_known && quiet.count() == 0,
+            is_called: Rc::default(),
+            reported: RefCell::default(),
+        }
     }
 }
 
@@ -103,15 +122,67 @@ fn check_signature(block: &BlockDraft, cx: &Diagnostics) {
 }
 
 impl Lowering<'_> {
+    /// The blocks of this declaration, and of those that it uses. Returns whether these have no mistakes.
+    pub(super) fn declare_blocks(&mut self, library: Library) -> bool {
+        let mut blocks = Vec::new();
+        let sizes = self.sizes.clone();
+        let is_sound = self.declare_library(library, sizes, &mut blocks);
+        self.blocks = blocks.into();
+        is_sound
+    }
+
+    fn declare_library(&mut self, library: Library, sizes: Sizes, all: &mut Vec<Block>) -> bool {
+        let index = self.libraries.len();
+        self.libraries.push(Declared {
+            sizes,
+            blocks: Vec::new(),
+        });
+        for draft in library.blocks {
+            let name = draft.name.clone();
+            self.libraries[index].blocks.push((name, all.len()));
+            all.push(Block::new(draft, index));
+        }
+        let mut is_sound = true;
+        for import in library.imports {
+            let first = all.len();
+            match import.library {
+                Some(inner) => {
+                    let sizes = Sizes::new(&inner.sizes, &mut self.constants, self.cx);
+                    let sizes = sizes.of_library(&suffix(self.libraries.len()));
+                    is_sound &= self.declare_library(inner, sizes, all);
+                }
+                None => {
+                    is_sound = false;
+                    all.push(Block::new(BlockDraft::unknown(&import.name), index));
+                }
+            }
+            all[first].draft.name = import.name.clone();
+            all[first].is_called = import.is_called;
+            self.libraries[index].blocks.push((import.name, first));
+        }
+        is_sound
+    }
+
+    /// The declaration whose names hold: that of the block whose body is lowered, or this one.
+    fn library(&self) -> &Declared {
+        &self.libraries[self.index_of_library(self.calls.last())]
+    }
+
+    fn index_of_library(&self, block: Option<&usize>) -> usize {
+        block.map_or(0, |block| self.blocks[*block].library)
+    }
+
     /// The block of this name.
     pub(super) fn block(&self, name: &Ident) -> Option<usize> {
-        let mut blocks = self.blocks.iter();
-        blocks.position(|block| block.draft.name == *name)
+        let mut blocks = self.library().blocks.iter();
+        blocks
+            .find(|(known, _)| known == name)
+            .map(|(_, index)| *index)
     }
 
     pub(super) fn block_names(&self) -> Vec<String> {
-        let blocks = self.blocks.iter();
-        blocks.map(|block| block.draft.name.to_string()).collect()
+        let blocks = self.library().blocks.iter();
+        blocks.map(|(name, _)| name.to_string()).collect()
     }
 
     /// The block whose body is lowered, or else the function of the model, for messages.
@@ -124,7 +195,9 @@ impl Lowering<'_> {
 
     /// A block that nothing calls is no part of the model.
     pub(super) fn report_uncalled(&self) {
-        for block in self.blocks.iter() {
+        let own = self.libraries[0].blocks.iter();
+        let own = own.map(|(_, index)| &self.blocks[*index]);
+        for block in own.filter(|block| block.library == 0 && !block.draft.is_shared()) {
             let name = &block.draft.name;
             if !block.is_called.get() && !name.to_string().starts_with('_') {
                 self.cx.error(name, messages::uncalled_block(name));
@@ -136,7 +209,8 @@ impl Lowering<'_> {
     pub(super) fn skip_call(&mut self, call: &Call) {
         let blocks = Rc::clone(&self.blocks);
         let block = self.block(&call.name).map(|index| &blocks[index]);
-        if let Some(block) = block.filter(|block| !block.is_called.replace(true)) {
+        let is_new = |block: &&Block| !block.is_called.replace(true) && block.library == 0;
+        if let Some(block) = block.filter(is_new) {
             self.skip(&block.draft.statements);
         }
     }
@@ -248,9 +322,10 @@ impl Lowering<'_> {
     /// From here on names are those of a block.
     fn enter(&mut self, index: usize) -> Outer {
         self.calls.push(index);
+        let sizes = self.library().sizes.clone();
         let scopes = Scopes::new(!self.is_understood);
         Outer {
-            sizes: std::mem::replace(&mut self.sizes, self.header.clone()),
+            sizes: std::mem::replace(&mut self.sizes, sizes),
             scopes: std::mem::replace(&mut self.scopes, scopes),
             axes: std::mem::take(&mut self.axes),
             renamed: std::mem::take(&mut self.renamed),
@@ -335,13 +410,21 @@ impl Lowering<'_> {
     /// The type of a result for the caller: its axes have the names of the declared ones, but for those that only the block knows.
     fn for_caller(&self, found: &Type, declared: &Type) -> Type {
         let own = self.own_axis("");
+        let [caller, block] = [
+            self.calls.len().checked_sub(2),
+            self.calls.len().checked_sub(1),
+        ]
+        .map(|depth| self.index_of_library(depth.and_then(|depth| self.calls.get(depth))));
+        let of_library = suffix(block);
+        let is_unknown =
+            |name: &Rc<str>| name.ends_with(&own) || caller != block && name.ends_with(&of_library);
         let axes = found.axes.iter().zip(&declared.axes);
         let axes = axes.map(|(found, declared)| match found {
             Axis::Symbol(_) => found.clone(),
             Axis::Size(size) => {
                 let name = declared.size().and_then(|size| size.axis.clone());
                 let mut size = size.clone();
-                size.axis = name.filter(|name| !name.ends_with(&own));
+                size.axis = name.filter(|name| !is_unknown(name));
                 Axis::Size(size)
             }
         });
@@ -465,6 +548,11 @@ impl Lowering<'_> {
         }
         missing.is_none()
     }
+}
+
+/// The end of the names of axes that are sizes of another declaration.
+fn suffix(library: usize) -> String {
+    format!("@@{library}")
 }
 
 /// What stands between `<` and `>` in a call of a block.

@@ -34,16 +34,17 @@ use super::graph::{
     Buffer, Field, Holder, Model, Module, ModuleId, Node, Opaque, ParamPath, Region, Step,
     Submodule, Value, ValueId,
 };
+use super::import::Library;
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft, is_leading};
+use super::syntax::{ModelDraft, TypeDraft, is_leading, is_name_of_constant};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Size};
-use block::Block;
+use block::{Block, Declared};
 use scope::{Changes, Scopes};
 
 pub(crate) use arguments::Arguments;
@@ -61,8 +62,14 @@ pub(crate) fn lower(
     cx: &Diagnostics,
 ) -> Model {
     let before = cx.count();
-    let blocks = Block::declared(&mut draft, cx);
-    let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
+    let library = Library {
+        sizes: Vec::new(),
+        imports: std::mem::take(&mut draft.imports),
+        blocks: std::mem::take(&mut draft.blocks),
+    };
+    Block::check(&library, cx);
+    let mut lowering = Lowering::new(&draft, types, krate, cx);
+    draft.poisoned |= !lowering.declare_blocks(library);
     lowering.declare_inputs(&draft);
     let forward = &draft.forward;
     let mut declared = lowering.declared_before(forward.results.as_deref(), &forward.statements);
@@ -119,10 +126,11 @@ pub(crate) struct Lowering<'a> {
     pub(crate) item: Item,
     /// The names that are those of types, or may be called after them.
     types: HashSet<String>,
-    /// The sizes of the header, and those that names stand for here.
-    header: Sizes,
+    /// The sizes that names stand for here.
     sizes: Sizes,
+    /// The blocks of this declaration and of those that it uses, and what is known in each of these declarations.
     blocks: Rc<[Block]>,
+    libraries: Vec<Declared>,
     /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
     calls: Vec<usize>,
     expansions: usize,
@@ -177,7 +185,6 @@ impl RegionBuilder {
 impl<'a> Lowering<'a> {
     fn new(
         draft: &ModelDraft,
-        blocks: Rc<[Block]>,
         types: &[String],
         krate: &'a TokenStream,
         cx: &'a Diagnostics,
@@ -201,9 +208,9 @@ impl<'a> Lowering<'a> {
             krate,
             item,
             types: types.iter().flat_map(names_of).collect(),
-            header: sizes.clone(),
             sizes,
-            blocks,
+            blocks: Rc::default(),
+            libraries: Vec::new(),
             calls: Vec::new(),
             expansions: 0,
             constants,
@@ -661,9 +668,4 @@ fn not_none(name: Ident) -> syn::Result<Ident> {
         true => Err(syn::Error::new(name.span(), "")),
         false => Ok(name),
     }
-}
-
-/// Whether a name in a shape is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.
-fn is_name_of_constant(name: &str) -> bool {
-    name.to_uppercase() == name && name.chars().count() > 1
 }

@@ -99,8 +99,8 @@ const HEADS: &[&str] = &[
 
 /// Words in a body, besides functions and variables.
 const BODIES: &[&str] = &[
-    "param", "buffer", "data", "ids", "bool", "batch", "doc", "slope", "bias", "heads", "f32", "i64",
-    "usize", "match", "for", "return", "W", "C", "x",
+    "param", "buffer", "data", "ids", "bool", "batch", "doc", "slope", "bias", "heads", "f32",
+    "i64", "usize", "match", "for", "return", "W", "C", "x",
 ];
 
 /// Words in a model, besides operations and their keys.
