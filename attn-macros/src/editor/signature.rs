@@ -45,7 +45,13 @@ impl Blocks {
     /// Those that stand here, and those of other declarations, by their names here.
     fn of(items: &[Item], imports: &[(Group, Ident)]) -> Self {
         let imports = imports.iter().filter_map(|(blocks, name)| {
-            let mut block = Item::take(&mut Tokens::new(blocks.stream()))?;
+            // Behind the blocks that it calls itself.
+            let tokens: Vec<TokenTree> = blocks.stream().into_iter().collect();
+            let is_at =
+                |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '@');
+            let start = tokens.iter().rposition(is_at).map_or(0, |last| last + 3);
+            let block = tokens.into_iter().skip(start).collect();
+            let mut block = Item::take(&mut Tokens::new(block))?;
             block.name = name.clone();
             Some(block)
         });

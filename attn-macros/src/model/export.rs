@@ -157,8 +157,8 @@ impl Surroundings<'_> {
 
     /// Nothing in it may have a meaning where it is declared only.
     fn check(&self, block: &BlockDraft, cx: &Diagnostics) {
-        let keys: Vec<_> = block.keys().map(|(key, _)| key.clone()).collect();
-        check_tokens(&block.tokens, &block.name, &keys, cx);
+        let mut known = block.keys().map(|(key, _)| key.clone()).collect();
+        check_tokens(&block.tokens, &block.name, &mut known, cx);
         for size in self.sizes_in(block) {
             let size = self.sizes.iter().find(|other| other.name == size);
             let Some(SizeDraft { name, value }) = size else {
@@ -174,30 +174,29 @@ impl Surroundings<'_> {
     }
 }
 
-/// Reports constants, paths and types: elsewhere they may be others, or none.
-fn check_tokens(tokens: &TokenStream, block: &Ident, keys: &[Ident], cx: &Diagnostics) {
+/// Reports constants, paths and types: elsewhere they may be others, or none. Once each, and no key.
+fn check_tokens(tokens: &TokenStream, block: &Ident, known: &mut Vec<Ident>, cx: &Diagnostics) {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let is_colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(sign)) if sign.as_char() == ':');
     let colons = |index: usize| is_colon(index) && is_colon(index + 1);
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
         match token {
-            TokenTree::Group(group) => check_tokens(&group.stream(), block, keys, cx),
+            TokenTree::Group(group) => check_tokens(&group.stream(), block, known, cx),
             TokenTree::Ident(word) if word == "module" && colons(index + 1) => {
                 cx.error(word, messages::module_in_shared_block(block));
                 return;
             }
             TokenTree::Ident(word) => {
-                let is_path =
-                    colons(index + 1) && matches!(tokens.get(index + 3), Some(TokenTree::Ident(_)));
-                if is_path
-                    || (syntax::is_name_of_constant(&word.to_string()) && !keys.contains(word))
-                {
+                let goes_on = |index: usize| {
+                    colons(index + 1) && matches!(tokens.get(index + 3), Some(TokenTree::Ident(_)))
+                };
+                let is_elsewhere = goes_on(index) || syntax::is_name_of_constant(&word.to_string());
+                if is_elsewhere && !known.contains(word) {
                     cx.error(word, messages::constant_in_shared_block(block, word));
+                    known.push(word.clone());
                 }
-                while colons(index + 1)
-                    && matches!(tokens.get(index + 3), Some(TokenTree::Ident(_)))
-                {
+                while goes_on(index) {
                     index += 3;
                 }
             }

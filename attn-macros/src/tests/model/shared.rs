@@ -116,7 +116,7 @@ mistakes! {
         "b", "the blocks of a model stand behind its `struct`";
     a_visible_function: "struct L<d = 8>; pub fn forward(x: [batch, d]) -> [batch, d] { x + x }", "pub",
         "the functions of a model are as visible as its struct";
-    all_of_a_module: "use layers::*; struct L<d = 8>; fn forward(x: [batch, d]) -> [batch, d] { mlp(x) }", "*",
+    all_of_a_module: "use layers::*; struct L<d = 8>; fn forward(x: [batch, d]) -> [batch, d] { mlp(x) }", "use layers::*;",
         "expected the paths of blocks: `use layers::mlp;`, `use layers::{mlp, head as last};`";
     a_visible_use: "pub use layers::mlp; struct L<d = 8>; fn forward(x: [batch, d]) -> [batch, d] { mlp(x) }", "pub",
         "a `use` holds in this declaration only";
