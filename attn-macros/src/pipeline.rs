@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 
 use crate::graph::passes;
+use crate::messages::model as messages;
 use crate::model::passes::Passes;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
@@ -37,12 +38,18 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
 /// Expands the models in `input`, in the same way.
 pub(crate) fn model(input: TokenStream) -> TokenStream {
     let cx = Diagnostics::default();
-    let (input, in_editor) = editor::asks(input);
+    let (input, in_editor) = editor::asks(network::import::arrived(input));
     if in_editor {
         cx.keep_shapes();
     }
     let input = comments::remove(depth::limit(input, &cx), &cx);
-    let (krate, drafts) = network::parse(input.clone(), &cx);
+    if let Some(call) = network::import::next(&input, in_editor, &cx) {
+        return call;
+    }
+    let declarations = network::parse(input.clone(), &cx);
+    let exports = declarations.exports(&cx);
+    let krate = declarations.krate;
+    let drafts = declarations.models;
     let types = drafts.iter().map(|draft| draft.item.name.to_string());
     let mut types: Vec<String> = types.collect();
     let mut layers = TokenStream::new();
@@ -70,9 +77,17 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
             &functions,
         ));
     }
+    if cx.count() == 0 {
+        let imports = declarations.imports.iter().zip(&declarations.calls);
+        let unused = imports.filter(|(_, is_called)| !is_called.get());
+        unused.for_each(|((_, name), _)| cx.error(name, messages::unused_import(name)));
+    }
+    let is_sound = cx.count() == 0;
+    let exports = exports.iter().map(|export| export.emit(is_sound));
+    layers.extend(exports);
     // The names stand in front, and the shapes that they show come out of the models.
     let mut output = match in_editor {
-        true => editor::models(&krate, input, &cx),
+        true => editor::models(&krate, input, &declarations.imports, &cx),
         false => TokenStream::new(),
     };
     output.extend(layers);

@@ -19,7 +19,7 @@ mod network;
 mod signature;
 mod tokens;
 
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::quote;
 
 use crate::diag::Diagnostics;
@@ -60,11 +60,28 @@ pub(crate) fn layers(krate: &TokenStream, input: TokenStream) -> TokenStream {
 }
 
 /// The names in the models that `input` declares, with the shapes that `cx` has for them.
-pub(crate) fn models(krate: &TokenStream, input: TokenStream, cx: &Diagnostics) -> TokenStream {
+pub(crate) fn models(
+    krate: &TokenStream,
+    input: TokenStream,
+    imports: &[(Group, Ident)],
+    cx: &Diagnostics,
+) -> TokenStream {
     let mut names = Names::new(krate);
-    let mut tokens = Tokens::new(input);
+    let mut tokens = Tokens::new(input.clone());
+    let mut is_model = false;
     while item(&mut tokens).is_some() {
-        signature::walk(&mut names, &mut tokens, cx);
+        is_model = true;
+        signature::walk(&mut names, &mut tokens, imports, cx);
+    }
+    if !is_model {
+        // Blocks alone stand behind the path of the crate and the blocks that they call.
+        let declared = input.into_iter().skip(1 + 3 * imports.len());
+        signature::walk(
+            &mut names,
+            &mut Tokens::new(declared.collect()),
+            imports,
+            cx,
+        );
     }
     names.emit()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use proc_macro2::{Delimiter, Ident, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenTree};
 
 use super::header::{Entry, entries};
 use super::names::{Names, Own, Scope, is_constant, size};
@@ -11,7 +11,12 @@ use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`, and blocks.
-pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics) {
+pub(super) fn walk(
+    names: &mut Names<'_>,
+    tokens: &mut Tokens,
+    imports: &[(Group, Ident)],
+    cx: &Diagnostics,
+) {
     let mut sizes = Vec::new();
     let none = names.scope(&[], &[], &[]);
     if tokens.take('<') {
@@ -23,7 +28,7 @@ pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, cx: &Diagnostics)
     }
     let header = names.scope(&[], &[], &sizes);
     let items: Vec<Item> = std::iter::from_fn(|| Item::take(tokens)).collect();
-    let blocks = Blocks::of(&items);
+    let blocks = Blocks::of(&items, imports);
     let callable = names.scope(&[], &["operations"], &blocks.names);
     for item in items {
         item.walk(names, cx, &blocks, &sizes, [header, callable]);
@@ -37,8 +42,22 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    fn of(items: &[Item]) -> Self {
+    /// Those that stand here, and those of other declarations, by their names here.
+    fn of(items: &[Item], imports: &[(Group, Ident)]) -> Self {
+        let imports = imports.iter().filter_map(|(blocks, name)| {
+            // Behind the blocks that it calls itself.
+            let tokens: Vec<TokenTree> = blocks.stream().into_iter().collect();
+            let is_at =
+                |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == '@');
+            let start = tokens.iter().rposition(is_at).map_or(0, |last| last + 3);
+            let block = tokens.into_iter().skip(start).collect();
+            let mut block = Item::take(&mut Tokens::new(block))?;
+            block.name = name.clone();
+            Some(block)
+        });
+        let imports: Vec<Item> = imports.collect();
         // `forward` may be called, too.
+        let items: Vec<&Item> = items.iter().chain(&imports).collect();
         let named = |item: &Item| {
             let doc = format!(
                 "`{} {}({}){}`",
@@ -56,7 +75,7 @@ impl Blocks {
             .iter()
             .map(|item| (item.name.to_string(), item.keys()));
         Blocks {
-            names: items.iter().map(named).collect(),
+            names: items.iter().copied().map(named).collect(),
             keys: keys.collect(),
         }
     }

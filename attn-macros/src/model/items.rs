@@ -1,6 +1,6 @@
 //! What stands behind the header of a model: its functions and its blocks. Tokens to drafts.
 
-use proc_macro2::{Ident, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
@@ -31,12 +31,14 @@ pub(super) fn parse_items(
     while let Some(kind) = next_item(input) {
         let docs = parse_documentation(input, cx)?;
         let vis: Visibility = input.parse()?;
-        if !matches!(vis, Visibility::Inherited) {
-            cx.error(vis, messages::VISIBLE_ITEM);
-        }
         match kind {
-            Kind::Block => items.blocks.push(parse_block(docs, input, cx)?),
-            Kind::Function => items.functions.push(parse_function(docs, input, cx)?),
+            Kind::Block => items.blocks.push(parse_block((docs, vis), input, cx)?),
+            Kind::Function => {
+                if !matches!(vis, Visibility::Inherited) {
+                    cx.error(vis, messages::VISIBLE_FUNCTION);
+                }
+                items.functions.push(parse_function(docs, input, cx)?);
+            }
         }
     }
     match items.functions.as_slice() {
@@ -48,6 +50,20 @@ pub(super) fn parse_items(
         _ => {}
     }
     Ok(items)
+}
+
+/// Blocks alone, without a model.
+pub(super) fn parse_blocks(
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Vec<BlockDraft>> {
+    let mut blocks = Vec::new();
+    while let Some(Kind::Block) = next_item(input) {
+        let docs = parse_documentation(input, cx)?;
+        let vis = input.parse()?;
+        blocks.push(parse_block((docs, vis), input, cx)?);
+    }
+    Ok(blocks)
 }
 
 pub(super) enum Kind {
@@ -99,6 +115,8 @@ fn parse_function(
     let (results, names, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
     Ok(BlockDraft {
         docs,
+        vis: Visibility::Inherited,
+        tokens: TokenStream::new(),
         name,
         parameters: inputs.map(Parameter::Operand).collect(),
         results,
@@ -109,10 +127,11 @@ fn parse_function(
 
 /// `block mlp(x: [.., d_model], hidden) -> [.., d_model] { .. }`
 fn parse_block(
-    docs: Vec<Attribute>,
+    (docs, vis): (Vec<Attribute>, Visibility),
     input: ParseStream<'_>,
     cx: &Diagnostics,
 ) -> syn::Result<BlockDraft> {
+    let start: TokenStream = input.fork().parse()?;
     input.parse::<Ident>()?;
     let name: Ident = input.parse()?;
     let message = messages::expected_parameters(&name);
@@ -121,8 +140,14 @@ fn parse_block(
     parenthesized!(content in input);
     let parameters = parse_parameters(&content, cx);
     let (results, names, statements) = parse_result_and_body(&name.to_string(), input, cx)?;
+    let rest: TokenStream = input.fork().parse()?;
+    let count = |tokens: &TokenStream| tokens.clone().into_iter().count();
+    let length = count(&start) - count(&rest);
+    let tokens = start.into_iter().take(length);
     Ok(BlockDraft {
+        tokens: tokens.collect(),
         docs,
+        vis,
         name,
         parameters,
         results,

@@ -1,5 +1,8 @@
 //! Tokens to [`ModelDraft`]s.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
@@ -10,28 +13,58 @@ use syn::{Attribute, Token, Visibility, braced, token};
 use super::condition::{is_choice_of_statements, parse_choice};
 use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
-use super::items::{next_item, parse_items, starts_block};
+use super::import::{self, Import};
+use super::items::{Kind, next_item, parse_blocks, parse_items, starts_block};
 use super::signature::{is_named_values, parse_named_parts, parse_named_values, parse_type};
 use super::sizes;
 use super::syntax::{
-    Argument, BufferDraft, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft,
+    Argument, BlockDraft, BufferDraft, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft,
 };
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Item, expect, has_next_entry, parse_crate, split_at_commas, tokens_of_entry};
 
+/// The declarations of a macro.
+#[derive(Default)]
+pub(crate) struct Declarations {
+    pub(crate) krate: TokenStream,
+    pub(crate) models: Vec<ModelDraft>,
+    /// Without a model.
+    pub(crate) blocks: Vec<BlockDraft>,
+    /// Blocks of other declarations, which all of these may call.
+    pub(crate) imports: Vec<(Group, Ident)>,
+    /// Whether one of them calls it.
+    pub(crate) calls: Vec<Rc<Cell<bool>>>,
+}
+
 /// Everything in `input`: the path of the facade crate, then the declarations.
-pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<ModelDraft>) {
+pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> Declarations {
     let parser = |input: ParseStream<'_>| {
-        let krate = parse_crate(input);
-        let mut drafts: Vec<ModelDraft> = Vec::new();
+        let mut declarations = Declarations {
+            krate: parse_crate(input),
+            imports: import::take(input)?,
+            ..Declarations::default()
+        };
+        let imports = declarations.imports.iter();
+        declarations.calls = imports.map(|_| Rc::default()).collect();
         // Perhaps all of it was a comment, which is reported.
         if input.is_empty() && cx.count() == 0 {
             cx.here(input, messages::EMPTY);
         }
         while !input.is_empty() {
+            if declarations.models.is_empty() && matches!(next_item(input), Some(Kind::Block)) {
+                declarations.blocks = recovered_blocks(input, cx)?;
+                continue;
+            }
             match parse_model(input, cx) {
-                Ok(draft) => drafts.push(draft),
+                Ok(mut draft) => {
+                    let imports = declarations.imports.iter().zip(&declarations.calls);
+                    let imports = imports.map(|((blocks, name), is_called)| {
+                        Import::parse(blocks, name, Rc::clone(is_called))
+                    });
+                    draft.imports = imports.collect();
+                    declarations.models.push(draft);
+                }
                 Err(error) if input.is_empty() => cx.here(input, error),
                 Err(error) => {
                     cx.push(error);
@@ -40,18 +73,35 @@ pub(crate) fn parse(input: TokenStream, cx: &Diagnostics) -> (TokenStream, Vec<M
                 }
             }
         }
-        Ok((krate, drafts))
+        if let [block, ..] = declarations.blocks.as_slice()
+            && !declarations.models.is_empty()
+        {
+            cx.error(&block.name, messages::BLOCKS_BEFORE_STRUCT);
+        }
+        Ok(declarations)
     };
-    let input = visible(input);
+    let input = import::without_uses(visible(input));
     cx.set_end(input.clone().into_iter().last().map(|token| token.span()));
     parser.parse2(input).unwrap_or_else(|error| {
         cx.push(error);
-        (quote!(::attn), Vec::new())
+        Declarations {
+            krate: quote!(::attn),
+            ..Declarations::default()
+        }
+    })
+}
+
+/// Blocks without a model. After a mistake the rest is skipped.
+fn recovered_blocks(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<BlockDraft>> {
+    parse_blocks(input, cx).or_else(|error| {
+        cx.push(error);
+        input.parse::<TokenStream>()?;
+        Ok(Vec::new())
     })
 }
 
 /// Without the invisible groups in which a macro hands on the fragments it matched.
-fn visible(tokens: TokenStream) -> TokenStream {
+pub(super) fn visible(tokens: TokenStream) -> TokenStream {
     let mut flat = TokenStream::new();
     for token in tokens {
         let TokenTree::Group(group) = &token else {
@@ -92,6 +142,7 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
         sizes,
         functions: items.functions,
         blocks: items.blocks,
+        imports: Vec::new(),
         poisoned: cx.count() > before,
     })
 }

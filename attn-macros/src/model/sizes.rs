@@ -19,7 +19,7 @@ use crate::spec::value::{Real, Size};
 use crate::spec::{parse_number, parse_size};
 
 /// The constants that the header declares, and in a block those that a call gives it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Sizes {
     declared: Vec<Named>,
     /// Names that stand for a size, and are none of these: constants of the user, or misspelt.
@@ -74,6 +74,19 @@ impl Sizes {
             });
         }
         sizes
+    }
+
+    /// Those of another declaration: their axes are none of this one.
+    pub(super) fn of_library(mut self, suffix: &str) -> Self {
+        for named in &mut self.declared {
+            if let Some(ConstValue::Size(size)) = &mut named.value {
+                size.axis = size
+                    .axis
+                    .as_ref()
+                    .map(|axis| format!("{axis}{suffix}").into());
+            }
+        }
+        self
     }
 
     /// Declares a constant that a call gives to a block. It hides one of the header. `None` after a mistake.

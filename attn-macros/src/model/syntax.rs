@@ -1,8 +1,9 @@
 //! A declaration of `model!` as it was written.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use syn::Attribute;
+use syn::{Attribute, Visibility};
 
+use super::import::Import;
 use crate::spec::body::BodyDraft;
 use crate::spec::{Item, text};
 
@@ -13,6 +14,7 @@ pub(crate) struct ModelDraft {
     /// One of them is `forward`, unless that was reported.
     pub(crate) functions: Vec<BlockDraft>,
     pub(crate) blocks: Vec<BlockDraft>,
+    pub(crate) imports: Vec<Import>,
     /// Something could not be understood, and was reported.
     pub(crate) poisoned: bool,
 }
@@ -21,6 +23,10 @@ pub(crate) struct ModelDraft {
 pub(crate) struct BlockDraft {
     /// Its documentation.
     pub(crate) docs: Vec<Attribute>,
+    /// Who may use it beside its own declaration.
+    pub(crate) vis: Visibility,
+    /// All of it as written, but for the visibility.
+    pub(crate) tokens: TokenStream,
     pub(crate) name: Ident,
     pub(crate) parameters: Vec<Parameter>,
     /// The declared results; none if they could not be read.
@@ -430,6 +436,20 @@ impl Expr {
 }
 
 impl BlockDraft {
+    /// One of which nothing is known but its name.
+    pub(crate) fn unknown(name: &Ident) -> Self {
+        BlockDraft {
+            docs: Vec::new(),
+            vis: Visibility::Inherited,
+            tokens: TokenStream::new(),
+            name: name.clone(),
+            parameters: Vec::new(),
+            results: None,
+            names: Vec::new(),
+            statements: Vec::new(),
+        }
+    }
+
     /// The values that a call gives by their positions.
     pub(crate) fn operands(&self) -> impl Iterator<Item = &InputDraft> {
         self.parameters
@@ -479,6 +499,11 @@ impl Argument {
         let value = || first(&self.value);
         self.key.as_ref().map_or_else(value, Ident::span)
     }
+}
+
+/// Whether a name in the place of a size is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.
+pub(crate) fn is_name_of_constant(name: &str) -> bool {
+    name.to_uppercase() == name && name.chars().count() > 1
 }
 
 /// Where tokens begin.

@@ -196,6 +196,18 @@ impl Size {
         }
     }
 
+    /// The size as a number of type `f64`.
+    pub(crate) fn to_number(&self) -> Real {
+        let tokens = match self.value {
+            Some(value) => Real::known(value as f64).tokens,
+            None => quote!(((#self) as f64)),
+        };
+        Real {
+            tokens,
+            ..self.to_real()
+        }
+    }
+
     /// The same size, as the macro's own and no longer the user's tokens.
     fn derived(&self) -> Size {
         Size {

@@ -9,8 +9,16 @@ use crate::spec::keys::nearest;
 
 pub(crate) const BLOCK_IN_FUNCTION: &str = "a block is declared beside `fn forward`, and called in it\n\
     help: move the block behind the `;` of the header; a call is `let y = mlp(x);`";
-pub(crate) const VISIBLE_ITEM: &str = "the functions of a model are as visible as its struct, and a block is seen in it only\n\
+pub(crate) const VISIBLE_FUNCTION: &str = "the functions of a model are as visible as its struct\n\
     help: leave out the visibility";
+pub(crate) const EXPECTED_USE: &str =
+    "expected the paths of blocks: `use layers::mlp;`, `use layers::{mlp, head as last};`";
+pub(crate) const PUB_USE: &str = "a `use` holds in this declaration only\n\
+    help: leave out the visibility; outside of `model!`, `pub use layers::mlp;` hands on a block";
+pub(crate) const PRIVATE_BLOCK: &str = "nothing can call this block: it is private, and here is no model\n\
+    help: `pub block`, or `pub(crate) block`";
+pub(crate) const BLOCKS_BEFORE_STRUCT: &str = "the blocks of a model stand behind its `struct`\n\
+    help: move them there; or declare them in a `model!` of their own, `pub(crate) block`, and `use` them in this one";
 pub(crate) const ATTRIBUTE_OF_ITEM: &str = "only documentation stands here\n\
     help: attributes of the model stand before its `struct`";
 pub(crate) const KEY_CALLED_NAME: &str = "every call has the key `name`, under which its parameters are saved\nhelp: choose another name";
@@ -225,6 +233,34 @@ pub(crate) fn key_with_type(name: &Ident) -> String {
 pub(crate) fn uncalled_block(name: &Ident) -> String {
     format!(
         "nothing calls the block `{name}`\nhelp: remove it, or call it `_{name}` if that is meant"
+    )
+}
+
+pub(crate) fn unused_import(name: &Ident) -> String {
+    format!("nothing calls the block `{name}`\nhelp: remove the `use`")
+}
+
+/// A constant, or a path, in a block that other declarations may use.
+pub(crate) fn constant_in_shared_block(block: &Ident, found: &Ident) -> String {
+    let key = found.to_string().to_lowercase();
+    format!(
+        "`{found}` has its meaning here only, and `{block}` can be used elsewhere\n\
+         help: make it a key: `{key}` behind the operands of the block, and `{block}::<{key} = {{ {found} }}>(x)` at a call"
+    )
+}
+
+/// A size of the header whose value only this module knows.
+pub(crate) fn size_of_shared_block(block: &Ident, size: &Ident, constant: &Ident) -> String {
+    format!(
+        "`{size}` is computed of `{constant}`, which has its meaning here only, and `{block}` can be used elsewhere\n\
+         help: make `{size}` a key of the block, or a literal in the header"
+    )
+}
+
+pub(crate) fn module_in_shared_block(block: &Ident) -> String {
+    format!(
+        "a `module` has a type of this module, and `{block}` can be used elsewhere\n\
+         help: leave out the visibility of the block, or call the module outside of it"
     )
 }
 

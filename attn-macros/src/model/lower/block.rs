@@ -16,10 +16,9 @@ use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::model::graph::{ModuleId, ParamPath, Submodule, ValueId};
+use crate::model::import::Library;
 use crate::model::sizes::{ConstValue, Sizes};
-use crate::model::syntax::{
-    BlockDraft, Call, Expr, ModelDraft, NamedParts, Parameter, first, is_leading,
-};
+use crate::model::syntax::{BlockDraft, Call, Expr, NamedParts, Parameter, first, is_leading};
 use crate::model::types::{Axis, Symbol, Type, tuple};
 use crate::ops::Operation;
 use crate::spec::Assertion;
@@ -35,11 +34,21 @@ pub(super) struct Block {
     pub(super) draft: BlockDraft,
     /// Whether it is a function of the model, with the layers of that.
     pub(super) is_function: bool,
+    /// The declaration that it is of: 0 is this one.
+    library: usize,
     /// Whether its signature has no mistake.
     is_sound: bool,
-    is_called: Cell<bool>,
+    is_called: Rc<Cell<bool>>,
     /// What was reported of it at an earlier call.
     pub(super) reported: RefCell<HashSet<String>>,
+}
+
+/// What is known in a declaration.
+#[derive(Default)]
+pub(super) struct Declared {
+    sizes: Sizes,
+    /// Its blocks, and those that it uses, by their names there.
+    blocks: Vec<(Ident, usize)>,
 }
 
 /// What names stand for around a call, while those of the block hold.
@@ -55,45 +64,63 @@ pub(super) struct Outer {
 }
 
 impl Block {
-    /// The blocks of a model. Each has a name of its own, and so have its parameters.
-    pub(super) fn declared(draft: &mut ModelDraft, cx: &Diagnostics) -> Rc<[Block]> {
-        let mut blocks: Vec<Block> = Vec::new();
-        let functions = std::mem::take(&mut draft.functions).into_iter();
-        let functions = functions.map(|function| (function, true));
-        let others = std::mem::take(&mut draft.blocks).into_iter();
-        for (block, is_function) in functions.chain(others.map(|block| (block, false))) {
-            let name = block.name.unraw().to_string();
+    /// Each function and block of a declaration has a name of its own, and so have the parameters of a block.
+    pub(super) fn check(functions: &[BlockDraft], library: &Library, cx: &Diagnostics) {
+        let used = library.imports.iter().map(|import| &import.name);
+        let blocks = library.blocks.iter().map(|block| &block.name);
+        let names = functions.iter().map(|function| (&function.name, true));
+        let names = names.chain(used.chain(blocks).map(|name| (name, false)));
+        let mut known: Vec<&Ident> = Vec::new();
+        for (index, (name, is_function)) in names.enumerate() {
+            let text = name.unraw().to_string();
             let is_word = match is_function {
-                true => is_taken_by_model(&name),
-                false => RESERVED.contains(&name.as_str()),
+                true => is_taken_by_model(&text),
+                false => RESERVED.contains(&text.as_str()),
             };
-            if Operation::find(&name).is_some() || is_word {
-                let message = messages::block_named_as(&block.name, is_function);
-                cx.error(&block.name, message);
-            } else if let Some(other) = method_of_another(&block, &blocks, is_function) {
-                cx.error(
-                    &block.name,
-                    messages::function_as_method(&block.name, other),
-                );
-            } else if blocks.iter().any(|other| other.draft.name == block.name) {
-                cx.error(&block.name, messages::block_twice(&block.name, is_function));
+            let before = &functions[..index.min(functions.len())];
+            let other = before.iter().filter(|_| is_function);
+            let other = other.map(|function| &function.name);
+            if Operation::find(&text).is_some() || is_word {
+                cx.error(name, messages::block_named_as(name, is_function));
+            } else if let Some(other) = method_of_another(name, other) {
+                cx.error(name, messages::function_as_method(name, other));
+            } else if known.contains(&name) {
+                cx.error(name, messages::block_twice(name, is_function));
             }
-            let before = cx.count();
-            if !is_function {
-                check_signature(&block, cx);
-            }
-            let is_known =
-                block.results.is_some() && block.operands().all(|operand| operand.ty.is_some());
-            blocks.push(Block {
-                draft: block,
-                is_function,
-                is_sound: is_known && cx.count() == before,
-                is_called: Cell::new(false),
-                reported: RefCell::default(),
-            });
+            known.push(name);
         }
-        blocks.into()
+        let blocks = library.blocks.iter();
+        blocks.for_each(|block| check_signature(block, cx));
     }
+
+    fn function(draft: BlockDraft) -> Self {
+        Block {
+            is_sound: is_known(&draft),
+            draft,
+            is_function: true,
+            library: 0,
+            is_called: Rc::default(),
+            reported: RefCell::default(),
+        }
+    }
+
+    fn new(draft: BlockDraft, library: usize) -> Self {
+        let quiet = Diagnostics::default();
+        check_signature(&draft, &quiet);
+        Block {
+            is_sound: is_known(&draft) && quiet.count() == 0,
+            draft,
+            is_function: false,
+            library,
+            is_called: Rc::default(),
+            reported: RefCell::default(),
+        }
+    }
+}
+
+/// Whether the types of what it takes and returns could be read.
+fn is_known(draft: &BlockDraft) -> bool {
+    draft.results.is_some() && draft.operands().all(|operand| operand.ty.is_some())
 }
 
 fn check_signature(block: &BlockDraft, cx: &Diagnostics) {
@@ -125,15 +152,72 @@ fn check_signature(block: &BlockDraft, cx: &Diagnostics) {
 }
 
 impl Lowering<'_> {
+    /// The blocks of this declaration, and of those that it uses. Returns whether these have no mistakes.
+    pub(super) fn declare_blocks(&mut self, functions: Vec<BlockDraft>, library: Library) -> bool {
+        let names = functions.iter().map(|function| function.name.clone());
+        let names: Vec<(Ident, usize)> = names.zip(0..).collect();
+        let mut blocks: Vec<Block> = functions.into_iter().map(Block::function).collect();
+        let sizes = self.sizes.clone();
+        let is_sound = self.declare_library(library, sizes, &mut blocks);
+        self.libraries[0].blocks.splice(0..0, names);
+        self.blocks = blocks.into();
+        self.constants_of_header = self.constants.items.len();
+        is_sound
+    }
+
+    fn declare_library(&mut self, library: Library, sizes: Sizes, all: &mut Vec<Block>) -> bool {
+        let index = self.libraries.len();
+        self.libraries.push(Declared {
+            sizes,
+            blocks: Vec::new(),
+        });
+        for draft in library.blocks {
+            let name = draft.name.clone();
+            self.libraries[index].blocks.push((name, all.len()));
+            all.push(Block::new(draft, index));
+        }
+        let mut is_sound = true;
+        for import in library.imports {
+            let first = all.len();
+            match import.library {
+                Some(inner) => {
+                    let sizes = Sizes::new(&inner.sizes, &mut self.constants, self.cx);
+                    let sizes = sizes.of_library(&suffix(self.libraries.len()));
+                    is_sound &= self.declare_library(inner, sizes, all);
+                }
+                None => {
+                    is_sound = false;
+                    all.push(Block::new(BlockDraft::unknown(&import.name), index));
+                }
+            }
+            all[first].draft.name = import.name.clone();
+            all[first].is_called = import.is_called;
+            self.libraries[index].blocks.push((import.name, first));
+        }
+        is_sound
+    }
+
+    /// The declaration whose names hold: that of the block whose body is lowered, or this one.
+    fn library(&self) -> &Declared {
+        &self.libraries[self.index_of_library(self.calls.last())]
+    }
+
+    fn index_of_library(&self, block: Option<&usize>) -> usize {
+        block.map_or(0, |block| self.blocks[*block].library)
+    }
+
     /// The block of this name.
     pub(super) fn block(&self, name: &Ident) -> Option<usize> {
-        let mut blocks = self.blocks.iter();
-        blocks.position(|block| block.draft.name == *name)
+        let mut blocks = self.library().blocks.iter();
+        blocks
+            .find(|(known, _)| known == name)
+            .map(|(_, index)| *index)
     }
 
     pub(super) fn block_names(&self) -> Vec<String> {
         let current = self.current();
-        let names = self.blocks.iter().map(|block| block.draft.name.to_string());
+        let names = self.library().blocks.iter();
+        let names = names.map(|(name, _)| name.to_string());
         names.filter(|name| *name != current).collect()
     }
 
@@ -147,7 +231,9 @@ impl Lowering<'_> {
 
     /// A block that nothing calls is no part of the model.
     pub(super) fn report_uncalled(&self) {
-        for block in self.blocks.iter() {
+        let own = self.libraries[0].blocks.iter();
+        let own = own.map(|(_, index)| &self.blocks[*index]);
+        for block in own.filter(|block| block.library == 0 && !block.draft.is_shared()) {
             let name = &block.draft.name;
             if !block.is_function && !block.is_called.get() && !name.to_string().starts_with('_') {
                 self.cx.error(name, messages::uncalled_block(name));
@@ -159,7 +245,8 @@ impl Lowering<'_> {
     pub(super) fn skip_call(&mut self, call: &Call) {
         let blocks = Rc::clone(&self.blocks);
         let block = self.block(&call.name).map(|index| &blocks[index]);
-        if let Some(block) = block.filter(|block| !block.is_called.replace(true)) {
+        let is_new = |block: &&Block| !block.is_called.replace(true) && block.library == 0;
+        if let Some(block) = block.filter(is_new) {
             self.skip(&block.draft.statements);
         }
     }
@@ -236,7 +323,7 @@ impl Lowering<'_> {
             true => Some(self.places(call, index)?),
             false => None,
         };
-        let outer = self.enter();
+        let outer = self.enter(block.library);
         self.calls.push(index);
         let types: Vec<Type> = operands.iter().map(|id| self.ty(*id).clone()).collect();
         let is_bound = self.bind(call, &block.draft, &operands, arguments.keys);
@@ -287,10 +374,11 @@ impl Lowering<'_> {
     }
 
     /// From here on names are those of a block.
-    pub(super) fn enter(&mut self) -> Outer {
+    pub(super) fn enter(&mut self, library: usize) -> Outer {
+        let sizes = self.libraries[library].sizes.clone();
         let scopes = Scopes::new(!self.is_understood);
         Outer {
-            sizes: std::mem::replace(&mut self.sizes, self.header.clone()),
+            sizes: std::mem::replace(&mut self.sizes, sizes),
             scopes: std::mem::replace(&mut self.scopes, scopes),
             axes: std::mem::take(&mut self.axes),
             renamed: std::mem::take(&mut self.renamed),
@@ -407,13 +495,21 @@ impl Lowering<'_> {
     /// The type of a result for the caller: its axes have the names of the declared ones, but for those that only the block knows.
     fn for_caller(&self, found: &Type, declared: &Type) -> Type {
         let own = self.own_axis("");
+        let [caller, block] = [
+            self.calls.len().checked_sub(2),
+            self.calls.len().checked_sub(1),
+        ]
+        .map(|depth| self.index_of_library(depth.and_then(|depth| self.calls.get(depth))));
+        let of_library = suffix(block);
+        let is_unknown =
+            |name: &Rc<str>| name.ends_with(&own) || caller != block && name.ends_with(&of_library);
         let axes = found.axes.iter().zip(&declared.axes);
         let axes = axes.map(|(found, declared)| match found {
             Axis::Symbol(_) => found.clone(),
             Axis::Size(size) => {
                 let name = declared.size().and_then(|size| size.axis.clone());
                 let mut size = size.clone();
-                size.axis = name.filter(|name| !name.ends_with(&own));
+                size.axis = name.filter(|name| !is_unknown(name));
                 Axis::Size(size)
             }
         });
@@ -542,6 +638,11 @@ impl Lowering<'_> {
         }
         missing.is_none()
     }
+}
+
+/// The end of the names of axes that are sizes of another declaration.
+fn suffix(library: usize) -> String {
+    format!("@@{library}")
 }
 
 /// What stands between `<` and `>` in a call of a block.

@@ -136,7 +136,7 @@ impl Lowering<'_> {
         let text = name.unraw().to_string();
         let is_elsewhere = self.axis_of_name(&text).is_some() || text.to_uppercase() == text;
         match self.sizes.get(name) {
-            Some(ConstValue::Size(size)) => Some(float(&size.to_real())),
+            Some(ConstValue::Size(size)) => Some(score::Expr::Float(size.to_number())),
             Some(ConstValue::Number(number)) => Some(float(&number)),
             Some(ConstValue::Switch(_)) => {
                 self.cx.error(name, messages::switch_as_value(name));

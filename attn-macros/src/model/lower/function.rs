@@ -160,7 +160,7 @@ impl Lowering<'_> {
         let blocks = Rc::clone(&self.blocks);
         let draft = &blocks[index].draft;
         let calls = std::mem::take(&mut self.calls);
-        let outer = self.enter();
+        let outer = self.enter(0);
         let caller = self.function.replace(index);
         let symbols = std::mem::take(&mut self.symbols);
         let made = std::mem::take(&mut self.made);
@@ -296,26 +296,21 @@ pub(super) fn is_taken_by_model(name: &str) -> bool {
     methods.any(|method| *method == name)
 }
 
-/// The function before this one that has a method of its name.
-pub(super) fn method_of_another<'b>(
-    function: &BlockDraft,
-    before: &'b [Block],
-    is_function: bool,
-) -> Option<&'b Ident> {
-    let others = before
-        .iter()
-        .filter(|other| is_function && other.is_function);
-    let mut others = others.map(|other| &other.draft.name);
+/// The function among those before this one that has a method of its name.
+pub(super) fn method_of_another<'f>(
+    name: &Ident,
+    mut before: impl Iterator<Item = &'f Ident>,
+) -> Option<&'f Ident> {
     let methods_of = |name| {
         METHODS[1..]
             .iter()
             .map(move |method| method_of(name, method))
     };
-    let name = function.name.unraw().to_string();
-    others.find(|other| {
+    let text = name.unraw().to_string();
+    before.find(|other| {
         let its_own = other.unraw().to_string();
-        methods_of(*other).any(|method| method == name)
-            || methods_of(&function.name).any(|method| method == its_own)
+        methods_of(*other).any(|method| method == text)
+            || methods_of(name).any(|method| method == its_own)
     })
 }
 

@@ -38,16 +38,17 @@ use super::constants::Constants;
 use super::graph::{
     Buffer, Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId,
 };
+use super::import::Library;
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft, is_leading};
+use super::syntax::{ModelDraft, TypeDraft, is_leading, is_name_of_constant};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Size};
-use block::Block;
+use block::{Block, Declared};
 use fields::Made;
 use function::{LoweredFunction, Progress, Recording};
 use scope::Scopes;
@@ -68,8 +69,15 @@ pub(crate) fn lower(
     cx: &Diagnostics,
 ) -> Vec<Model> {
     let before = cx.count();
-    let blocks = Block::declared(&mut draft, cx);
-    let mut lowering = Lowering::new(&draft, blocks, types, krate, cx);
+    let functions = std::mem::take(&mut draft.functions);
+    let library = Library {
+        sizes: Vec::new(),
+        imports: std::mem::take(&mut draft.imports),
+        blocks: std::mem::take(&mut draft.blocks),
+    };
+    Block::check(&functions, &library, cx);
+    let mut lowering = Lowering::new(&draft, types, krate, cx);
+    draft.poisoned |= !lowering.declare_blocks(functions, library);
     let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
@@ -129,10 +137,11 @@ pub(crate) struct Lowering<'a> {
     pub(crate) item: Item,
     /// The names that are those of types, or may be called after them.
     types: HashSet<String>,
-    /// The sizes of the header, and those that names stand for here.
-    header: Sizes,
+    /// The sizes that names stand for here.
     sizes: Sizes,
+    /// The blocks of this declaration and of those that it uses, and what is known in each of these declarations.
     blocks: Rc<[Block]>,
+    libraries: Vec<Declared>,
     /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
     calls: Vec<usize>,
     expansions: usize,
@@ -199,7 +208,6 @@ impl RegionBuilder {
 impl<'a> Lowering<'a> {
     fn new(
         draft: &ModelDraft,
-        blocks: Rc<[Block]>,
         types: &[String],
         krate: &'a TokenStream,
         cx: &'a Diagnostics,
@@ -222,9 +230,9 @@ impl<'a> Lowering<'a> {
             krate,
             item,
             types: types.iter().flat_map(names_of).collect(),
-            header: sizes.clone(),
             sizes,
-            blocks,
+            blocks: Rc::default(),
+            libraries: Vec::new(),
             calls: Vec::new(),
             expansions: 0,
             progress: Vec::new(),
@@ -233,7 +241,7 @@ impl<'a> Lowering<'a> {
             stems: Vec::new(),
             recordings: Vec::new(),
             runs: HashMap::new(),
-            constants_of_header: constants.items.len(),
+            constants_of_header: 0,
             constants,
             symbols: Vec::new(),
             axes: Vec::new(),
@@ -588,9 +596,4 @@ fn not_none(name: Ident) -> syn::Result<Ident> {
         true => Err(syn::Error::new(name.span(), "")),
         false => Ok(name),
     }
-}
-
-/// Whether a name in a shape is a constant of the user, as `WIDTH` is. A single letter, as `B` or `T`, is an axis.
-fn is_name_of_constant(name: &str) -> bool {
-    name.to_uppercase() == name && name.chars().count() > 1
 }

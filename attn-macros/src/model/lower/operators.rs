@@ -161,7 +161,7 @@ impl Lowering<'_> {
             Some(variable) => variable.value.map(Operand::Tensor),
             None if self.sizes.has(name) => {
                 let number = match self.sizes.get(name)? {
-                    ConstValue::Size(size) => size.to_real(),
+                    ConstValue::Size(size) => size.to_number(),
                     ConstValue::Number(number) => number,
                     ConstValue::Switch(_) => {
                         self.cx.error(name, messages::switch_as_value(name));

@@ -12,6 +12,7 @@ mod plan;
 mod products;
 mod property;
 mod shapes;
+mod shared;
 mod snapshots;
 
 use proc_macro2::TokenStream;
@@ -33,8 +34,9 @@ fn expand(source: &str) -> syn::File {
 /// The graph of the only model in `source`, which has no mistake.
 fn lower(source: &str) -> Model {
     let cx = Diagnostics::default();
-    let (krate, mut drafts) = model::parse(tokens(source), &cx);
-    let draft = drafts.remove(0);
+    let mut declarations = model::parse(tokens(source), &cx);
+    let draft = declarations.models.remove(0);
+    let krate = declarations.krate;
     let mut model = model::lower(draft, &[], &krate, &cx).remove(0);
     pipeline::fuse_model(&mut model);
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
