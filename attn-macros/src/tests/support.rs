@@ -65,7 +65,8 @@ pub(super) struct Report {
 /// Every `compile_error!` in the file.
 pub(super) fn reports(file: &syn::File) -> Vec<Report> {
     let macros = file.items.iter().filter_map(|item| match item {
-        syn::Item::Macro(item) => Some(&item.mac),
+        // A block for others is a macro with a name.
+        syn::Item::Macro(item) if item.ident.is_none() => Some(&item.mac),
         _ => None,
     });
     macros.map(report).collect()

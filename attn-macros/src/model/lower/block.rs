@@ -229,6 +229,13 @@ impl Lowering<'_> {
         }
     }
 
+    /// What a block for others reads is read, whether this model calls it or not.
+    pub(super) fn skip_shared(&self) {
+        let shared = self.blocks.iter().filter(|block| block.library == 0);
+        let shared = shared.filter(|block| block.draft.is_shared());
+        shared.for_each(|block| self.sizes.skip(&block.draft.tokens));
+    }
+
     /// A block that nothing calls is no part of the model.
     pub(super) fn report_uncalled(&self) {
         let own = self.libraries[0].blocks.iter();

@@ -84,6 +84,7 @@ pub(crate) fn lower(
         lowering.report_modules(functions.len());
     }
     if cx.count() == before && !draft.poisoned {
+        lowering.skip_shared();
         lowering.sizes.report_unused(&draft.item.name, cx);
     }
     let poisoned = draft.poisoned || cx.count() > before;
