@@ -156,12 +156,15 @@ fn parse_block(
     })
 }
 
+/// The types of results, their names, and the statements.
+type ResultsAndStatements = (Option<Vec<TypeDraft>>, Vec<Ident>, Vec<Statement>);
+
 /// `-> [.., d_model] { .. }`
 fn parse_result_and_body(
     of: &str,
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<(Option<Vec<TypeDraft>>, Vec<Ident>, Vec<Statement>)> {
+) -> syn::Result<ResultsAndStatements> {
     let results = parse_results(of, input, cx);
     if results.is_err() {
         skip_to_body(input);
