@@ -352,7 +352,7 @@ mistakes! {
         "score.«clamp»(1.0)" => "an expression of a body has no methods\nhelp: write `clamp(x, lo, hi)`";
         "«where»(h < 2, score, 1.0)" => "an expression of a body has no `where`\nhelp: write `if condition { a } else { b }`";
         "(if 0 < h «<» 2 { 1.0 } else { 0.0 })" => "comparisons do not chain\nhelp: write `a < b && b < c`";
-        "score.«tan»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
+        "score.«requires_grad»()" => "an expression of a body has no methods\nhelp: there are arithmetic, ..";
         "«match» h { _ => 1.0 }" => "an expression of a body has no `match`\nhelp: write `if .. { .. } else { .. }`";
         "«return» score" => "an expression of a body has no `return`\nhelp: the last expression is the value";
         "{ score «=» 1.0; score }" => "an expression of a body has no assignments\nhelp: name a value by `let name = ..;`";
