@@ -102,21 +102,41 @@ impl<E: Real> Kernel for RowSlopes<'_, E> {
         let rows = self.x.chunks_exact(width.max(1));
         let rows = rows.zip(self.d_x.chunks_exact_mut(width.max(1)));
         for ((x, d_x), (&y, &d_y)) in rows.zip(self.y.iter().zip(self.d_y)) {
-            let number = V::splat(y);
-            let is_nan = number.ne(number);
-            for (x, d_x) in x.chunks(V::LANES).zip(d_x.chunks_mut(V::LANES)) {
-                // Beyond the end of the row are numbers that are not looked for.
-                let some = load_any::<V>(x);
-                let is_it = some.eq(number) | (some.ne(some) & is_nan);
-                if is_it.any() {
-                    if let Some(l) = x.iter().position(|&x| is_extreme(x, y)) {
-                        d_x[l] += d_y;
-                        break;
-                    }
-                }
+            if let Some(l) = first::<V>(x, y) {
+                d_x[l] += d_y;
             }
         }
     }
+}
+
+/// The place of the first number that [is](is_extreme) the maximum or minimum `y` of a row.
+#[inline(always)]
+fn first<V: Vector>(x: &[V::Element], y: V::Element) -> Option<usize> {
+    let is_it = |x: &V::Element| is_extreme(*x, y);
+    // Several vectors at a time: the end of the search is not foreseen by a processor, and costs as much as all of their comparisons.
+    let some = 4 * V::LANES;
+    let number = V::splat(y);
+    if number.ne(number).any() {
+        return x.iter().position(is_it);
+    }
+    let mut start = 0;
+    for block in x.chunks_exact(some) {
+        let mut found = V::load(block).eq(number);
+        for x in block[V::LANES..].chunks_exact(V::LANES) {
+            found = found | V::load(x).eq(number);
+        }
+        if found.any() {
+            break;
+        }
+        start += some;
+    }
+    for x in x[start..].chunks(V::LANES) {
+        if load_any::<V>(x).eq(number).any() {
+            return x.iter().position(is_it).map(|l| start + l);
+        }
+        start += V::LANES;
+    }
+    None
 }
 
 struct Backward<'a, E, P> {

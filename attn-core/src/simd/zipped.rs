@@ -195,6 +195,11 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
     }
 
     #[inline(always)]
+    const fn has_no_numbers<T: Values<E, N, M>>(_: &T) -> bool {
+        T::NUMBERS == 0
+    }
+
+    #[inline(always)]
     fn are_numbers<T: Values<E, N, M>>(&self, _: &T) -> bool {
         let mut are = T::NUMBERS != 0;
         for (index, from) in self.read.iter().enumerate() {
@@ -248,7 +253,11 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
         // Two vectors at a time have two sums: an addition need not wait for the one before it.
         let mut sums = [[V::zero(); M]; 2];
         let two = 2 * V::LANES;
-        let whole = self.width - self.width % two;
+        let whole = match ARE_NUMBERS || Self::has_no_numbers(of) {
+            true => self.width - self.width % two,
+            // This is seldom, and shorter code.
+            false => 0,
+        };
         let mut start = 0;
         while start < whole {
             let next = start.wrapping_add(V::LANES);

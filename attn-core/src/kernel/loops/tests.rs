@@ -2,6 +2,7 @@ use super::known::{
     Add, AddProduct, AddScaled, Copy, Modulate, ModulateBackward, Mul, MulBackward, Scale,
     SiluGate, Sub,
 };
+use super::pieces::NEAR;
 use super::*;
 use crate::kernel::testing::*;
 use crate::random::Philox4x32;

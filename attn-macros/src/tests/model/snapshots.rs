@@ -129,3 +129,15 @@ fn initial_distributions() {
     let (visited, _) = visited.split_once("|(").expect("what is built of it");
     insta::assert_snapshot!(visited);
 }
+
+/// A norm that is written by hand: strips of rows, forward and backward.
+#[test]
+fn norm_by_hand() {
+    insta::assert_snapshot!(passes(
+        "struct Norm<d_model = 8>;
+        fn forward(x: [batch, seq, d_model]) -> [batch, seq, d_model] {
+            param gain: [d_model] = ones;
+            x / sqrt(mean::<d_model>(x * x) + 1e-6) * gain
+        }"
+    ));
+}
