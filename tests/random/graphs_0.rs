@@ -17,7 +17,7 @@ graphs! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             param v1: [d] = normal(1.0);
             let v1 = linear::<d>(v1);
-            let v2 = relu(x);
+            let v2 = pow(x, 2);
             v2 + v1
         }
     } (x: floats[batch, seq, 4]);
@@ -40,7 +40,7 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = relu_squared(v2);
+            let v3 = ln(2 + v2 * v2);
             let v2 = v3 + sinusoidal_position::<5>(v3);
             linear::<5, name = head>(v2)
         }
@@ -65,7 +65,7 @@ graphs! {
     g5 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = floor(2 * x + 0.37) * x;
+            let v1 = abs(x);
             let v2 = one_hot::<7>(arange::<seq>());
             let v3 = permute::<[7, seq]>(v2);
             let v4 = v3 / (2 + v3 * v3);
@@ -147,7 +147,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = relu(v1);
+            let v2 = sin(v1);
             let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
             let v4 = detach(floor(2 * v2 + 0.37));
             let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
@@ -247,7 +247,7 @@ graphs! {
             repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); }
             let v3 = softmax::<d>(2 * v1);
             let v4 = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
-            let v5 = min(v4, 0.2);
+            let v5 = silu(v4);
             let v6 = embedding::<7, d>(tokens);
             v5 + v6
         }
@@ -268,7 +268,7 @@ graphs! {
     g20 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = max(0.1, x);
+            let x_2 = relu_squared(x);
             let (v1, v2) = split::<d>(x_2);
             let v3 = concat::<d>(x, 0.5 * x_2);
             let v4 = concat::<8>(v3, 0.5 * v3);
@@ -361,7 +361,7 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1[d = ..2];
-            let v3 = gelu(v2);
+            let v3 = sqrt(1 + v2 * v2);
             param v4: [rows] = normal(1.0);
             let v5 = attention::<2, mask = causal>(v1);
             let v6 = attention::<2, mask = causal, position = rope>(v5);
@@ -475,7 +475,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); }
-            let v1 = ln(2 + v1 * v1);
+            let v1 = tanh(v1);
             let v3 = attention::<2, mask = causal, position = rope>(v2);
             let v3_2 = attention::<2, mask = causal, position = rope>(v3);
             let v4 = clamp(v3_2, v1 - 1, v1 + 1);
@@ -490,7 +490,7 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = one_hot::<7>(tokens);
             let x = sum::<[seq, d]>(x);
-            let v2 = min(v1, 0.2);
+            let v2 = gelu(v1);
             param v3: [7] = normal(1.0);
             let (v4, v5) = top_k::<7, k = 2>(v2 + v3);
             let v6 = scatter_add::<[batch, seq, 7], axis = 7>(0.5 * v4, v5);
@@ -528,7 +528,7 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = relu_squared(v1);
+            let v2 = gelu_tanh(v1);
             let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
             let v4 = v3 + sinusoidal_position::<d>(v3);
             param v5: [d, rows] = normal(0.5);

@@ -16,7 +16,7 @@ graphs! {
         fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
             let v1 = cumsum::<batch>(0.5 * x);
             let v2 = linear::<d>(v1);
-            let v3 = ln(2 + v2 * v2);
+            let v3 = sin(v2);
             let v4 = l2_norm::<d, epsilon = 0.1>(v3);
             let v5 = l2_norm::<batch, epsilon = 0.1>(x);
             let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
@@ -162,7 +162,7 @@ graphs! {
             let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
             let v6 = linear::<2, bias = false>(v2_2);
             let (v7, v8) = split::<d>(v5);
-            let v2 = relu(v6);
+            let v2 = 1 - v6 / 3;
             linear::<5, name = head>(v7 + v4 + v8 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
@@ -411,7 +411,7 @@ graphs! {
             let mut v4 = v3 + 0.1 * v3;
             repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
             let v5 = cumsum::<seq>(0.5 * v4);
-            let v6 = gelu_tanh(v5);
+            let v6 = abs(v5);
             v6
         }
     } (x: floats[batch, seq, 4]);
@@ -460,7 +460,7 @@ graphs! {
             let (v1, v2) = top_k::<seq, k = 2>(x + p);
             let v3 = one_hot::<7>(v2);
             let v4 = x[seq = [-1, 0]];
-            let x_2 = abs(v1);
+            let x_2 = relu(v1);
             let x = 0.5 * float(keep);
             let (v5, _v6) = top_k::<seq, k = 2>(x + p);
             let mut v7 = x_2 + 0.1 * v4;
@@ -481,7 +481,7 @@ graphs! {
             let v3 = attention::<2, mask = causal>(v2);
             let v2_2 = pad::<d, before = 1>(v3);
             param v4: [rows, d] = normal(1.0);
-            let v5 = tanh(v4);
+            let v5 = clamp(v4, -0.7, 0.7);
             let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
             let v7 = v1[d = [0, -1, 0, 0, -1]];
             linear::<5, name = head>(v2_2 + mean::<[rows, d]>(v5) + mean::<[d]>(v6) + v7)

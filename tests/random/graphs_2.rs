@@ -75,7 +75,7 @@ graphs! {
             let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
             let v4 = max_pool(x, keep);
             let v5 = v1[seq = order];
-            let v2 = sqrt(1 + v3 * v3);
+            let v2 = clamp(v3, -0.7, 0.7);
             let v6 = embedding::<7, d>(tokens);
             let v7 = v4 * v4;
             v5 + mean::<[7]>(v2) + v6 + v7
@@ -199,7 +199,7 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = relu_squared(v2);
+            let v3 = tanh(v2);
             let v1 = dropout::<0.5>(v3);
             let v4 = v1 / (2 + v1 * v1);
             param v5: [7, d] = normal(1.0);
@@ -215,7 +215,7 @@ graphs! {
         fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let v1 = max_pool(x, lens);
             let v2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v1_2 = 1 - v1 / 3;
+            let v1_2 = ln(2 + v1 * v1);
             let (v3, v4) = split::<d>(v2);
             let v5 = v3 * v4;
             v5 + mean::<[d]>(v1_2)
@@ -252,10 +252,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = dropout::<0.5>(v1);
+            let v2 = tanh(v1);
             let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
             let v4 = embedding::<7, d>(tokens);
-            let v1_2 = relu(v3);
+            let v1_2 = clamp(v3, -0.7, 0.7);
             let v1_2_2 = group_norm::<2>(v1_2);
             let v5 = if v3 > 0.1 && !(v4 >= 0.6) { 0.5 * v3 } else { v4 - 1 };
             let v6 = l2_norm::<d, epsilon = 0.1>(v5);
@@ -349,7 +349,7 @@ graphs! {
     g106 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = pow(x, 2);
+            let v1 = 1 - x / 3;
             let v2 = clamp(v1, v1 - 1, v1 + 1);
             let v1_2 = v2 * sigmoid(v2) + 0.5 * v2;
             v1_2
@@ -386,7 +386,7 @@ graphs! {
     g109 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = abs(x);
+            let v1 = gelu(x);
             param v2: [2, d] = normal(1.0);
             let v3 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
             v3 + mean::<[2]>(v2)
@@ -414,7 +414,7 @@ graphs! {
             let v2 = variance::<[d]>(v1);
             let v3 = logsumexp::<[d]>(v1);
             let v4 = layer_norm(v1);
-            let v5 = 2 * v4 - 1;
+            let v5 = clamp(v4, -0.7, 0.7);
             let v1_2 = one_hot::<7>(tokens);
             param v6: [d] = normal(1.0);
             linear::<5, name = head>(v5 + v2 + v3 + mean::<[7]>(v1_2) + v6)
@@ -430,10 +430,10 @@ graphs! {
             let v3 = attention::<2>(x);
             let v4 = embedding::<7, d, name = t_v4>(tokens);
             let v5 = linear::<tied = t_v4>(v3);
-            let v1 = gelu_tanh(v4);
+            let v1 = dropout::<0.5>(v4);
             let v6 = softmax::<d>(2 * v2);
-            let v7 = max(0.1, v1);
-            let v8 = sigmoid(v2);
+            let v7 = sin(v1);
+            let v8 = min(v2, 0.2);
             v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
@@ -476,7 +476,7 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2_2 = max(0.1, v2);
+            let v2_2 = 1 - v2 / 3;
             let v3 = attention::<2, mask = causal>(v1);
             buffer v4: [2, d] = 0.7;
             buffer v5: [2, d] = 0.7;

@@ -4,7 +4,7 @@ graphs! {
     g120 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = ln(2 + x * x);
+            let v1 = abs(x);
             let v2 = shift::<d, 2>(x);
             param v3: [] = normal(1.0);
             param v4: [d, rows] = normal(0.5);
@@ -49,7 +49,7 @@ graphs! {
             buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
             param v3: [7, d] = normal(1.0);
             let v4 = v3[tokens];
-            let v5 = gelu_tanh(v4);
+            let v5 = exp(tanh(v4));
             let v4_2 = embedding::<7, d>(tokens);
             let v6 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
             let v7 = max::<[d]>(v4_2);
@@ -63,7 +63,7 @@ graphs! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let v1 = linear::<rows>(x);
             let x = v1[seq = 0];
-            let v2 = exp(tanh(v1));
+            let v2 = sqrt(1 + v1 * v1);
             v2 + x
         }
     } (x: floats[batch, seq, 4]);
@@ -83,7 +83,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
             let x_2 = mean_pool(x, keep);
-            let v1 = gelu(x_2);
+            let v1 = min(x_2, 0.2);
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 + softmax(v2) * v1; }
             let mut v3 = v1 + 0.1 * v2;
@@ -150,7 +150,7 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
+            let v2 = floor(2 * v1 + 0.37) * v1;
             let v2 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
             let v3 = linear::<rows>(v2);
             let v4 = 0.5 * float(tokens);
@@ -210,7 +210,7 @@ graphs! {
             let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v4 = dropout::<0.5>(v3);
+            let v4 = gelu(v3);
             let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
             let v6 = layer_norm(v5);
             let v7 = shift::<7, 1>(v4);
@@ -351,7 +351,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
             let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = max(0.1, v1);
+            let v2 = clamp(v1, -0.7, 0.7);
             let x_2 = one_hot::<7>(tokens);
             x_2 + mean::<[d]>(v2)
         }

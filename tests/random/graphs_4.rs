@@ -12,7 +12,7 @@ graphs! {
             let mut v5 = v4 + 0.1 * v4;
             repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
             let x = linear::<d>(x_2);
-            let v6 = min(v1, 0.2);
+            let v6 = cos(2 * v1);
             v5 + mean::<[d]>(x) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
@@ -90,7 +90,7 @@ graphs! {
     g166 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], some: ids[rows], keep_rows: bool[batch, rows]) -> [batch, d] {
-            let v1 = sigmoid(x);
+            let v1 = floor(2 * x + 0.37) * x;
             let x_2 = group_norm::<2>(v1);
             let x_2_2 = x_2[seq = some];
             let v2 = min::<rows>(x_2_2, keep_rows);
@@ -171,7 +171,7 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = l2_norm::<d, epsilon = 0.1>(x);
             let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = clamp(v1, -0.7, 0.7);
+            let v3 = pow(v1, 2);
             let v4 = linear::<2, bias = false>(v2);
             v3 + mean::<[7, 2]>(v4)
         }
@@ -334,7 +334,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v1_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
             let v1 = detach(floor(2 * v1_2 + 0.37)) + v1_2;
-            let v2 = relu_squared(v1);
+            let v2 = gelu_tanh(v1);
             param v3: [d] = normal(1.0);
             let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
             let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
@@ -349,7 +349,7 @@ graphs! {
             let v1 = x[seq = argmax::<seq>(x + p)];
             let x_2 = attention::<2, score = bilinear>(x, context = x);
             let v2 = expand::<[batch, seq, d]>(v1);
-            let v3 = gelu_tanh(x_2);
+            let v3 = relu(x_2);
             let v3_2 = v2 * sigmoid(v3) + 0.5 * v3;
             v3_2
         }
@@ -371,7 +371,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = logsumexp::<[seq]>(x);
-            let v2 = relu(v1);
+            let v2 = exp(tanh(v1));
             let v3 = linear::<d>(v2);
             let v2 = attention::<2>(x);
             let v4 = softmax(v2);
@@ -387,7 +387,7 @@ graphs! {
             let mut v3 = v2 + 0.1 * v2;
             repeat 2, share = true, name = r_v3 { param v4: [8] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
             let v1_2 = linear::<d, bias = false>(v3);
-            let v5 = gelu(v3);
+            let v5 = sin(v3);
             let v1_2_2 = max(v1_2, v1_2);
             param v6: [8] = normal(1.0);
             let v7 = mean::<8>(one_hot::<8>(argmax::<8>(v5 + v6)));
@@ -494,7 +494,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = relu(v1);
+            let v2 = ln(2 + v1 * v1);
             let v1_2 = embedding::<7, d>(tokens);
             let v1 = max::<[d]>(v1);
             let v3 = v2[d = [0, -1, 0, 0, -1]];

@@ -8,7 +8,7 @@ graphs! {
             let v2 = cumsum::<seq>(0.5 * x);
             let v2 = attention::<2, mask = padding>(v2, padding = lens);
             let x = one_hot::<7>(arange::<rows>());
-            let v3 = relu_squared(v2);
+            let v3 = 1 - v2 / 3;
             let v4 = one_hot::<7>(arange::<batch>());
             let v5 = v3[batch = argmax::<batch>(v4 + b)];
             v1 + mean::<[rows, 7]>(x) + mean::<[7]>(v5)
@@ -48,7 +48,7 @@ graphs! {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
             let v1 = v1 * v1;
             let v5 = v2[2 = [0, -1, 0, 0, -1]];
-            let v6 = gelu_tanh(v5);
+            let v6 = silu(v5);
             let v7 = one_hot::<7>(tokens);
             linear::<5, name = head>(v4 + mean::<[3]>(v1) + v6 + mean::<[7]>(v7))
         }
@@ -88,7 +88,7 @@ graphs! {
             let v2 = attention::<2, mask = causal>(x);
             param v3: [d, rows] = normal(0.5);
             let v2_2 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v4 = gelu(v1);
+            let v4 = min(v1, 0.2);
             let v5 = v4[seq = some];
             let v6 = rearrange::<[5, (d, rows)]>(v5);
             v2_2 + mean::<[5, 12]>(v6)
@@ -134,7 +134,7 @@ graphs! {
             let v1 = l2_norm(x);
             let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
             let v2_2 = softmax::<batch>(2 * v2);
-            let v3 = gelu_tanh(v2_2);
+            let v3 = ln(2 + v2_2 * v2_2);
             let v4 = linear::<2, bias = false>(v3);
             let v2 = tanh(p);
             let v5 = tanh(z);
@@ -207,7 +207,7 @@ graphs! {
             let mut v5 = v1 + 0.1 * v1;
             repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); }
             let v6 = v3[seq = last];
-            let v7 = relu(v6);
+            let v7 = silu(v6);
             let v8 = stack::<[2, batch, rows, d]>(v5, 0.5 * v5);
             v8 + v7
         }
@@ -339,9 +339,9 @@ graphs! {
             let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
             let v4 = einsum::<[batch, 5]>(v3, v3);
             let v5 = cumsum::<5>(0.5 * v4);
-            let v6 = max(0.1, v5);
+            let v6 = cos(2 * v5);
             let v7 = v6 - v4;
-            let v8 = max(0.1, v7);
+            let v8 = silu(v7);
             v8
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
@@ -458,8 +458,8 @@ graphs! {
     g233 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = pow(x, 2);
-            let v2 = abs(v1);
+            let v1 = relu(x);
+            let v2 = gelu(v1);
             let v2_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
             v2_2
         }

@@ -21,7 +21,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = 1 - v1 / 3;
+            let v2 = dropout::<0.5>(v1);
             let x_2 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
             let v3 = x_2[3 = -2..];
             let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
@@ -124,7 +124,7 @@ graphs! {
             let v1 = min::<d>(x, keep_d);
             let v2 = linear::<2>(x);
             let v3 = min::<d>(x, keep_d);
-            let v4 = ln(2 + v3 * v3);
+            let v4 = gelu_tanh(v3);
             let v5 = if keep && tokens != 2 { tanh(v2) } else { 0 };
             let mut v6 = x + 0.1 * v1;
             repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<d>(v6)); }
@@ -153,7 +153,7 @@ graphs! {
             param v1: [d, rows] = normal(0.5);
             let v2 = einsum::<[batch, seq, rows]>(x, v1);
             let v3 = v2[batch = -1];
-            let v2 = clamp(v3, -0.7, 0.7);
+            let v2 = min(v3, 0.2);
             let v2_2 = shift::<seq, 2>(v3);
             let v4 = v2[seq = order];
             let v2 = pad::<d, after = 1, value = 0.5>(x);
@@ -170,7 +170,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
             let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v3_2 = sigmoid(v3);
+            let v3_2 = gelu_tanh(v3);
             let v3 = linear::<d, bias = false>(v3_2);
             linear::<5, name = head>(v3)
         }
@@ -218,7 +218,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = dropout::<0.2>(tanh(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = 2 * v2 - 1;
+            let v4 = min(v2, 0.2);
             param v5: [7, d] = normal(1.0);
             let v6 = v5[tokens];
             let v7 = one_hot::<7>(tokens);
@@ -260,7 +260,7 @@ graphs! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let (v1, v2) = split::<d>(x);
             let v3 = min::<[batch, d]>(x);
-            let x_2 = min(v1, 0.2);
+            let x_2 = pow(v1, 2);
             let v4 = linear::<d>(v2);
             let v5 = x_2 + sinusoidal_position::<2>(x_2);
             v4 + v3 + mean::<[2]>(v5)
@@ -317,7 +317,7 @@ graphs! {
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [rows] = normal(1.0); v2 += one_hot::<rows>(argmax::<rows>(v2 + v3)); }
             let v4 = permute::<[rows, batch]>(v2);
-            let v1_2 = exp(tanh(v4));
+            let v1_2 = sqrt(1 + v4 * v4);
             let v5 = einsum::<[batch, seq]>(x_2, v1_2);
             param v6: [7, d] = normal(1.0);
             let x_2_2 = v6[tokens];
@@ -334,7 +334,7 @@ graphs! {
             let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
             let v1_2 = one_hot::<7>(tokens);
             let v5 = linear::<d>(v1_2);
-            let v6 = pow(v3, 2);
+            let v6 = max(0.1, v3);
             let v7 = embedding::<7, d>(tokens);
             linear::<5, name = head>(v5 + mean::<[2]>(v6) + v7)
         }
@@ -427,7 +427,7 @@ graphs! {
             let v1 = cumsum::<seq>(0.5 * x);
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = floor(2 * v1 + 0.37) * v1;
+            let v4 = relu_squared(v1);
             let v5 = rms_norm::<epsilon = 0.5>(v1);
             let v6 = min::<seq>(v2, some_lens);
             let v7 = feed_forward::<6, activation = gelu_tanh>(v2);
@@ -440,7 +440,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v2 = sin(v1);
             param v3: [2, d] = normal(1.0);
             let v4 = linear::<d>(v3);
             let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
@@ -472,7 +472,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
             let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x = relu(v1);
+            let x = tanh(v1);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(x);
             let mut v4 = v3 + 0.1 * v3;
@@ -495,7 +495,7 @@ graphs! {
             let v8 = shift::<batch, 2>(v7);
             let (v9, v10) = top_k::<seq, k = 2>(v2 + p);
             let v11 = scatter_add::<[batch, seq], axis = seq>(0.5 * v9, v10);
-            let v12 = pow(v9, 2);
+            let v12 = tanh(v9);
             v6 + v3 + v8 + v11 + mean::<[2]>(v12)
         }
     } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], p: floats[seq]);
@@ -504,7 +504,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sqrt(1 + v1 * v1);
+            let v2 = floor(2 * v1 + 0.37) * v1;
             let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
             let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
             linear::<5, name = head>(v1 + mean::<[2]>(v3) + mean::<[2]>(v4))
@@ -526,7 +526,7 @@ graphs! {
         fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
             let v1 = l2_norm::<batch, epsilon = 0.1>(x);
             let v2 = softmax::<seq>(2 * v1, keep_some);
-            let v3 = relu(x);
+            let v3 = dropout::<0.5>(x);
             let v4 = min(v2, 0.2);
             v3 + v4
         }

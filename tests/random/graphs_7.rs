@@ -23,7 +23,7 @@ graphs! {
             let mut v2 = v1 + 0.1 * v1;
             repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
             let v3 = mean::<[batch]>(v2);
-            let v4 = gelu(v3);
+            let v4 = abs(v3);
             let v5 = embedding::<7, d>(tokens);
             v5 + v4
         }
@@ -35,7 +35,7 @@ graphs! {
             let v1 = one_hot::<7>(arange::<rows>());
             buffer v2: [d] = |i| 0.3 * i - 0.4;
             let (v3, v4) = split::<d>(x);
-            let v5 = max(0.1, v2);
+            let v5 = floor(2 * v2 + 0.37) * v2;
             let x = x[seq = argmax::<seq>(detach(v3 + p))];
             let v6 = one_hot::<7>(tokens);
             let mut v7 = v6 + 0.1 * v6;
@@ -58,7 +58,7 @@ graphs! {
             let v8 = embedding::<7, d, name = t_v8>(tokens);
             let v9 = linear::<tied = t_v8>(v6);
             let v10 = v9[rows = ..2];
-            let v10 = sqrt(1 + v10 * v10);
+            let v10 = tanh(v10);
             linear::<5, name = head>(v8 + v3 + mean::<[rows, 7]>(v7) + mean::<[2, 7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
@@ -67,7 +67,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
             let v1 = linear::<d, bias = false>(x);
-            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v2 = ln(2 + v1 * v1);
             let v3 = detach(floor(2 * v2 + 0.37)) + v2;
             let x = linear::<2, bias = false>(v3);
             let v3_2 = x * detach(floor(2 * x + 0.37));
@@ -127,7 +127,7 @@ graphs! {
     g289 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = min(x, 0.2);
+            let x_2 = sigmoid(x);
             let x = variance::<[d]>(x_2);
             let x = min::<[seq, batch]>(x);
             let v1 = stack::<[2]>(x, 0.5 * x);
@@ -155,7 +155,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let (v2, v3) = split::<d>(v1);
             let v4 = if v3 > 0.1 && !(v2 >= 0.6) { 0.5 * v3 } else { v2 - 1 };
-            let v5 = silu(v4);
+            let v5 = exp(tanh(v4));
             param v6: [rows] = normal(1.0);
             linear::<5, name = head>(v5 + mean::<[rows]>(v6))
         }
@@ -278,10 +278,10 @@ graphs! {
         fn forward(x: [batch, seq, d], some: ids[rows], p: [seq], lens: lens[batch]) -> [rows, d, batch] {
             let v1 = permute::<[seq, d, batch]>(x);
             let x_2 = v1[seq = some];
-            let v2 = sigmoid(x_2);
+            let v2 = floor(2 * x_2 + 0.37) * x_2;
             let v3 = max(x, v1);
             let v4 = tanh(p);
-            let v5 = gelu_tanh(v2);
+            let v5 = abs(v2);
             let v2_2 = sum::<seq>(v3, lens);
             v5 + mean::<[seq]>(v4) + v2_2
         }
@@ -330,7 +330,7 @@ graphs! {
     g305 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(x));
+            let v1 = 1 - x / 3;
             let x = shift::<batch, 2>(x);
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
             let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
@@ -343,7 +343,7 @@ graphs! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = feed_forward::<6, activation = gelu>(x);
             let v2 = x * detach(floor(2 * v1 + 0.37));
-            let v2_2 = gelu(v2);
+            let v2_2 = tanh(v2);
             let v3 = feed_forward::<6, activation = gelu_tanh>(v2_2);
             let mut v4 = v3 + 0.1 * x;
             repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * x; v4 += attention::<2, mask = causal>(v4); }
@@ -410,7 +410,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pow(v1, 2);
+            let v1_2 = cos(2 * v1);
             let v2 = if v1_2 <= 0 || v1 > v1_2 { v1 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
             let v3 = einsum::<[batch, seq]>(v2, v2);
             let v4 = v3 + v3;

@@ -44,7 +44,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v2 = min(v1, 0.2);
             let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
             let v1_2 = embedding::<7, d>(tokens);
             buffer v4: [d] = |i| 0.3 * i - 0.4;
@@ -103,7 +103,7 @@ graphs! {
             let v2 = clamp(v1, v1 - 1, v1 + 1);
             let v2 = v2[d = [0, -1, 0, 0, -1]];
             let v3 = attention::<2, mask = causal>(v1);
-            let v4 = gelu(v3);
+            let v4 = max(0.1, v3);
             let v5 = v1 - v4;
             let v6 = v5 * detach(if v5 < 0.1 { 0.5 } else { -1 });
             let v1_2 = l2_norm(v6);
@@ -146,7 +146,7 @@ graphs! {
     g330 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = tanh(x);
+            let v1 = 1 - x / 3;
             let v2 = l2_norm::<d, epsilon = 0.1>(x);
             let v1 = concat::<d>(v1, 0.5 * v2);
             let v3 = v1 + learned_position::<9, 8>(v1);
@@ -289,8 +289,8 @@ graphs! {
     g340 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = pow(x, 2);
-            let v1 = relu(x_2);
+            let x_2 = cos(2 * x);
+            let v1 = dropout::<0.5>(x_2);
             let v2 = embedding::<7, d>(tokens);
             let v3 = min(v1, v1);
             v2 + v3
@@ -326,7 +326,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v1 = dropout::<0.5>(v2);
+            let v1 = clamp(v2, -0.7, 0.7);
             let v4 = v3 * sigmoid(v3) + 0.5 * v3;
             let v5 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
             let v6 = linear::<d, bias = false>(v5);
@@ -481,7 +481,7 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], p: [seq], turned: ids[seq, batch]) -> [batch, seq, 2, 7] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<seq>(2 * v1, lens);
-            let v3 = ln(2 + x * x);
+            let v3 = sin(x);
             let (v4, v5) = top_k::<seq, k = 2>(v2 + p);
             let v1 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
             let x = v3[seq = turned];
@@ -526,7 +526,7 @@ graphs! {
             let v4 = attention::<2, score = additive(3)>(x, context = v3);
             let v5 = rearrange::<[(d, 7)]>(x_2);
             let v1 = shift::<batch, 1>(v4);
-            let v6 = ln(2 + v2 * v2);
+            let v6 = pow(v2, 2);
             v1 + mean::<[28]>(v5) + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], b: floats[batch]);

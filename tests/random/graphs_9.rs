@@ -163,8 +163,8 @@ graphs! {
             buffer v3: [2, d] = 0.7;
             let v4 = einsum::<[batch, seq]>(v1, v1);
             let v5 = feed_forward::<6, activation = geglu>(v3);
-            let v4_2 = gelu_tanh(v4);
-            let v6 = exp(tanh(v4_2));
+            let v4_2 = clamp(v4, -0.7, 0.7);
+            let v6 = abs(v4_2);
             let v7 = linear::<d, bias = false>(v3);
             let v4_2 = max(v6, v6);
             linear::<5, name = head>(v1 + v2 + mean::<[2]>(v5) + mean::<[2]>(v7) + v4_2)
@@ -198,7 +198,7 @@ graphs! {
     g374 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = clamp(x, -0.7, 0.7);
+            let v1 = cos(2 * x);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
             param v4: [d, rows] = normal(0.5);
@@ -309,7 +309,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = floor(2 * v1 + 0.37) * v1;
+            let v1_2 = pow(v1, 2);
             let v2 = v1_2 - v1_2;
             let mut v3 = v2 + 0.1 * v2;
             repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
@@ -367,7 +367,7 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
+            let v2 = pow(v1, 2);
             let v3 = l2_norm::<d, epsilon = 0.1>(v2);
             let v4 = v2[d = -1];
             let v5 = v3[d = ..2];
@@ -398,7 +398,7 @@ graphs! {
             param v2: [rows] = normal(1.0);
             let (v3, _v4) = top_k::<seq, k = 2>(v1 + p);
             let x = embedding::<7, d>(tokens);
-            let v5 = sqrt(1 + x * x);
+            let v5 = 1 - x / 3;
             v3 + mean::<[rows]>(v2) + mean::<[seq]>(v5)
         }
     } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
@@ -448,7 +448,7 @@ graphs! {
             param v2: [2, d] = normal(1.0);
             let mut v3 = v1 + 0.1 * v1;
             repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.5 * gelu(v3); }
-            let v4 = floor(2 * v2 + 0.37) * v2;
+            let v4 = relu_squared(v2);
             let v3_2 = concat::<d>(v3, 0.5 * v3);
             let v5 = attention::<2, mask = padding>(x, padding = lens);
             let v6 = scatter_add::<[7, 8]>(v3_2, tokens);
@@ -479,11 +479,11 @@ graphs! {
             buffer v3: [2, d] = 0.7;
             let v4 = mean::<[rows]>(v1_2);
             let v3 = pad::<d, before = 1>(v3);
-            let v5 = silu(v4);
+            let v5 = floor(2 * v4 + 0.37) * v4;
             let v6 = pad::<5, before = 1>(v3);
             let mut v7 = v1_2 + 0.1 * v1_2;
             repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 = dropout::<0.2>(tanh(v7)); param v8: [rows] = normal(1.0); v7 += one_hot::<rows>(argmax::<rows>(v7 + v8)); }
-            let v9 = relu_squared(v5);
+            let v9 = silu(v5);
             linear::<5, name = head>(v7 + mean::<[2, 6]>(v6) + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
@@ -524,7 +524,7 @@ graphs! {
             let v2 = feed_forward::<6, activation = relu_squared>(x);
             let v3 = scatter_add::<[7, d]>(v2, tokens);
             let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = tanh(v1);
+            let v5 = floor(2 * v1 + 0.37) * v1;
             let v3 = detach(floor(2 * v5 + 0.37));
             let v6 = shift::<7, 1>(v4);
             v3 + mean::<[7]>(v6)
@@ -535,10 +535,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = 2 * v1 - 1;
+            let v1_2 = silu(v1);
             let v2 = one_hot::<7>(tokens);
-            let v3 = silu(v2);
-            let v4 = 2 * v1_2 - 1;
+            let v3 = min(v2, 0.2);
+            let v4 = relu(v1_2);
             let v5 = concat::<d>(v1_2, 0.5 * v4);
             let v6 = v5[8 = -1];
             let mut v7 = v3 + 0.1 * v2;

@@ -127,13 +127,13 @@ compiled! {
     pub fn backward<E>(
         reduction: Reduction,
         x: &[E],
-        axis: Axis,
-        counted: Counted<'_>,
+        of: (Axis, Counted<'_>),
         y: &[E],
         d_y: &[E],
         d_x: &mut [E],
         into: WriteMode,
     ) {
+        let (axis, counted) = of;
         axis.assert_lengths(d_x.len(), d_y.len());
         axis.assert_counted(counted);
         let width = axis.len * axis.inner;

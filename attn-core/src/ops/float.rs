@@ -2,7 +2,7 @@
 
 use dfdx::{
     shapes::{HasShape, Shape, Unit},
-    tensor::{PutTape, Tape, Tensor, TensorFromVec},
+    tensor::{PutTape, Storage, Tape, Tensor, TensorFromVec},
 };
 
 use crate::{Backend, Element, Error, data::values, model::Pass, unwrap};
@@ -46,11 +46,9 @@ mod sealed {
 /// # Panics
 /// If [`try_float`] returns an error.
 #[track_caller]
-pub fn float<S: Shape, N: Discrete, E: Element, D: Backend<E>>(
-    x: &Tensor<S, N, D>,
-) -> Tensor<S, E, D>
+pub fn float<S: Shape, N: Discrete, E: Element, D>(x: &Tensor<S, N, D>) -> Tensor<S, E, D>
 where
-    D: dfdx::tensor::Storage<N>,
+    D: Backend<E> + Storage<N>,
 {
     unwrap(try_float(x))
 }
@@ -59,11 +57,11 @@ where
 ///
 /// # Errors
 /// [`Error::Device`] if dfdx fails.
-pub fn try_float<S: Shape, N: Discrete, E: Element, D: Backend<E>>(
+pub fn try_float<S: Shape, N: Discrete, E: Element, D>(
     x: &Tensor<S, N, D>,
 ) -> Result<Tensor<S, E, D>, Error<D::Err>>
 where
-    D: dfdx::tensor::Storage<N>,
+    D: Backend<E> + Storage<N>,
 {
     let x_of = values(x);
     let mut y = vec![E::zero(); x_of.len()];
@@ -80,12 +78,12 @@ impl<T> Pass<'_, T> {
     ///
     /// # Errors
     /// The errors of [`try_float`].
-    pub fn float<S: Shape, N: Discrete, E: Element, D: Backend<E>>(
+    pub fn float<S: Shape, N: Discrete, E: Element, D>(
         &mut self,
         x: &Tensor<S, N, D>,
     ) -> Result<Tensor<S, E, D>, Error<D::Err>>
     where
-        D: dfdx::tensor::Storage<N>,
+        D: Backend<E> + Storage<N>,
         T: Tape<E, D>,
     {
         self.with_tape(|tape| Ok(try_float(x)?.put_tape(tape)))

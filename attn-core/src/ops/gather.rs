@@ -48,7 +48,7 @@ use crate::{
 /// If [`try_gather`] returns an error or panics.
 #[doc(alias("index_select", "take_along_dim", "take"))]
 #[track_caller]
-pub fn gather<const I: isize, S, N: Shape, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub fn gather<const I: isize, S, N: Shape, S2: Shape, E: Element, D, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     axis: shapes::Axis<I>,
     ids: &Tensor<N, usize, D>,
@@ -57,7 +57,7 @@ pub fn gather<const I: isize, S, N: Shape, S2: Shape, E: Element, D: Backend<E>,
 ) -> Tensor<S2, E, D, T>
 where
     S: Shape + HasAxes<shapes::Axis<I>>,
-    D: Storage<usize>,
+    D: Backend<E> + Storage<usize>,
 {
     unwrap(try_gather(x, axis, ids, shared, to))
 }

@@ -201,13 +201,13 @@ impl<T> Pass<'_, T> {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if they do not fit the memory; [`Error::Device`] if dfdx fails.
-    pub fn arange<A: shapes::Dim, D: Storage<usize>>(
+    pub fn arange<A: shapes::Dim, D>(
         &mut self,
         device: &D,
         axis: A,
     ) -> Result<Tensor<(A,), usize, D>, Error<D::Err>>
     where
-        D: TensorFromVec<usize>,
+        D: Storage<usize> + TensorFromVec<usize>,
     {
         check_shape("arange", &(axis,))?;
         let ids = (0..axis.size()).collect();

@@ -291,14 +291,14 @@ pub(crate) mod slices {
     pub fn reduce_backward<E: Element>(
         reduction: Reduction,
         x: &[E],
-        (axis, counted): (Axis, Counted<'_>),
+        of: (Axis, Counted<'_>),
         y: &[E],
         d_y: &[E],
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
         let (d_x, into) = d_x.numbers_mut(gradients);
-        kernel::backward(reduction, x, axis, counted, y, d_y, d_x, into);
+        kernel::backward(reduction, x, of, y, d_y, d_x, into);
     }
 }
 

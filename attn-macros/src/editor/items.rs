@@ -91,7 +91,6 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("sizes", sizes.clone().map(named_key).collect()),
         ("axes", said(&AXES).chain(sizes.map(named_key)).collect()),
         ("functions", functions.collect()),
-        ("waves", said(&WAVES).collect()),
         ("functions_of_body", of_body.collect()),
         ("arguments_of_score", arguments(FunctionKind::Score)),
         ("arguments_of_mask", arguments(FunctionKind::Mask)),
@@ -117,8 +116,6 @@ const STATEMENTS: [(&str, &str); 4] = [
         "A tensor of constants: `buffer name: [axes] = |i, j| number;`, with an index for each axis.",
     ),
 ];
-/// Functions of buffers alone.
-const WAVES: [(&str, &str); 2] = [("sin", "`sin(x)`"), ("cos", "`cos(x)`")];
 const OPTIONS: [(&str, &str); 2] = [
     (
         "name",

@@ -194,9 +194,7 @@ impl<'w, 'n> Walker<'w, 'n> {
                 });
             }
         }
-        self.scope = self
-            .names
-            .scope(&[self.sizes], &["functions", "waves"], &indices);
+        self.scope = self.names.scope(&[self.sizes], &["functions"], &indices);
         self.value(tokens);
         self.scope = scope;
         if let Some(name) = name {

@@ -146,7 +146,7 @@ impl Surroundings<'_> {
     }
 
     /// The sizes of the header that a block names.
-    fn sizes_in(&self, block: &BlockDraft) -> Vec<String> {
+    fn sizes_in(&self, block: &BlockDraft) -> BTreeSet<String> {
         let keys: Vec<_> = block.keys().map(|(key, _)| key).collect();
         let words = words(&block.tokens).into_iter();
         let of_header = words.filter(|word| {

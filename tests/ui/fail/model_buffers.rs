@@ -36,7 +36,7 @@ model! {
         buffer unread: [d] = |i| 1;
         buffer gate: [d] = |i| i % 2;
         gate = 2 * gate;
-        sin(gate * x) % 2
+        sine(gate * x) % 2
     }
 }
 

@@ -99,8 +99,7 @@ fn gradients_agree_with_central_differences() {
                 backward(
                     reduction,
                     saved_x,
-                    axis,
-                    Counted::All,
+                    (axis, Counted::All),
                     saved_y,
                     &d_y,
                     &mut d_x,
@@ -176,8 +175,7 @@ fn only_numbers_that_are_counted_are_reduced() {
                     backward(
                         reduction,
                         &x,
-                        axis,
-                        counted,
+                        (axis, counted),
                         &y,
                         &d_y,
                         &mut d_x,
@@ -239,8 +237,7 @@ fn gradients_of_numbers_that_are_not_finite_are_limits() {
         backward(
             reduction,
             &x,
-            axis,
-            Counted::All,
+            (axis, Counted::All),
             &y,
             &[2.0; 4],
             &mut d_x,
@@ -280,8 +277,7 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
                 backward(
                     reduction,
                     &x,
-                    axis,
-                    Counted::All,
+                    (axis, Counted::All),
                     &y,
                     &y,
                     &mut d_x,

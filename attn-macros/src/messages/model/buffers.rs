@@ -3,7 +3,6 @@
 use proc_macro2::Ident;
 
 use crate::messages::{did_you_mean, listed};
-use crate::model::lower::WAVES;
 use crate::spec::body::FUNCTIONS;
 use crate::spec::keys::nearest;
 
@@ -65,7 +64,7 @@ pub(crate) fn index_in_braces(index: &Ident) -> String {
 /// `linear(h)`, `sum::<heads>(h)`
 pub(crate) fn function_of_buffer(found: &Ident) -> String {
     let text = found.to_string();
-    let names = || FUNCTIONS.iter().map(|function| function.name).chain(WAVES);
+    let names = || FUNCTIONS.iter().map(|function| function.name);
     let near = match names().any(|name| name == text) {
         true => None,
         false => nearest(&text, names()),

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use proc_macro2::{Ident, Literal};
-use quote::{format_ident, quote};
+use quote::quote;
 use syn::ext::IdentExt;
 
 use super::{Lowering, RegionBuilder};
@@ -19,9 +19,6 @@ use crate::ops::Buffer;
 use crate::score::{self, Binary};
 use crate::spec::Real;
 use crate::spec::body::{self, Function};
-
-/// The functions that no body has, each with that of Rust.
-pub(crate) const WAVES: [&str; 2] = ["sin", "cos"];
 
 /// The indices along the axes, by name, and whether the expression reads them.
 struct Indices<'d>(Vec<(&'d Ident, Cell<bool>)>);
@@ -164,25 +161,20 @@ impl Lowering<'_> {
         let name = call.name.to_string();
         let args = call.operands.iter();
         let args: Vec<_> = args.map(|arg| self.number_at(arg, indices)).collect();
-        let function = Function::find(&name);
-        let is_wave = WAVES.contains(&name.as_str());
         let has_more = !call.arguments.is_empty() || !call.named.is_empty() || call.body.is_some();
-        if function.is_none() && !is_wave || has_more || call.misplaced.is_some() {
+        let function = Function::find(&name).filter(|_| !has_more && call.misplaced.is_none());
+        let Some(function) = function else {
             self.cx
                 .error(&call.name, messages::function_of_buffer(&call.name));
             return None;
-        }
-        let expected = function.map_or(1, Function::arity);
+        };
+        let expected = function.arity();
         if args.len() != expected {
             let message = messages::arguments_in_buffer(&call.name, expected, args.len());
             self.cx.error(&call.name, message);
             return None;
         }
         let args = args.into_iter().collect::<Option<Vec<_>>>()?;
-        let Some(function) = function else {
-            let [x] = args.as_slice() else { return None };
-            return Some(wave(&call.name, x));
-        };
         if let Some([lo, hi]) = body::upside_down(&args) {
             let message = crate::messages::body::clamp_upside_down(lo, hi);
             self.cx.error(&call.name, message);
@@ -238,14 +230,6 @@ impl Lowering<'_> {
 fn index(axis: usize, name: &Ident) -> score::Expr {
     let axis = Literal::usize_unsuffixed(axis);
     score::Expr::Float(Real::computed(quote!(at[#axis]), name.to_string()))
-}
-
-/// `sin(x)`
-fn wave(name: &Ident, x: &score::Expr) -> score::Expr {
-    let function = format_ident!("{name}");
-    let text = format!("{name}({x})");
-    let x = host(x, 0);
-    score::Expr::Float(Real::computed(quote!(f64::#function(#x)), text))
 }
 
 /// A constant, which may be a size, as a float.

@@ -55,7 +55,6 @@ use scope::Scopes;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use axes::names_of_axes;
-pub(crate) use buffer::WAVES;
 pub(crate) use call::is_without_bias;
 pub(crate) use operators::named;
 

@@ -56,7 +56,6 @@ mistakes! {
     bounds_upside_down: "buffer b: [d] = |i| clamp(i, 2, 1); x * b", "clamp", "`clamp` to nothing: the lower bound 2 is above the upper bound 1";
     a_remainder_of_values: "x % 2", "%", "`%` is the remainder of numbers, and this is a value";
     a_remainder_by_values: "2 % x", "%", "`%` is the remainder of numbers, and this is a value";
-    waves_of_values: "sin(x)", "sin", "unknown operation `sin`";
 }
 
 #[test]

@@ -116,7 +116,7 @@ const CASES: &[Case] = &[
     (4, "x = x + attention::<heads, normalizer = relu^2>(layer_norm(x));", "relu^2", &["`relu(2)`"]),
     (4, "x = x + feed_forward::<128, gelu_tanh>(x);", "gelu_tanh", &["did you mean `activation = gelu_tanh`?"]),
     (4, "x = x ** 2;", "*", &["`x * x`"]),
-    (4, "x = x % 2;", "%", &["`x - n * floor(x / n)`"]),
+    (4, "x = x % 2;", "%", &["`x - y * floor(x / y)`"]),
     (4, "x = x > 0;", ">", &["`if x < y { x } else { y }`"]),
     (4, "x = x * (x == 0);", "=", &["`if x < y { x } else { y }`"]),
     (4, "x = relu(x) if x > 0 else x;", "if", &["`if x < 0 { 0 } else { x }`"]),

@@ -140,7 +140,10 @@ fn a_name_is_that_of_one_block() {
     let found = errors_of(&with(&library(MLP), "mlp", &source));
     assert_eq!(
         found[0],
-        ("mlp".to_owned(), "two blocks are called `mlp`".to_owned())
+        (
+            "mlp".to_owned(),
+            "two blocks or functions are called `mlp`".to_owned()
+        )
     );
 }
 

@@ -177,6 +177,8 @@ fn unary(w: &mut Writer) -> Option<()> {
         "exp(tanh(X))",
         "ln(2 + X * X)",
         "sqrt(1 + X * X)",
+        "sin(X)",
+        "cos(2 * X)",
         "abs(X)",
         "floor(2 * X + 0.37) * X",
         "pow(X, 2)",
