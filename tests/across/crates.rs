@@ -139,6 +139,7 @@ model! {
 
 #[test]
 fn a_block_reads_the_sizes_and_calls_the_blocks_of_its_own_declaration() {
+    let _alone = alone();
     let dev = Cpu::default();
     let deep = dev.build_module::<Deep, f64>();
     let small = dev.build_module::<layers::gpt::Small, f64>();

@@ -55,6 +55,7 @@ attn::model! {
 
 #[test]
 fn every_call_has_its_parameters() {
+    let _alone = alone();
     let dev = Cpu::default();
     let x = dev.ones::<Rank2<1, 4>>();
     let one = dev.build_module::<One, f64>();
@@ -87,6 +88,7 @@ fn every_call_has_its_parameters() {
 
 #[test]
 fn a_block_may_be_local() {
+    let _alone = alone();
     attn::model! {
         pub block local(x: [.., n]) -> [.., n] { 2 * x }
     }

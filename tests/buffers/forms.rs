@@ -82,6 +82,7 @@ fn the_table_of_a_call_is_that_of_its_keys() {
 
 #[test]
 fn a_buffer_is_no_parameter() {
+    let _alone = alone();
     let model = Cpu::default().build_module::<Mixed, f32>();
     let linear = 6 * 6 + 6;
     assert_eq!(Mixed::PARAMS, 2 * linear + 2 * (linear + 2 * 6));

@@ -24,6 +24,7 @@ model! {
 
 #[test]
 fn a_table_has_the_number_of_each_place() {
+    let _alone = alone();
     let model = Cpu::default().build_module::<Tables, f64>();
     let x = tensor::<_, f64>("x", (2, Const::<6>));
     let wave = |at: usize| {
@@ -63,6 +64,7 @@ model! {
 
 #[test]
 fn functions_are_those_of_numbers() {
+    let _alone = alone();
     let model = Cpu::default().build_module::<Functions, f64>();
     let (a, b, c, d) = model.forward(tensor::<_, f64>("x", (2, Const::<5>)));
     let all = |f: fn(f64) -> f64| -> Vec<f64> { (0..5).map(|i| f(f64::from(i))).collect() };
@@ -95,6 +97,7 @@ model! {
 
 #[test]
 fn sinusoidal_positions_are_a_buffer() {
+    let _alone = alone();
     let model = Cpu::default().build_module::<Waves, f64>();
     let (ours, theirs) = model.forward(tensor::<_, f64>("x", (2, Const::<12>, Const::<8>)));
     // The powers are of about 1, and rounded once each; angles are up to 11.

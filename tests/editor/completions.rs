@@ -33,18 +33,25 @@ const KEYS_OF_LAYERS: [&str; 18] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 47] = [
+const OPERATIONS: [&str; 59] = [
     "abs",
+    "arange",
+    "argmax",
     "attention",
     "block",
     "buffer",
     "clamp",
     "concat",
+    "cos",
+    "cumsum",
+    "detach",
     "dropout",
     "einsum",
     "embedding",
     "exp",
+    "expand",
     "feed_forward",
+    "float",
     "floor",
     "gelu",
     "gelu_tanh",
@@ -61,6 +68,7 @@ const OPERATIONS: [&str; 47] = [
     "mean_pool",
     "min",
     "module",
+    "one_hot",
     "pad",
     "param",
     "permute",
@@ -70,9 +78,11 @@ const OPERATIONS: [&str; 47] = [
     "relu_squared",
     "repeat",
     "rms_norm",
+    "scatter_add",
     "shift",
     "sigmoid",
     "silu",
+    "sin",
     "sinusoidal_position",
     "softmax",
     "split",
@@ -80,11 +90,13 @@ const OPERATIONS: [&str; 47] = [
     "stack",
     "sum",
     "tanh",
+    "top_k",
     "variance",
     "windows",
 ];
-const FUNCTIONS: [&str; 11] = [
-    "abs", "clamp", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sqrt", "tanh",
+const FUNCTIONS: [&str; 13] = [
+    "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",
+    "tanh",
 ];
 const SIZES_OF_LAYERS: [&str; 6] = [
     "d_context",
