@@ -22,7 +22,7 @@ twins! {
     /// assert_eq!(y.array(), [2.0, 3.0]);
     ///
     /// // The derivative of `x * c`, where `c` happens to be `x`.
-    /// let gradients = mul(x.leaky_trace(), detach(x.clone())).sum().backward();
+    /// let gradients = mul(x.leaky_trace(), detach(x.leaky_trace())).sum().backward();
     /// assert_eq!(gradients.get(&x).array(), [2.0, 3.0]);
     /// ```
     #[doc(alias("stop_gradient", "no_grad"))]

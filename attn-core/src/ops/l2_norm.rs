@@ -77,6 +77,7 @@ pub(crate) fn l2_norm_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<
 ///
 /// # Panics
 /// If [`try_l2_norm_along`] returns an error or panics.
+#[doc(alias = "normalize")]
 #[track_caller]
 pub fn l2_norm_along<const I: isize, S, E: Element, D: Backend<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,

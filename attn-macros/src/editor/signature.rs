@@ -29,8 +29,8 @@ pub(super) fn walk(
     let header = names.scope(&[], &[], &sizes);
     let items: Vec<Item> = std::iter::from_fn(|| Item::take(tokens)).collect();
     let blocks = Blocks::of(&items, imports);
-    let callable = names.scope(&[], &["operations"], &blocks.names);
     for item in items {
+        let callable = names.scope(&[], &["operations"], &blocks.others(&item.name));
         item.walk(names, cx, &blocks, &sizes, [header, callable]);
     }
 }
@@ -78,6 +78,12 @@ impl Blocks {
             names: items.iter().copied().map(named).collect(),
             keys: keys.collect(),
         }
+    }
+
+    /// All but the one of this name, which cannot call itself.
+    fn others(&self, name: &Ident) -> Vec<Own> {
+        let names = self.names.iter().filter(|own| own.name != *name);
+        names.cloned().collect()
     }
 
     /// The keys of the block of this name. A function has none.

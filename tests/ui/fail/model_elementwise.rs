@@ -23,7 +23,7 @@ model! {
         let c = if 1 < 2 { x } else { -x };
         let e = if x < 0 { x } else { linear::<5>(x) };
         let f = if 0 < x < 1 { x } else { 0 };
-        let g = if tokens == 3 { x } else { 0 };
+        let g = if tokens { x } else { 0 };
         let h = if x = 0 { x } else { x, x };
         a + b + c + e + f + g + h
     }
