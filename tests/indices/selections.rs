@@ -7,6 +7,7 @@ use support::cases::{lens_of, lens_up_to, marks};
 use support::compare::assert_same;
 
 support::selections!(agree);
+support::selected_along!(agree);
 
 model! {
     struct All<d = 2>;

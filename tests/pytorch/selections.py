@@ -117,3 +117,18 @@ def of_no_tokens(c):
     x = c.floats("x", 2, 0, 3)
     lens, keep = c.numbers("lens", [0, 0]), c.numbers("keep", torch.zeros(2, 0, dtype=torch.bool))
     return torch.zeros(2, 3) + x.sum(1), torch.exp(x).sum(1)
+
+
+@case
+def along_an_axis(c):
+    x = c.floats("x", 3, 4, 5)
+    lens, keep = c.numbers("lens", [4, 0, 2]), c.marks("keep", 3, 4)
+    up_to = torch.arange(4) < lens[:, None]
+
+    def sums_and_vectors(counts):
+        masked = x.masked_fill(~counts[..., None], 0)
+        place = x[..., 0].masked_fill(~counts, float("-inf")).argmax(1)
+        largest = x[torch.arange(3), place]
+        return masked.cumsum(1) * torch.nn.functional.normalize(masked, dim=1) + largest[:, None]
+
+    return sums_and_vectors(up_to), sums_and_vectors(keep)

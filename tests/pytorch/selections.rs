@@ -84,6 +84,15 @@ cases! {
         }
     } (x: floats[_, _, 4], keep: bools[_], none: bools[4]);
 
+    along_an_axis {
+        struct M<d = 5>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> ([batch, seq, d], [batch, seq, d]) {
+            let score = x[d = 0];
+            let by_lens = cumsum::<seq>(x, lens) * l2_norm::<seq>(x, lens) + x[seq = argmax::<seq>(score, lens)];
+            (by_lens, cumsum::<seq>(x, keep) * l2_norm::<seq>(x, keep) + x[seq = argmax::<seq>(score, keep)])
+        }
+    } (x: floats[_, _, 5], lens: lens[_], keep: bools[_, _]);
+
     of_no_tokens {
         struct M<d = 3>;
         fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> ([batch, d], [batch, d]) {

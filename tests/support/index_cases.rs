@@ -297,3 +297,36 @@ macro_rules! selections {
         }
     };
 }
+
+/// Ids and sums along an axis, of the numbers that lengths or marks select.
+#[macro_export]
+macro_rules! selected_along {
+    ($claim:ident) => {
+        $claim! {
+            places_of_some {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
+                    let y = linear::<d>(x);
+                    let score = sum::<d>(tanh(x));
+                    y[seq = argmax::<seq>(score, keep)] * x[seq = argmax::<seq>(score, lens)]
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), lens_up_to(batch, seq), marks((batch, seq))) reads x;
+
+            sums_up_to_places_of_some {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    cumsum::<seq>(y, lens) * cumsum::<seq>(x, keep)
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), lens_up_to(batch, seq), marks((batch, seq))) reads x;
+
+            vectors_of_some {
+                struct M<d = 5>;
+                fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[d]) -> [batch, seq, d] {
+                    let y = linear::<d>(x);
+                    l2_norm::<seq, epsilon = 0.1>(y, lens) * l2_norm::<d, epsilon = 0.1>(x + y, keep)
+                }
+            } (batch: 3, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<5>)), lens_up_to(batch, seq), marks((Const::<5>,))) reads x;
+        }
+    };
+}

@@ -35,13 +35,24 @@ fn lower(
     builder: &mut RegionBuilder,
 ) -> Option<ValueId> {
     let axis = lowering.axis_of_call(call)?;
-    let op = Arange { axis: axis.clone() };
-    let result = (call.result, vec![axis.clone()]);
-    Some(lowering.ids_node(builder, op, Vec::new(), result, axis))
+    Some(Arange::node(lowering, builder, axis, call.result))
 }
 
-struct Arange {
+pub(super) struct Arange {
     axis: Axis,
+}
+
+impl Arange {
+    pub(super) fn node(
+        lowering: &mut Lowering<'_>,
+        builder: &mut RegionBuilder,
+        axis: Axis,
+        name: &str,
+    ) -> ValueId {
+        let op = Arange { axis: axis.clone() };
+        let result = (name, vec![axis.clone()]);
+        lowering.ids_node(builder, op, Vec::new(), result, axis)
+    }
 }
 
 impl Op for Arange {

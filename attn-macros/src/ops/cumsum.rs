@@ -3,6 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
+use super::selection::masked;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -24,9 +25,9 @@ pub(super) static CUMSUM: Operation = Operation {
     }],
     positional: 1,
     may_be_tied: false,
-    signature: "`[..]` to the same",
+    signature: "`[..]`, perhaps with `lens[..]` or `bool[..]`, to the same",
     doc: "The sums along an axis up to each place: `cumsum::<seq>(x)`. PyTorch: `x.cumsum(dim)`.",
-    lower: Lower::Operands(1..=1, &lower),
+    lower: Lower::Operands(1..=2, &lower),
 };
 
 fn lower(
@@ -38,7 +39,8 @@ fn lower(
     let index = lowering.axis_or_last(call, &ty)?;
     let axis = ty.axes[index].clone();
     let op = Cumsum { axis, index };
-    Some(lowering.node(builder, op, call.operands.clone(), (call.result, ty)))
+    let x = masked(lowering, call, index, 0.0, builder)?;
+    Some(lowering.node(builder, op, vec![x], (call.result, ty)))
 }
 
 struct Cumsum {

@@ -7,11 +7,11 @@ use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
 };
-use crate::emit::block::{Footprints, Gradients, Output};
+use crate::emit::block::{Footprints, Gradients, Output, size};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ValueId};
 use crate::model::lower::{Lowering, RegionBuilder};
-use crate::model::types::{Type, ValueKind};
+use crate::model::types::{Axis, Type, ValueKind};
 
 pub(super) static FLOAT: Operation = Operation {
     name: "float",
@@ -44,6 +44,8 @@ fn lower(
 pub(crate) struct Float {
     /// What the operand is.
     kind: ValueKind,
+    /// Lengths that are those of an axis at most, of an operation of this name.
+    within: Option<(&'static str, Axis)>,
 }
 
 impl Float {
@@ -56,7 +58,21 @@ impl Float {
     ) -> ValueId {
         let Type { kind, axes } = lowering.ty(x).clone();
         let result = (name, Type::floats(axes));
-        lowering.node(builder, Float { kind }, vec![x], result)
+        let op = Float { kind, within: None };
+        lowering.node(builder, op, vec![x], result)
+    }
+
+    /// The same of lengths that an operation reads along an axis.
+    pub(super) fn of_lengths(
+        lowering: &mut Lowering<'_>,
+        builder: &mut RegionBuilder,
+        lens: ValueId,
+        (operation, axis): (&'static str, Axis),
+    ) -> ValueId {
+        let Type { kind, axes } = lowering.ty(lens).clone();
+        let within = Some((operation, axis));
+        let op = Float { kind, within };
+        lowering.node(builder, op, vec![lens], ("float", Type::floats(axes)))
     }
 }
 
@@ -92,15 +108,23 @@ impl ModelOp for Float {
         Cost::none()
     }
 
-    fn check(&self, _: &FusedNode<'_>) -> Option<TokenStream> {
-        None
+    fn check(&self, of: &FusedNode<'_>) -> Option<TokenStream> {
+        let (operation, axis) = self.within.as_ref()?;
+        let len = size(axis);
+        let lens = of.input(0);
+        Some(quote!(call.inputs.#lens.check_lengths(#operation, #len)?;))
     }
 }
 
 impl Emit<ModelFrame<'_>> for Float {
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let x = of.operand(0);
-        of.define(&quote!(float(&#x)))
+        let check = self.within.as_ref().map(|(operation, axis)| {
+            let len = of.size(axis);
+            quote!(p::Ids::read(&#x).check_lengths(#operation, #len)?;)
+        });
+        let line = of.define(&quote!(float(&#x)));
+        quote!(#check #line)
     }
 
     fn footprints(&self, _: &FusedNode<'_>) -> Footprints {

@@ -4,6 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::norm::{asked_epsilon, epsilon};
+use super::selection::masked;
 use super::{
     CallSite, Cost, Decode, Description, Emit, Fusion, Gradient, Label, Lower, ModelOp, Op,
     Operation, Properties, Saved,
@@ -32,9 +33,9 @@ pub(super) static L2_NORM: Operation = Operation {
     ],
     positional: 1,
     may_be_tied: false,
-    signature: "`[..]` to the same",
+    signature: "`[..]`, perhaps with `lens[..]` or `bool[..]`, to the same",
     doc: "`x / max(|x|, epsilon)` along an axis: vectors of length 1. PyTorch: `torch.nn.functional.normalize(x, dim)`.",
-    lower: Lower::Operands(1..=1, &lower),
+    lower: Lower::Operands(1..=2, &lower),
 };
 
 fn lower(
@@ -44,14 +45,15 @@ fn lower(
 ) -> Option<ValueId> {
     let epsilon = asked_epsilon(lowering, call).unwrap_or_else(|| Real::known(EPSILON));
     let ty = lowering.floats_of(call)?;
-    let operands = call.operands.clone();
     // One number is a row.
-    if ty.axes.is_empty() {
+    if ty.axes.is_empty() && call.operands.len() == 1 {
+        let operands = call.operands.clone();
         let axis = Axis::Size(Size::known(1));
         let op = L2Norm { epsilon, axis };
         return Some(lowering.node(builder, op, operands, (call.result, ty)));
     }
     let index = lowering.axis_or_last(call, &ty)?;
+    let operands = vec![masked(lowering, call, index, 0.0, builder)?];
     let is_last = index + 1 == ty.axes.len();
     let axis = ty.axes[index].clone();
     let result = (call.result, ty);

@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
+use super::selection::masked;
 use super::{
     Along, Bound, CallSite, Cost, Decode, Description, Emit, Fusion, Gather, Gradient, Indices,
     Label, Lower, ModelOp, Op, Operation, Properties, Saved, layer,
@@ -26,9 +27,9 @@ pub(super) static ARGMAX: Operation = Operation {
     }],
     positional: 1,
     may_be_tied: false,
-    signature: "`[..]` to `ids[..]` without this axis",
+    signature: "`[..]`, perhaps with `lens[..]` or `bool[..]`, to `ids[..]` without this axis",
     doc: "The index of the largest number along an axis, the first one of equal numbers: `x[seq = argmax::<seq>(score)]`. No gradient flows through ids. PyTorch: `x.argmax(dim)`.",
-    lower: Lower::Operands(1..=1, &lower_argmax),
+    lower: Lower::Operands(1..=2, &lower_argmax),
 };
 
 pub(super) static TOP_K: Operation = Operation {
@@ -75,7 +76,7 @@ fn lower_argmax(
         index,
         k: None,
     };
-    let operands = call.operands.clone();
+    let operands = vec![masked(lowering, call, index, f64::MIN, builder)?];
     Some(lowering.ids_node(builder, op, operands, (call.result, axes), axis))
 }
 

@@ -3,12 +3,15 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::{CallSite, Permute};
+use super::arange::Arange;
+use super::{CallSite, Float, Permute};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, FusedNode};
 use crate::model::graph::ValueId;
 use crate::model::lower::{Lowering, RegionBuilder};
 use crate::model::types::{Type, ValueKind};
+use crate::score::Expr;
+use crate::spec::Real;
 
 /// Lengths or marks, with axes up to the one that is read.
 pub(super) struct Selection {
@@ -47,9 +50,7 @@ impl Selected {
         let found = lowering.ty(selection).clone();
         let places = places(&ty, index, &found);
         let Some(places) = places else {
-            let [lens, marks] = accepted(&ty, index);
-            let message = messages::selection_differs(call.operation, &lens, &marks, &found);
-            lowering.error(call.at.span(), message);
+            differs(lowering, call, &ty, index, &found);
             return None;
         };
         let comes_before =
@@ -72,6 +73,53 @@ impl Selected {
             },
         })
     }
+}
+
+/// The first operand of a call, with `otherwise` in the place of numbers along an axis that the second operand, if there is one, leaves
+/// out.
+pub(super) fn masked(
+    lowering: &mut Lowering<'_>,
+    call: &CallSite<'_>,
+    index: usize,
+    otherwise: f64,
+    builder: &mut RegionBuilder,
+) -> Option<ValueId> {
+    let [x, selection] = *call.operands else {
+        return call.operands.first().copied();
+    };
+    let ty = lowering.ty(x).clone();
+    let found = lowering.ty(selection).clone();
+    if places(&ty, index, &found).is_none() {
+        differs(lowering, call, &ty, index, &found);
+        return None;
+    }
+    let (values, counts) = match found.kind {
+        ValueKind::Bools => {
+            let marks = Float::node(lowering, builder, selection, "float");
+            let zero = Expr::Float(Real::known(0.0));
+            (vec![x, marks], !Expr::Operand(1).equals(zero))
+        }
+        _ => {
+            let axis = ty.axes[index].clone();
+            let of = (call.operation.name, axis.clone());
+            let lens = Float::of_lengths(lowering, builder, selection, of);
+            let places = Arange::node(lowering, builder, axis, "arange");
+            let places = Float::node(lowering, builder, places, "float");
+            (
+                vec![x, places, lens],
+                Expr::Operand(1).less(Expr::Operand(2)),
+            )
+        }
+    };
+    let otherwise = Expr::Float(Real::known(otherwise));
+    let expr = counts.select(Expr::Operand(0), otherwise);
+    Some(lowering.elementwise(expr, &values, ("select", ty), builder))
+}
+
+fn differs(lowering: &Lowering<'_>, call: &CallSite<'_>, ty: &Type, index: usize, found: &Type) {
+    let [lens, marks] = accepted(ty, index);
+    let message = messages::selection_differs(call.operation, &lens, &marks, found);
+    lowering.error(call.at.span(), message);
 }
 
 impl Order {

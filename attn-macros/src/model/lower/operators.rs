@@ -463,7 +463,7 @@ impl Lowering<'_> {
     }
 
     /// An elementwise operation of values, which are repeated to its type. A value that stands there twice is one operand.
-    pub(super) fn elementwise(
+    pub(crate) fn elementwise(
         &mut self,
         expr: Expr,
         values: &[ValueId],
