@@ -97,7 +97,7 @@ where
 /// `to` is the shape of the result. For each axis of `ids`, `shared` has the axis of the result that it is, or `None` for an axis of `x`
 /// that the result lacks. The sums have the same bits for any number of threads.
 ///
-/// PyTorch: `torch.zeros(to).index_add(0, ids, x)`; with all axes shared, `torch.zeros(to).scatter_add(I, ids, x)`.
+/// PyTorch: `torch.scatter_add(torch.zeros(to), I, ids, x)` if all axes are shared, `torch.zeros(to).index_add(0, ids, x)` if none is.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::scatter_add};
