@@ -55,7 +55,7 @@ impl Diagnostics {
         self.errors.borrow().len()
     }
 
-    /// Of the errors from `mark` on, removes those that are `known`, by their places and messages. The others are from now on. They
+    /// Removes, among the errors from `mark` on, those that are `known`, by their places and messages. The others are from now on. They
     /// are counted all the same.
     pub(crate) fn forget_repeated(&self, mark: usize, known: &mut HashSet<String>) {
         let mut errors = self.errors.borrow_mut();

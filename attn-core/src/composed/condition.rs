@@ -243,7 +243,7 @@ mod tests {
         let (found, gradient) = branches(&x, true);
         assert_close(&found, &[-0.5, -1.0, 0.0, 2_f64.ln()], F64);
         assert_close(&gradient, &[-0.25, -1.0, 1.0, 0.5], F64);
-        // As in PyTorch without a guard: 0 times infinity, at the zeros of `x` and of `x - 1`.
+        // PyTorch has the same without a guard: 0 times infinity, at the zeros of `x` and of `x - 1`.
         let (found, gradient) = branches(&x, false);
         assert_close(&found, &[-0.5, -1.0, 0.0, 2_f64.ln()], F64);
         let is_nan: Vec<bool> = gradient.iter().map(|x| x.is_nan()).collect();

@@ -13,7 +13,7 @@ const WORDS: usize = 4;
 /// The elements that the blocks computed at once serve.
 const GROUP: usize = WORDS * Philox4x32::BLOCKS;
 
-/// Which elements are dropped.
+/// The elements that are dropped.
 ///
 /// With the word `i % 4` of [`Philox4x32`] of a seed at the counter `[low, high, 0, 0]` of the 64-bit number `i / 4`,
 /// element `i` is kept if the word is at least `p * 2^32`. Without a seed all are.

@@ -47,7 +47,7 @@ pub enum NormKind {
 pub enum Gain<T> {
     /// None.
     One,
-    /// As learned.
+    /// The factor is what is learned.
     Factor(T),
     /// One more than what is learned.
     OnePlus(T),
@@ -72,7 +72,7 @@ impl<T> Gain<T> {
         }
     }
 
-    /// What is learned.
+    /// The learned numbers.
     pub fn learned(self) -> Option<T> {
         match self {
             Self::One => None,
@@ -99,13 +99,13 @@ pub struct Norm<'a, E> {
 /// Where the derivative goes.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
-    /// As the input.
+    /// The gradient of the rows.
     pub x: MatrixMut<'a, E>,
     /// Whether [`x`](Self::x) is overwritten.
     pub into: WriteMode,
-    /// As the gain; added to what is there.
+    /// The gradient of the gain, which is added to what is there.
     pub gain: Option<&'a mut [E]>,
-    /// As the bias; added to what is there.
+    /// The gradient of the bias, which is added to what is there.
     pub bias: Option<&'a mut [E]>,
 }
 

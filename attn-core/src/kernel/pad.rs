@@ -38,7 +38,7 @@ impl Moved {
         }
     }
 
-    /// What the operand and the result share, in the operand.
+    /// The numbers that the operand and the result share, in the operand.
     #[track_caller]
     pub fn in_operand<E>(self, x: &[E]) -> Matrix<'_, E> {
         let [count, from, _] = self.shared();
@@ -64,7 +64,7 @@ impl Moved {
         axis.matrix(y).some_cols(axis.columns(to..to + count))
     }
 
-    /// What is before it in the result, the same, mutable, and what is behind it.
+    /// The numbers before these in the result, these, mutable, and those behind them.
     #[track_caller]
     fn parts_of_result<E>(self, y: &mut [E]) -> [MatrixMut<'_, E>; 3] {
         let [count, _, to] = self.shared();

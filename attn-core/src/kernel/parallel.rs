@@ -49,7 +49,7 @@ pub fn on_pool<R: Send>(body: impl FnOnce() -> R + Send) -> R {
 }
 
 /// [`on_pool`] for a whole pass that computes at least this many numbers. If they are worth it, the other threads are kept awake.
-/// That needs some bytes of the heap, and threads that wait for the next kernel use their core.
+/// This needs some bytes of the heap, and threads that wait for the next kernel use their core.
 pub fn run_pass<R: Send>(numbers: usize, body: impl FnOnce() -> R + Send) -> R {
     if numbers < SMALL {
         return body();

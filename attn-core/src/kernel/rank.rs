@@ -1,6 +1,6 @@
 //! The places of the largest numbers along an axis.
 //!
-//! Of equal numbers the first one is larger, and NaN is larger than any number. PyTorch: `x.topk(k, 1).indices`, `x.argmax(1)`.
+//! The first one of equal numbers is the larger one, and NaN is larger than any number. PyTorch: `x.topk(k, 1).indices`, `x.argmax(1)`.
 
 use std::cmp::Ordering;
 

@@ -220,7 +220,7 @@ impl<E: Real> Kernel for RowSlopes<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         let width = self.d_x.len() / self.d_y.len().max(1);
         let share = E::ONE / E::of_f64(width as f64);
-        // What is there counts, or it does not.
+        // Each number counts, or it does not.
         let old = V::splat(match self.into {
             WriteMode::Overwrite => E::ZERO,
             WriteMode::Add => E::ONE,

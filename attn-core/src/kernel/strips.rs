@@ -162,7 +162,7 @@ compiled! {
     }
 }
 
-/// What a task has of a slot.
+/// The part of a slot that a task has.
 enum Part<'a, E> {
     Rows(&'a mut [E], usize),
     Scratch(usize),

@@ -321,7 +321,7 @@ pub(super) mod composed {
         moved(x, Moved { axis, by, len }, 0.0, to)
     }
 
-    /// What both have, between two parts of one number.
+    /// The numbers that both have, between two parts of one number.
     pub(super) fn moved<S: Shape, S2: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
         x: Tensor<S, E, D, T>,
         moved: Moved,

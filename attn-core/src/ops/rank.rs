@@ -21,7 +21,7 @@ use crate::{
 
 /// The index of the largest number along one axis, which the result lacks.
 ///
-/// Of equal numbers the first one is larger, and NaN is larger than any number. No gradient flows through indices. PyTorch: `x.argmax(1)`.
+/// The first one of equal numbers is the larger one, and NaN is larger than any number. No gradient flows through indices. PyTorch: `x.argmax(1)`.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::argmax};
@@ -65,7 +65,7 @@ where
 /// The largest numbers along one axis, the largest one first, and their indices. `to` is the shape of both: it has so many indices of the
 /// axis as numbers are wanted.
 ///
-/// Of equal numbers the first one is larger, and NaN is larger than any number. The gradient of a number is that of its place. PyTorch:
+/// The first one of equal numbers is the larger one, and NaN is larger than any number. The gradient of a number is that of its place. PyTorch:
 /// `x.topk(k, 1)`.
 ///
 /// ```

@@ -18,7 +18,7 @@ pub struct Zipped<'a, E, const N: usize, const M: usize> {
     slices: PhantomData<([&'a [E]; N], [&'a mut [E]; M])>,
 }
 
-/// What is read.
+/// An operand of the loop.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a, E> {
     /// The elements of row `i` are those from `i * step` on.
@@ -39,7 +39,7 @@ pub enum Source<'a, E> {
     First,
 }
 
-/// What is written.
+/// A result of the loop.
 #[derive(Debug)]
 pub enum Target<'a, E> {
     /// The elements of row `i` are those from `i * step` on.
@@ -48,7 +48,7 @@ pub enum Target<'a, E> {
         numbers: &'a mut [E],
         /// From one row to the next.
         step: usize,
-        /// What happens to the numbers there.
+        /// Whether the numbers there are replaced or added to.
         mode: WriteMode,
     },
     /// The sum of the values of row `i` is added to the number at `i * step`.
@@ -296,7 +296,7 @@ impl<'a, E: Real, const N: usize, const M: usize> Zipped<'a, E, N, M> {
 /// A row of slices.
 struct Row<'r, E, const N: usize, const M: usize, V> {
     read: [(*const E, usize); N],
-    /// Of operands that are one number.
+    /// The values of operands that are one number.
     numbers: [V; N],
     write: &'r [WriteTo<E>; M],
 }

@@ -163,7 +163,7 @@ impl Graph {
         self.block.attention()
     }
 
-    /// Which keys a query attends to; `None` is all of them.
+    /// The keys that a query attends to; `None` is all of them.
     pub(crate) fn mask(&self) -> Option<&Expr> {
         self.attention()?.mask.as_ref()
     }

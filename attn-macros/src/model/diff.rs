@@ -34,7 +34,7 @@ pub(crate) struct BufferId(pub(crate) usize);
 /// A gradient, to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GradSource {
-    /// That of a result of the model, by its number: it is given.
+    /// The gradient of a result of the model, by its number: it is given.
     Result(usize),
     Buffer(BufferId),
 }
@@ -42,7 +42,7 @@ pub(crate) enum GradSource {
 /// A gradient, to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum GradTarget {
-    /// That of an input: the tape's, to add to.
+    /// The gradient of an input: the tape's, to add to.
     Input(ValueId),
     /// A buffer that is new here.
     New(BufferId),

@@ -24,7 +24,7 @@ use super::{Declarations, sizes, syntax};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 
-/// What blocks read in their declaration.
+/// The names of a declaration that its blocks read.
 struct Surroundings<'d> {
     sizes: &'d [SizeDraft],
     /// Blocks of other declarations, as they arrived.

@@ -463,7 +463,7 @@ fn parse_call(name: Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         }
         Ok(())
     })?;
-    // What stands before `else` is a branch: `if x < mean::<seq>(x) { x } else { 0 }`
+    // Braces before `else` are a branch: `if x < mean::<seq>(x) { x } else { 0 }`
     let body = if input.peek(token::Brace) && !input.peek2(Token![else]) {
         let content;
         braced!(content in input);

@@ -16,7 +16,7 @@ use crate::ops::{Elementwise, Fusion, Op};
 pub(crate) enum FuseWith {
     /// The next one, which reads its result.
     Next,
-    /// Of a dropout: the elementwise operation that reads it.
+    /// The elementwise operation that reads a dropout.
     Reader,
 }
 

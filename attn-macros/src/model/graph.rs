@@ -144,7 +144,7 @@ pub(crate) struct Module {
     pub(crate) fields: Vec<Field>,
 }
 
-/// What holds a module while the model runs.
+/// The variable that holds a module while the model runs.
 pub(crate) enum Holder {
     /// A variable: it is the model itself, or a round of a loop.
     Variable(String),
@@ -365,7 +365,7 @@ impl Model {
         &self.values[id.0]
     }
 
-    /// What stands for the input of this index where a call leaves it out.
+    /// The default of the input of this index.
     pub(crate) fn default_of(&self, input: usize) -> Option<&Absent> {
         self.defaults.get(input)?.as_ref()
     }

@@ -81,7 +81,7 @@ fn producer(
     let is_neighbour = before[index..]
         .iter()
         .all(|step| elementwise(step).is_some());
-    // Of one operand it takes as much memory as its result, and those that it repeats are smaller. The lives of several would get longer.
+    // With one operand it takes as much memory as its result, and those that it repeats are smaller. The lives of several would get longer.
     let made = elementwise(&before[index])?;
     let whole = (0..made.operands()).filter(|operand| made.repeats(*operand).is_none());
     (is_neighbour || whole.count() <= 1).then_some(index)

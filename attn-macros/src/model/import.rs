@@ -177,7 +177,7 @@ pub(super) fn take(input: ParseStream<'_>) -> syn::Result<Vec<(Group, Ident)>> {
 }
 
 impl Import {
-    /// What stands in the braces was checked where it is declared.
+    /// The tokens in the braces were checked where they are declared.
     pub(super) fn parse(blocks: &Group, name: &Ident, is_called: Rc<Cell<bool>>) -> Self {
         let quiet = Diagnostics::default();
         let library = (|input: ParseStream<'_>| parse_library(name, input, &quiet))

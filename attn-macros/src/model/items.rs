@@ -1,4 +1,4 @@
-//! What stands behind the header of a model: its functions and its blocks. Tokens to drafts.
+//! The items behind the header of a model, its functions and its blocks: tokens to drafts.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::parse::ParseStream;

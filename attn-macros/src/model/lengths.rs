@@ -18,7 +18,7 @@ pub(crate) struct MadeAxis {
 /// A length, of those of the axes of the inputs.
 #[derive(Clone, Debug)]
 pub(crate) enum Length {
-    /// That of an axis of an input.
+    /// The length of an axis of an input.
     Symbol(String),
     Constant(Size),
     Sum(Vec<Length>),
@@ -48,7 +48,7 @@ impl Length {
         one_or(terms, Length::Sum)
     }
 
-    /// What is left without so many, if that is known to be a length.
+    /// The length that is left without so many, if that is known to be a length.
     pub(crate) fn minus(&self, other: &Size) -> Option<Length> {
         let mut terms = self.clone().terms();
         let Some(Length::Constant(size)) = terms.last() else {

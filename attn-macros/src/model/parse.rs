@@ -320,7 +320,7 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
         false => (Vec::new(), parse_values(input, cx)?),
     };
     if input.peek(Token![let]) && matches!(*values, [Expr::If { .. }]) {
-        // What follows is a statement of its own.
+        // The rest is a statement of its own.
         cx.push(syn::Error::new(at, messages::NOTHING_IS_DONE));
         let declares = Vec::new();
         return Ok(Statement::Unreadable { declares });

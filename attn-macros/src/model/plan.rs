@@ -14,7 +14,7 @@ use crate::ops::Op;
 pub(crate) struct Forward {
     /// The values that are kept for the derivative.
     pub(crate) saved: Vec<ValueId>,
-    /// Of each step.
+    /// The plan of each step.
     pub(crate) steps: Vec<Planned>,
     /// Steps that are computed strip by strip.
     pub(crate) strips: Vec<StripPass>,
@@ -33,7 +33,7 @@ pub(crate) struct Planned {
     pub(crate) reuse: Option<usize>,
     /// The values that nobody reads any more.
     pub(crate) free: Vec<ValueId>,
-    /// Of a loop, its body, and, of each carried variable, whether it takes the memory of what was before.
+    /// The body of a loop, and whether each carried variable takes the memory of the value before.
     pub(crate) body: Forward,
     pub(crate) moved: Vec<bool>,
 }

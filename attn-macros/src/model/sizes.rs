@@ -273,7 +273,7 @@ impl ConstValue {
         Some(match tokens.to_string().as_str() {
             "true" => ConstValue::Switch(true),
             "false" => ConstValue::Switch(false),
-            // Of a size, a decimal point is a mistake.
+            // A decimal point in a size is a mistake.
             _ if has_float(tokens) && !is_key_of_size(&text) => {
                 let mut number = parse_number(tokens, &name.to_string(), cx)?;
                 constants.name_as(&text, &mut number);

@@ -153,7 +153,7 @@ fn is_on_rows<O: Op + ?Sized>(block: Block<'_, O>, node: &Node<O>, axes: &[Axis]
                 let result = &block.value(node.result).ty.axes;
                 match repetition(op, index, &block.value(*id).ty.axes, result) {
                     None | Some(Repetition::AlongRows) => is(*id),
-                    // Of a value of the pass, such an operation would read other rows.
+                    // Such an operation would read other rows of a value of the pass.
                     Some(Repetition::AlongColumn | Repetition::Other) => !is(*id),
                 }
             }),

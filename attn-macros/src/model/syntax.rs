@@ -36,7 +36,7 @@ pub(crate) struct BlockDraft {
     pub(crate) statements: Vec<Statement>,
 }
 
-/// What a call gives to a block.
+/// A parameter of a block, which a call gives.
 pub(crate) enum Parameter {
     /// `x: [.., d_model]`: a value, by its position.
     Operand(InputDraft),
@@ -58,7 +58,7 @@ pub(crate) struct SizeDraft {
 pub(crate) struct InputDraft {
     pub(crate) name: Option<Ident>,
     pub(crate) ty: Option<TypeDraft>,
-    /// What stands for it where a call leaves it out: `bias: [seq, d] = 0.0`.
+    /// Its default, where a call leaves it out: `bias: [seq, d] = 0.0`.
     pub(crate) default: Option<TokenStream>,
     /// `mut tokens`, which was reported.
     pub(crate) mutable: bool,
@@ -190,12 +190,12 @@ pub(crate) struct Index {
     /// The first axis has no need of a name: `table[ids]`.
     pub(crate) axis: Option<TokenStream>,
     pub(crate) part: Part,
-    /// As written.
+    /// The tokens as written.
     pub(crate) entry: TokenStream,
 }
 
 impl Index {
-    /// As a person writes it, but for calls.
+    /// The expression as a person writes it, but for calls.
     pub(crate) fn text(&self) -> String {
         match (&self.part, &self.axis) {
             (Part::Of(ids), Some(axis)) => format!("{} = {}", text::of(axis), ids.text()),
@@ -216,7 +216,7 @@ pub(crate) enum Part {
     Range([Option<TokenStream>; 2]),
 }
 
-/// Of values, element by element. Of constants, once, while compiling.
+/// A choice between values is made element by element, one by constants once, while compiling.
 pub(crate) enum Condition {
     Compare {
         comparison: Comparison,
@@ -252,7 +252,7 @@ impl Comparison {
         })
     }
 
-    /// Of two numbers.
+    /// Whether it is true of two numbers.
     pub(crate) fn holds(self, left: f64, right: f64) -> bool {
         match self {
             Self::Less => left < right,
@@ -303,7 +303,7 @@ pub(crate) enum Operator {
     Sub,
     Mul,
     Div,
-    /// Of numbers alone.
+    /// An operator of numbers alone.
     Rem,
 }
 
@@ -347,7 +347,7 @@ impl Expr {
         }
     }
 
-    /// As a person writes it, but for calls.
+    /// The expression as a person writes it, but for calls.
     pub(crate) fn text(&self) -> String {
         match self {
             Expr::Name(name) => name.to_string(),
@@ -480,7 +480,7 @@ impl TypeDraft {
         }
     }
 
-    /// As written: `[.., d_model]`.
+    /// The type as written: `[.., d_model]`.
     pub(crate) fn text(&self) -> String {
         let kind = self.kind.as_ref().map(Ident::to_string);
         let axes: Vec<String> = self.axes.iter().map(text::of).collect();

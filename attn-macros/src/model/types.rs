@@ -38,12 +38,12 @@ pub(crate) enum Axis {
 pub(crate) struct Symbol {
     /// The axis of the inputs that has its length.
     pub(crate) length: String,
-    /// That axis, or the name that `as` gives it.
+    /// The name of that axis, or the one that `as` gives it.
     pub(crate) name: String,
 }
 
 impl Symbol {
-    /// That of the inputs.
+    /// An axis of the inputs.
     pub(crate) fn of_inputs(name: &str) -> Self {
         Symbol {
             length: name.to_owned(),

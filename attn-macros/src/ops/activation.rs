@@ -68,7 +68,7 @@ const fn operation(activation: &'static Activation) -> Operation {
 }
 
 impl Activation {
-    /// As the value of a key.
+    /// The name as the value of a key.
     pub(super) const fn word(&self) -> Word {
         Word {
             name: self.name,

@@ -36,7 +36,7 @@ pub(super) static CONCAT: Operation = Operation {
     lower: Lower::Operands(2..=usize::MAX, &lower),
 };
 
-/// Of several operands, the first two and then one after the other.
+/// Several operands are joined one after the other, from the first two on.
 fn lower(
     lowering: &mut Lowering<'_>,
     call: &CallSite<'_>,

@@ -19,7 +19,7 @@ use crate::spec::Real;
 /// An expression of the elements of the operands, which have the shape of the result or are repeated to it. No operand is there twice.
 pub(crate) struct Elementwise {
     pub(crate) expr: Expr,
-    /// Of each operand that is repeated, which axes of the result its axes are, in ascending order.
+    /// The axes of the result that are those of an operand, if it is repeated, in ascending order.
     repeats: Vec<Option<Vec<usize>>>,
     /// Whether the derivative reads the result where that is a part of it.
     reads_result: bool,
@@ -66,7 +66,7 @@ impl Elementwise {
         self.repeats.len()
     }
 
-    /// Which axes of the result those of an operand are, if it is repeated.
+    /// The axes of the result that are those of an operand, if it is repeated.
     pub(crate) fn repeats(&self, operand: usize) -> Option<&[usize]> {
         self.repeats[operand].as_deref()
     }

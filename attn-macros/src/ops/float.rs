@@ -42,7 +42,7 @@ fn lower(
 }
 
 pub(crate) struct Float {
-    /// What the operand is.
+    /// The kind of the operand.
     kind: ValueKind,
     /// Lengths that are those of an axis at most, of an operation of this name.
     within: Option<(&'static str, Axis)>,

@@ -143,7 +143,7 @@ struct GroupNorm {
     groups: Size,
     /// The index of the axis of the channels.
     index: usize,
-    /// That axis, and those behind it.
+    /// The axis of the channels, and those behind it.
     behind: Vec<Axis>,
     learned: Learned,
 }

@@ -17,7 +17,7 @@ use crate::model::types::Axis;
 use crate::spec::keys::{Key, KeyKind};
 use crate::spec::{Real, Size};
 
-/// That of the key's default.
+/// The default of the key.
 const EPSILON: f64 = 1e-12;
 
 pub(super) static L2_NORM: Operation = Operation {

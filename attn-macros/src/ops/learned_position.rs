@@ -116,7 +116,7 @@ impl Layer for Table {
     }
 }
 
-/// Of the axes of its operand.
+/// The result has the axes of its operand.
 struct LearnedPosition {
     place: ParamPath,
     max_len: Size,

@@ -126,7 +126,7 @@ impl Layer for Affine {
 }
 
 struct Linear {
-    /// That of the layer, or of the embedding whose table is the weight.
+    /// The place of the layer, or of the embedding whose table is the weight.
     place: ParamPath,
     tied: bool,
 }

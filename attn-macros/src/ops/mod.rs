@@ -313,7 +313,7 @@ impl Cost {
 pub(crate) enum Gradient {
     /// The operand has no gradient: indices, lengths, masks, data.
     None,
-    /// That of the result.
+    /// The gradient of the result.
     Same,
     /// Computed, and where that of the result stands in memory if nobody else reads it.
     InPlace,

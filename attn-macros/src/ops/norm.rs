@@ -106,7 +106,7 @@ pub(super) fn asked_epsilon(lowering: &mut Lowering<'_>, call: &CallSite<'_>) ->
     is_positive.then(|| epsilon.clone())
 }
 
-/// What a norm learns.
+/// The tensors that a norm learns.
 #[derive(Clone, Copy)]
 pub(super) struct Learned {
     gain: GainKind,
@@ -140,7 +140,7 @@ impl Learned {
         format_ident!("{variant}{norm}")
     }
 
-    /// What differs from a gain and a bias, for people.
+    /// The differences from a gain and a bias, for people.
     pub(super) fn label(self, may_have_bias: bool) -> String {
         let gain = match self.gain {
             GainKind::Factor => "",

@@ -113,7 +113,7 @@ impl LowerOperands for Reduction {
 }
 
 impl Reduction {
-    /// Of the numbers that the second operand selects.
+    /// The reduction of the numbers that the second operand selects.
     fn of_some(
         self,
         lowering: &mut Lowering<'_>,
@@ -265,13 +265,13 @@ impl Op for Reduce {
                     axis: self.index,
                     is_sum: self.is_sum(),
                 },
-                // Which numbers count is known by the place in the whole tensor, not in a strip.
+                // A selection knows places in the whole tensor, not in a strip.
                 Some(_) => Fusion::None,
             },
         }
     }
 
-    /// What selects has none.
+    /// A selection has no gradient.
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         let mut gradients = vec![Gradient::None; operands];
         gradients[0] = Gradient::Computed;

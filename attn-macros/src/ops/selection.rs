@@ -192,7 +192,7 @@ fn places(x: &Type, index: usize, found: &Type) -> Option<Vec<usize>> {
     fits.then_some(places)
 }
 
-/// What is accepted, for a message: all axes before the one that is read.
+/// The types that are accepted, for a message: all axes before the one that is read.
 fn accepted(x: &Type, index: usize) -> [Type; 2] {
     [
         Type::new(ValueKind::Lens, &x.axes[..index]),

@@ -35,7 +35,7 @@ fn lower(
     Some(lowering.node(builder, SinusoidalPosition, operands, (call.result, ty)))
 }
 
-/// Of the axes of its operand.
+/// The result has the axes of its operand.
 struct SinusoidalPosition;
 
 impl Op for SinusoidalPosition {

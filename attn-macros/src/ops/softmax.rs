@@ -57,7 +57,7 @@ fn lower(
     })
 }
 
-/// Of the numbers that the second operand selects. The others become 0.
+/// The softmax of the numbers that the second operand selects. The others become 0.
 fn of_some(
     lowering: &mut Lowering<'_>,
     call: &CallSite<'_>,
@@ -167,7 +167,7 @@ impl Op for SoftmaxAlong {
         }
     }
 
-    /// What selects has none.
+    /// A selection has no gradient.
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         let mut gradients = vec![Gradient::None; operands];
         gradients[0] = Gradient::Computed;

@@ -107,7 +107,7 @@ impl Distribution {
     }
 }
 
-/// As a user writes it.
+/// The text as a user writes it.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -80,7 +80,7 @@ impl Size {
         Some(Size { origin, ..size })
     }
 
-    /// As a const generic argument.
+    /// The size as a const generic argument.
     pub(crate) fn arg(&self) -> TokenStream {
         match self.value {
             Some(_) => quote!(#self),
@@ -355,7 +355,7 @@ impl Real {
     }
 }
 
-/// As of sizes; 0 and -0 are two numbers.
+/// The same as for sizes; 0 and -0 are two numbers.
 impl PartialEq for Real {
     fn eq(&self, other: &Self) -> bool {
         self.identity() == other.identity()

@@ -186,7 +186,7 @@ impl Call {
     }
 }
 
-/// As it was written.
+/// The word as it was written.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text::of(&self.origin))

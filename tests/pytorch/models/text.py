@@ -46,13 +46,17 @@ def gemma_2(c):
     return 3 * torch.tanh(F.linear(rms_norm(c, "rms_norm", x), table) / 3)
 
 
+def partly_rotated(of, _):
+    return torch.cat([rope(of[..., :2]), of[..., 2:]], -1)
+
+
 @case
 def parallel_residual(c):
-    x = F.embedding(c.ids("ids", 7, 2, 4), c.weight("embedding", 7, 4))
+    x = F.embedding(c.ids("ids", 7, 2, 4), c.weight("embedding", 7, 8))
     for layer in ("blocks.0.", "blocks.1."):
         y, z = layer_norm(c, layer + "layer_norm", x), layer_norm(c, layer + "layer_norm_2", x)
-        y = attention(c, layer + "attention", y, heads=2, allowed=causal(4), prepare=lambda of, _: rope(of))
-        x = x + y + feed_forward(c, layer + "feed_forward", z, 8, F.gelu)
+        y = attention(c, layer + "attention", y, heads=2, allowed=causal(4), prepare=partly_rotated)
+        x = x + y + feed_forward(c, layer + "feed_forward", z, 12, F.gelu)
     return linear(c, "linear", layer_norm(c, "layer_norm", x), 7, bias=False)
 
 

@@ -40,15 +40,15 @@ cases! {
         }
     } (ids: ids[_, _]);
 
-    // GPT-NeoX, Black et al. 2022: attention and the feed-forward layer read the same sum.
+    // GPT-NeoX, Black et al. 2022: attention and the feed-forward layer read the same sum, and a part of each head is rotated.
     parallel_residual {
-        struct M<vocab = 7, d = 4>;
+        struct M<vocab = 7, d = 8>;
         fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
             let mut x = embedding::<vocab, d>(ids);
             repeat 2 {
                 x = x
-                    + attention::<heads = 2, mask = causal, position = rope>(layer_norm(x))
-                    + feed_forward::<8, activation = gelu>(layer_norm(x));
+                    + attention::<heads = 2, mask = causal, position = rope(dims = 2)>(layer_norm(x))
+                    + feed_forward::<12, activation = gelu>(layer_norm(x));
             }
             linear::<vocab, bias = false>(layer_norm(x))
         }

@@ -20,7 +20,7 @@ pub struct Rotary {
 /// The scaling of frequencies `f`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeScaling {
-    /// As they are.
+    /// The angles are not changed.
     None,
     /// `f / factor` (Chen et al. 2023, "position interpolation").
     Linear {
@@ -32,7 +32,7 @@ pub enum RopeScaling {
         /// How much longer sequences are.
         factor: f64,
     },
-    /// As [`Ntk`](Self::Ntk) with the factor `factor * len / original_max_len - (factor - 1)`, for a sequence longer than `original_max_len`.
+    /// [`Ntk`](Self::Ntk) with the factor `factor * len / original_max_len - (factor - 1)`, for a sequence longer than `original_max_len`.
     DynamicNtk {
         /// How much the base grows with the length.
         factor: f64,
@@ -65,7 +65,7 @@ pub enum RopeScaling {
         attention_factor: Option<f64>,
         /// The factor of `ln(factor)` in that formula, for a quotient with `mscale_all_dim`.
         mscale: Option<f64>,
-        /// That of the divisor.
+        /// The same factor of the divisor.
         mscale_all_dim: Option<f64>,
         /// Whether the first and the last pair between are whole numbers.
         truncate: bool,

@@ -28,7 +28,7 @@ pub(super) fn multiply<E: Pooled>(plan: &Plan, a: &[E], b: &[E], to: &mut [E], i
         batch.each([0, 0], to, |to, a, b| shared(to, into, a, b));
         return;
     }
-    // As many products as are worth a thread, neighbours in memory.
+    // A task has as many products as are worth a thread, neighbours in memory.
     let at_once = FEW_MULTIPLICATIONS.div_ceil(work);
     let inner_at_once = at_once.min(inner);
     let outer_at_once = at_once.div_ceil(inner).min(outer);

@@ -9,7 +9,7 @@ use super::{Axes, Product};
 /// How a product is computed.
 #[derive(Debug)]
 pub(super) enum Layout {
-    /// As the product of the second operand and the first one.
+    /// The product of the second operand and the first one.
     Swapped,
     /// With a tensor, by its index, whose axes stand in this order.
     Copied(usize, Axes),
@@ -39,11 +39,11 @@ pub(super) type Pairs = SmallVec<[Pair; 6]>;
 pub(super) struct Plan {
     pub(super) outer: Pairs,
     pub(super) inner: Pairs,
-    /// Of the first operand.
+    /// The axes of the first operand.
     pub(super) rows: Step,
-    /// Of the second operand.
+    /// The axes of the second operand.
     pub(super) cols: Step,
-    /// Of both.
+    /// The axes of both.
     pub(super) depth: [Step; 2],
 }
 

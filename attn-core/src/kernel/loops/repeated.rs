@@ -118,7 +118,7 @@ pub(super) struct Runs<'x, 'a, E> {
     /// The next place in the last axis, and the first number along it.
     place: usize,
     start: usize,
-    /// Of the other axes.
+    /// The indices along the other axes.
     indices: [usize; AXES - 1],
 }
 

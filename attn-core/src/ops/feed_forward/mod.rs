@@ -389,7 +389,7 @@ pub(crate) mod slices {
         simd::WriteMode,
     };
 
-    /// What is kept of a [`FeedForward`] for its derivative.
+    /// The values that are kept of a [`FeedForward`] for its derivative.
     pub struct Hidden<E: Element> {
         /// The input of the hidden layer without its bias.
         input: Array<E>,

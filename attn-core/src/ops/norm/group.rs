@@ -25,7 +25,7 @@ pub struct GroupNormalization<'a, const C: usize, E: Dtype = f32, D: Storage<E> 
     pub groups: usize,
     /// The factor of a normalised channel.
     pub gain: Gain<&'a Tensor<Rank1<C>, E, D>>,
-    /// What is added behind the gain.
+    /// The numbers that are added behind the gain.
     pub bias: Option<&'a Tensor<Rank1<C>, E, D>>,
     /// Added to the variance.
     pub epsilon: f64,

@@ -32,15 +32,15 @@ use slices::Norm;
 /// A normalisation of vectors `[M]`, with what is learned: `(x - mean(x)) / sqrt(var(x) + epsilon) * gain + bias`, or for
 /// [`NormKind::Rms`] `x / sqrt(mean(x²) + epsilon) * gain + bias`.
 ///
-/// Of PyTorch, `torch.nn.LayerNorm(M, bias=False)` has no bias, `torch.nn.LayerNorm(M, elementwise_affine=False)` neither gain nor bias.
+/// `torch.nn.LayerNorm(M, bias=False)` of PyTorch has no bias, `torch.nn.LayerNorm(M, elementwise_affine=False)` neither gain nor bias.
 /// The RMSNorm of Gemma has [`Gain::OnePlus`]: the factor is one more than its weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Normalization<'a, const M: usize, E: Dtype = f32, D: Storage<E> = AutoDevice> {
-    /// What is removed from a vector.
+    /// The part that is removed from a vector.
     pub kind: NormKind,
     /// The factor of a normalised vector.
     pub gain: Gain<&'a Tensor<Rank1<M>, E, D>>,
-    /// What is added behind the gain.
+    /// The numbers that are added behind the gain.
     pub bias: Option<&'a Tensor<Rank1<M>, E, D>>,
     /// Added to the variance or to the mean square.
     pub epsilon: f64,

@@ -40,7 +40,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         self.strips.is_some()
     }
 
-    /// Which of the two passes forward is emitted.
+    /// The forward pass that is emitted, one of two.
     pub(crate) fn mode(&self) -> ExecMode {
         self.frame.mode()
     }
@@ -283,18 +283,18 @@ pub(crate) struct Output {
     pub(super) to: Access,
     /// The operands of a loop.
     pub(super) reads: Vec<TokenStream>,
-    /// Of a reduction, the loop that computes what it reads, with its operands.
+    /// The loop that computes the terms of a reduction, with its operands.
     pub(super) terms: Option<TokenStream>,
     pub(super) is_in_place: bool,
     /// The result is written over the rows of the operation before it in its pass.
     pub(super) is_over_rows: bool,
-    /// Of an operation on rows: the loops in its pass.
+    /// The loops in the pass of an operation on rows.
     pub(super) has_prologue: bool,
     pub(super) has_epilogue: bool,
 }
 
 impl Output {
-    /// Of a reduction whose operand is nowhere in memory, the loop that computes it: `p::loops::Square, [p::read(x)]`.
+    /// The loop that computes the operand of a reduction, if that is nowhere in memory: `p::loops::Square, [p::read(x)]`.
     pub(crate) fn terms(&self) -> Option<&TokenStream> {
         self.terms.as_ref()
     }

@@ -409,7 +409,7 @@ pub(crate) fn selection_differs(
     )
 }
 
-/// What counts, of several axes.
+/// A selection along several axes.
 pub(crate) fn selection_of_several(operation: &Operation, axes: usize) -> String {
     let name = operation.name;
     format!(

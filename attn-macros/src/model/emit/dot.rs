@@ -74,7 +74,7 @@ fn push_value(model: &Model, id: ValueId, indent: &str, dot: &mut String) {
     );
 }
 
-/// As between quotes.
+/// The text as it stands between quotes.
 fn escaped(text: impl Display) -> String {
     text.to_string().replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -231,7 +231,7 @@ impl<'a> Emitter<'a> {
         let symbols = &self.model.symbols;
         let camel = capital(name);
         let is_taken = attention::TAKEN.contains(&camel.as_str())
-            // As the model and the types of its layers begin.
+            // The model and the types of its layers begin so.
             || camel.starts_with(&self.model.item.name.to_string())
             || symbols
                 .iter()

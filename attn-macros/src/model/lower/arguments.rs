@@ -90,7 +90,7 @@ impl Lowering<'_> {
         arguments
     }
 
-    /// Of more values than there are positions, the one that is too much.
+    /// The first value that has no position, if there are more values than positions.
     fn odd_one(&mut self, call: &Call, operation: &Operation) -> Option<usize> {
         let positional = call.arguments.iter().enumerate();
         let positional = positional.filter(|(_, argument)| argument.key.is_none());
@@ -202,7 +202,7 @@ impl Lowering<'_> {
         if own.is_none() || call.arguments.iter().enumerate().any(is_given) {
             return operation.key(expected);
         }
-        // Of two that changed places, one is enough to say.
+        // One message is enough for two that changed places.
         if index == 0 || positional[index - 1] != found {
             self.error(at, messages::wrong_position(operation, expected, &found));
         }

@@ -243,7 +243,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a comparison with a declared type comes to.
+/// The result of a comparison with a declared type.
 enum Bound {
     /// The type with the names of the block, and what rustc has to find out.
     Same(Type, Vec<TokenStream>),

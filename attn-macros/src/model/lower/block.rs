@@ -39,11 +39,11 @@ pub(super) struct Block {
     /// Whether its signature has no mistake.
     is_sound: bool,
     is_called: Rc<Cell<bool>>,
-    /// What was reported of it at an earlier call.
+    /// The mistakes that were reported at an earlier call.
     pub(super) reported: RefCell<HashSet<String>>,
 }
 
-/// What is known in a declaration.
+/// The names that are known in a declaration.
 #[derive(Default)]
 pub(super) struct Declared {
     sizes: Sizes,
@@ -51,7 +51,7 @@ pub(super) struct Declared {
     blocks: Vec<(Ident, usize)>,
 }
 
-/// What names stand for around a call, while those of the block hold.
+/// The meaning of names around a call, while those of the block hold.
 pub(super) struct Outer {
     sizes: Sizes,
     scopes: Scopes,
@@ -229,7 +229,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a block for others reads is read, whether this model calls it or not.
+    /// A block for others reads its names, whether this model calls it or not.
     pub(super) fn skip_shared(&self) {
         let shared = self.blocks.iter().filter(|block| block.library == 0);
         let shared = shared.filter(|block| block.draft.is_shared());
@@ -538,7 +538,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Of rules that are noted again at another call of a block, the first one is enough.
+    /// A rule that is noted again at another call of a block is one rule.
     fn forget_repeated_assertions(&mut self, from: usize) {
         let text = |assertion: &Assertion| {
             let span = first(&assertion.at);
@@ -652,9 +652,9 @@ fn suffix(library: usize) -> String {
     format!("@@{library}")
 }
 
-/// What stands between `<` and `>` in a call of a block.
+/// The arguments between `<` and `>` in a call of a block.
 struct BlockArguments {
     name: Option<Ident>,
-    /// Of each key its value, if it is given.
+    /// The value of each key, if it is given.
     keys: Vec<Option<ConstValue>>,
 }

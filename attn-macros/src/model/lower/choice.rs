@@ -246,7 +246,7 @@ impl Lowering<'_> {
         condition.sides().for_each(|side| self.skip_value(side));
     }
 
-    /// What stands in a value that is not computed counts as read.
+    /// The names in a value that is not computed count as read.
     pub(super) fn skip_value(&mut self, value: &syntax::Expr) {
         for part in value.parts() {
             part.constants()

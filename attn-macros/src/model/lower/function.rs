@@ -35,12 +35,12 @@ const METHODS: [&str; 16] = [
     "try_values",
     "first_non_finite",
     "try_first_non_finite",
-    // Of `forward` it is a handle.
+    // The one of `forward` is a handle.
     "composed",
     "try_composed",
 ];
 
-/// What else every model has.
+/// The other names that every model has.
 const OTHER_METHODS: [&str; 8] = [
     "alloc_grads",
     "graph_dot",

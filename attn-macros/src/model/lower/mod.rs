@@ -145,7 +145,7 @@ pub(crate) struct Lowering<'a> {
     /// The blocks whose calls are lowered, the innermost last, and how many calls there were.
     calls: Vec<usize>,
     expansions: usize,
-    /// Of each block that is a function, how far it is; those that are done; and which one is lowered.
+    /// The progress of each block that is a function; those that are done; and the one that is lowered.
     progress: Vec<Progress>,
     lowered: Vec<LoweredFunction>,
     function: Option<usize>,

@@ -341,7 +341,7 @@ impl Lowering<'_> {
         )))
     }
 
-    /// Of two tensors: the axes of one are among those of the other.
+    /// An operator of two tensors: the axes of one are among those of the other.
     fn tensors(
         &mut self,
         operator: Operator,

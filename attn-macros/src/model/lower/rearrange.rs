@@ -1,4 +1,4 @@
-//! What `rearrange` does to the axes of a value: they are split, put in another order and merged.
+//! `rearrange`: the axes of a value are split, put in another order and merged.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
@@ -299,7 +299,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What is written in the place of an axis.
+    /// The tokens in the place of an axis.
     pub(super) fn axis_part(&mut self, tokens: &TokenStream) -> Option<Part> {
         if let Ok(name) = syn::parse2::<Ident>(tokens.clone()).and_then(not_none) {
             let text = name.unraw().to_string();

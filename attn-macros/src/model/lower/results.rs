@@ -1,4 +1,4 @@
-//! What functions and blocks return: one value or several, in their order or by name.
+//! The results of functions and blocks: one value or several, in their order or by name.
 
 use proc_macro2::{Ident, Span};
 

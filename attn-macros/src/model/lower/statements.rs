@@ -314,7 +314,7 @@ impl Lowering<'_> {
         &branches[usize::from(!holds)]
     }
 
-    /// What stands in statements that are not taken counts as read.
+    /// The names in statements that are not taken count as read.
     pub(super) fn skip(&mut self, statements: &[Statement]) {
         for statement in statements {
             match statement {

@@ -21,7 +21,7 @@ pub(crate) struct Attend {
     pub(crate) similarity: Similarity,
     /// The functions that are applied to a score, in this order.
     pub(crate) functions: Vec<Expr>,
-    /// Which keys a query attends to; `None` is all of them.
+    /// The keys that a query attends to; `None` is all of them.
     pub(crate) mask: Option<Expr>,
     pub(crate) normalizer: Normalizer,
     /// The probability with which weights fall while training.

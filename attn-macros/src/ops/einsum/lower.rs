@@ -1,4 +1,4 @@
-//! Which axes of an `einsum` are the same, and the operations that it is made of.
+//! The axes of an `einsum` that are the same, and the operations that it is made of.
 //!
 //! An axis of one operand alone that the result lacks is summed over first. Of several operands, the first two are multiplied, and then
 //! the product and the next one: an axis goes away as soon as neither the result nor a later operand has it. A product of two operands

@@ -72,7 +72,7 @@ impl Frame for ModelFrame<'_> {
         let sets = self.weights(&repeat.place);
         let count = &repeat.count;
         let forward = decode::rounds(&sets, count, repeat.share);
-        // Of sets of parameters the last one comes first.
+        // The last set of parameters comes first.
         let backward = match repeat.share {
             true => forward.clone(),
             false => quote!(#forward.rev()),
