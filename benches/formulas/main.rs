@@ -61,8 +61,8 @@ model! {
 model! {
     struct OwnSwiGlu<d = 384>;
     fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-        let (gate, value) = split(linear::<2048>(x));
-        linear::<d>(silu(gate) * value)
+        let (gate, value) = split(linear::<2048, bias = false>(x));
+        linear::<d, bias = false>(silu(gate) * value)
     }
 }
 model! {
