@@ -1,6 +1,6 @@
 //! Ids that the model computes, and sums by ids.
 
-use super::agree::{agree, tolerance};
+use super::claim::{agree, tolerance};
 use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;

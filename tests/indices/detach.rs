@@ -1,6 +1,6 @@
 //! `detach` in both forms: the numbers are there, and no gradient flows.
 
-use super::agree::tolerance;
+use super::claim::tolerance;
 use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;

@@ -1,6 +1,6 @@
 //! Numbers at indices of an axis.
 
-use super::agree::{agree, tolerance};
+use super::claim::{agree, tolerance};
 use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;

@@ -5,7 +5,8 @@
     reason = "a test that unwraps fails where it should"
 )]
 
-mod agree;
+#[path = "../operations/claim.rs"]
+mod claim;
 mod computed;
 mod detach;
 mod gather;

@@ -1,6 +1,6 @@
 //! Reductions and softmaxes of some numbers along an axis.
 
-use super::agree::{agree, tolerance};
+use super::claim::{agree, tolerance};
 use super::*;
 use attn::{Backend, Element, model};
 use support::cases::{lens_of, lens_up_to, marks};

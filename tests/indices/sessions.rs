@@ -1,6 +1,6 @@
 //! Token by token: ids of the call and computed ones, along the numbers of a token.
 
-use super::agree::tolerance;
+use super::claim::tolerance;
 use super::*;
 use attn::model;
 

@@ -1,6 +1,6 @@
 //! Sums up to each place of an axis, and lengths along any axis.
 
-use super::agree::{agree, tolerance};
+use super::claim::{agree, tolerance};
 use super::*;
 use attn::{Backend, Element, model};
 use support::compare::assert_same;

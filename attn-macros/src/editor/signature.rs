@@ -42,7 +42,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Those that stand here, and those of other declarations, by their names here.
+    /// The items of this declaration, and the blocks that it uses, by their names here.
     fn of(items: &[Item], imports: &[(Group, Ident)]) -> Self {
         let imports = imports.iter().filter_map(|(blocks, name)| {
             // Behind the blocks that it calls itself.

@@ -34,7 +34,7 @@ struct Surroundings<'d> {
 
 /// A block for others.
 pub(crate) struct Export {
-    /// Those of its model.
+    /// The `cfg` attributes of its model.
     cfgs: Vec<Attribute>,
     docs: Vec<Attribute>,
     vis: Visibility,

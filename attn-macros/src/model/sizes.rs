@@ -76,7 +76,7 @@ impl Sizes {
         sizes
     }
 
-    /// Those of another declaration: their axes are none of this one.
+    /// The sizes of another declaration: their axes are none of this one.
     pub(super) fn of_library(mut self, suffix: &str) -> Self {
         for named in &mut self.declared {
             if let Some(ConstValue::Size(size)) = &mut named.value {

@@ -41,7 +41,7 @@ pub(crate) struct Along {
 /// How large ids may be.
 #[derive(Clone)]
 pub(crate) enum Bound {
-    /// Those of an input: only the call knows.
+    /// The ids are an input: only the call knows how large they are.
     OfCall,
     /// They are computed, and known to be indices of an axis that is long enough.
     Known,

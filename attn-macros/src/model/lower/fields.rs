@@ -62,7 +62,7 @@ impl Lowering<'_> {
 
     /// A block without parameters is no layer.
     pub(super) fn drop_empty_blocks(&mut self) {
-        // Those in a block follow it.
+        // The layers in a block follow it.
         for module in (0..self.modules.len()).rev() {
             let mut fields = std::mem::take(&mut self.modules[module].fields);
             fields.retain(|field| match field.layer {

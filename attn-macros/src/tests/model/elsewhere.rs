@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
     (6, "linear::<vocab>(x[seq = 0:3])", "0", &["`0..3`"]),
     (6, "linear::<vocab, activation = relu>(x)", "activation", &["`relu(linear::<out>(x))`"]),
     (6, "linear::<vocab>(x + mean::<seq, keepdim = true>(x))", "keepdim", &["by the names of the axes"]),
-    // What stands behind a mistake is read all the same.
+    // The statements behind a mistake are read all the same.
     (6, "let last = argmax::<seq>(x); linear::<vocab>(foo(x)[seq = last])", "foo", &["unknown operation `foo`"]),
     (6, "MyHead(x)", "MyHead", &["`module::<MyHead, out = [batch, seq, d_model]>(x)`"]),
     (6, "linear::<vocab>(layer_norm(x)), x", ",", &["`(x, y)`"]),

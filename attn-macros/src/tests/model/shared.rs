@@ -18,7 +18,7 @@ fn model(items: &str, statements: &str) -> String {
     )
 }
 
-/// What the macro of the block in front of a declaration says, `@ { .. }`, without the rest of it.
+/// The tokens that the macro of a block puts in front of a declaration, `@ { .. }`.
 fn library(source: &str) -> String {
     fn find(tokens: TokenStream) -> Option<TokenTree> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -69,7 +69,7 @@ fn a_block_arrives_with_what_it_calls() {
             "other_2.linear_2"
         ]
     );
-    // What the block calls is not there for others.
+    // The blocks that it calls are not there for others.
     let source = with(&library, "mlp", &model("", "mlp::<4>(act(x))"));
     assert_eq!(errors_of(&source)[0].1, "unknown operation `act`");
 }

@@ -53,7 +53,7 @@ fn apart(w: &mut Writer, x: &str, axis: Axis) -> String {
     format!("{x} + {by}")
 }
 
-/// What has no derivative is detached, so that the gradients are still those of differences.
+/// Only values without a derivative are detached, so that the gradients are still those of differences.
 pub(super) fn detach(w: &mut Writer) -> Option<()> {
     const OF: &[&str] = &[
         "X * detach(floor(2 * Y + 0.37))",
@@ -111,7 +111,7 @@ fn at_places(w: &mut Writer) -> Option<()> {
     w.define(&format!("{x}[seq = {ids}]"), to)
 }
 
-/// What is read at computed ids, which are below `count` of an axis, and have these axes.
+/// Reads numbers at computed ids, which are below the size of `axis`, and have the axes `of`.
 fn read_at(w: &mut Writer, ids: &str, of: &[Axis], axis: Axis) -> Option<()> {
     let below = axis.size().unwrap_or(5);
     let Axis::Size(most) = IDS else { return None };
