@@ -139,6 +139,23 @@ fn lengths_beyond_the_axis_are_an_error() {
     assert_eq!(error.to_string(), message);
 }
 
+/// These read the lengths as numbers.
+#[test]
+fn lengths_beyond_the_axis_are_an_error_along_an_axis() {
+    model! {
+        struct Sums<d = 2>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] { cumsum::<seq>(x, lens) }
+    }
+    let model = Cpu::default().build_module::<Sums, f32>();
+    let x: Tensor<Rank3<2, 3, 2>, f32, Cpu> = Cpu::default().zeros();
+    let lens: Tensor<Rank1<2>, usize, Cpu> = Cpu::default().tensor([3, 4]);
+    let message = "cumsum: the valid length at [1] is 4, but there are 3 keys";
+    let error = model.try_forward((x.clone(), lens.clone())).unwrap_err();
+    assert_eq!(error.to_string(), message);
+    let error = model.composed().try_forward((x, lens)).unwrap_err();
+    assert_eq!(error.to_string(), message);
+}
+
 /// An axis of size 0 has no number that counts.
 #[test]
 fn empty_axes_count_as_nothing() {

@@ -44,7 +44,7 @@ pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
 pub(crate) const SEVERAL_VARIABLES: &str = "several names stand in parentheses behind `let`\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
-pub(crate) const EXPECTED_PARTS: &str = "expected `split` or `top_k`, which alone have several results\n\
+pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k` or a block with several results\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
     help: `let x = ..;`";

@@ -75,7 +75,7 @@ mistakes! {
     assigned_in_a_loop: "let y = x; repeat 2 { y = gelu(y); } y", "y", "`y` cannot be assigned to twice";
     an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
     a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
-    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split` or `top_k`, which alone have several results";
+    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, `top_k` or a block with several results";
     an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "a choice begins with `if`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
@@ -231,7 +231,7 @@ mistakes! {
     parts_in_brackets: "let [y, z] = split(x); concat(y, z)", "[y, z]", "expected a name for each part, found `[y, z]`";
     parts_without_parentheses: "let y, z = split(x); concat(y, z)", ",", "several names stand in parentheses behind `let`";
     parts_without_let: "(y, z) = split(x); concat(y, z)", "(y, z)", "several names stand in parentheses behind `let`";
-    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split` or `top_k`, which alone have several results";
+    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, `top_k` or a block with several results";
     parts_without_names: "split(x)", "split", "`split` has several results, and each needs a name";
     parts_of_one_name: "let y = split(x); y", "split", "`split` has several results, and each needs a name";
     parts_in_a_sum: "let (y, z) = split(x) + 1; y + z", "split", "`split` has several results, and each needs a name";
