@@ -157,6 +157,17 @@
     "padding",
     "document"
 ))]
+#[doc(alias(
+    "neighborhood",
+    "natten",
+    "local",
+    "window",
+    "swin",
+    "same_row",
+    "same_col",
+    "same_frame",
+    "axial"
+))]
 #[doc(alias("attention_mask", "key_padding_mask", "document_id", "local_attention"))]
 #[doc(alias(
     "GQA",

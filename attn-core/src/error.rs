@@ -158,6 +158,21 @@ pub enum Error<Dev> {
         max: usize,
     },
 
+    /// A sequence does not fill the grid on which its tokens are.
+    #[error("{layer}: the {axis} axis has length {length}, but the grid has {}", Places(grid, *prefix))]
+    GridMismatch {
+        /// The layer's name.
+        layer: &'static str,
+        /// The sequence: `query` or `key`.
+        axis: &'static str,
+        /// The length of the sequence.
+        length: usize,
+        /// The sizes of the grid.
+        grid: Vec<usize>,
+        /// The number of tokens before the grid.
+        prefix: usize,
+    },
+
     /// An axis cannot be split into parts of a size.
     #[error("{model}: `{axis}` has size {size}, which is no multiple of {of}")]
     Indivisible {
@@ -241,6 +256,28 @@ struct Product<'a>(&'a [(&'static str, usize)]);
 
 /// ` at [1, 2]`, or nothing for a single number.
 struct AtIndex<'a>(&'a [usize]);
+
+/// Shows `8 * 8 = 64 places`, or `8 * 8 = 64 places behind 1 token`.
+struct Places<'a>(&'a [usize], usize);
+
+impl Display for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(grid, prefix) = self;
+        for (position, size) in grid.iter().enumerate() {
+            let times = if position == 0 { "" } else { " * " };
+            write!(f, "{times}{size}")?;
+        }
+        let places = grid
+            .iter()
+            .fold(1, |places: usize, size| places.saturating_mul(*size));
+        write!(f, " = {places} places")?;
+        match prefix {
+            0 => Ok(()),
+            1 => f.write_str(" behind 1 token"),
+            tokens => write!(f, " behind {tokens} tokens"),
+        }
+    }
+}
 
 impl Display for AtIndex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -65,6 +65,63 @@ pub fn check_mask_lengths<Dev>(
     })
 }
 
+/// Checks that a sequence fills the grid on which its tokens are, behind `prefix` others.
+///
+/// # Errors
+/// [`Error::GridMismatch`], with the length and the sizes of the grid.
+///
+/// ```
+/// use attn::__private::runtime::entry::check_grid;
+///
+/// assert!(check_grid::<()>("Vit", "query", 65, &[8, 8], 1).is_ok());
+/// assert!(check_grid::<()>("Vit", "query", 64, &[8, 8], 1).is_err());
+/// ```
+pub fn check_grid<Dev>(
+    layer: &'static str,
+    axis: &'static str,
+    length: usize,
+    grid: &[usize],
+    prefix: usize,
+) -> Result<(), Error<Dev>> {
+    if Some(length) == tokens_of_grid(grid, prefix) {
+        return Ok(());
+    }
+    Err(Error::GridMismatch {
+        layer,
+        axis,
+        length,
+        grid: grid.to_vec(),
+        prefix,
+    })
+}
+
+/// Checks that the tokens of a session have places on a grid, which they may fill in part.
+///
+/// # Errors
+/// [`Error::TooLong`], with the capacity of the session and the number of places.
+pub fn check_grid_capacity<Dev>(
+    layer: &'static str,
+    capacity: usize,
+    grid: &[usize],
+    prefix: usize,
+) -> Result<(), Error<Dev>> {
+    match tokens_of_grid(grid, prefix) {
+        Some(max) if capacity > max => Err(Error::TooLong {
+            layer,
+            length: capacity,
+            max,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn tokens_of_grid(grid: &[usize], prefix: usize) -> Option<usize> {
+    let places = grid
+        .iter()
+        .try_fold(1, |places: usize, size| places.checked_mul(*size))?;
+    places.checked_add(prefix)
+}
+
 /// An input of a layer: tokens of some width, batched or not.
 pub trait Tokens {
     /// The number of sequences, and their length.

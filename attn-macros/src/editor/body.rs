@@ -149,7 +149,7 @@ fn argument_module(kind: &str) -> &'static str {
 }
 
 /// The names that a function may take.
-pub(super) const ARGUMENTS: [(&str, &str); 7] = [
+pub(super) const ARGUMENTS: [(&str, &str); 13] = [
     ("score", "The score of a query and a key, after the scale."),
     ("b", "The index in the batch."),
     ("h", "The index of the head, among the query heads."),
@@ -157,6 +157,18 @@ pub(super) const ARGUMENTS: [(&str, &str); 7] = [
     ("kv_idx", "The position of the key."),
     ("q_len", "How many queries there are."),
     ("kv_len", "How many keys there are."),
+    (
+        "q_frame",
+        "The frame of the query, on a `grid` of three axes.",
+    ),
+    ("q_row", "The row of the query, on the `grid`."),
+    ("q_col", "The column of the query, on the `grid`."),
+    (
+        "kv_frame",
+        "The frame of the key, on a `grid` of three axes.",
+    ),
+    ("kv_row", "The row of the key, on the `grid`."),
+    ("kv_col", "The column of the key, on the `grid`."),
 ];
 
 fn argument_doc(name: &str) -> Option<&'static str> {

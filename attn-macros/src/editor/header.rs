@@ -90,6 +90,13 @@ pub(super) fn walk_value(
         KeyKind::Word(_) | KeyKind::Mask(_) | KeyKind::Claims(_) => {
             walk_words(names, key, value, sizes);
         }
+        KeyKind::Sizes => {
+            let mut value = value;
+            let list = value.take_group(Delimiter::Bracket).unwrap_or(value);
+            for part in list.split() {
+                size(names, &part, sizes);
+            }
+        }
         KeyKind::Projections => walk_projections(names, value),
         KeyKind::Type => names.ty(value.rest()),
         // Its axes are names of a model, which walks them itself.

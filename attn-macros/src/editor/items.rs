@@ -75,8 +75,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         (kind.name(), format!("Takes any of `{args}`, by name."))
     });
     let arguments = |kind: FunctionKind| {
-        let is_taken = move |name: &str| kind.args().iter().any(|arg| arg == name);
-        let arguments = ARGUMENTS.iter().filter(move |(name, _)| is_taken(name));
+        let arguments = ARGUMENTS.iter().filter(move |(name, _)| kind.takes(name));
         arguments
             .map(|(name, doc)| (*name, (*doc).to_owned()))
             .collect()

@@ -400,7 +400,11 @@ fn mask(cx: &Layer<'_>) -> String {
         return String::new();
     };
     let mut text = format!("A query attends to a key where\n\n```text\n{predicate}\n```\n");
-    if let Some(drawing) = drawing::of(predicate, &cx.graph.data) {
+    let drawing = match &cx.spec.grid {
+        Some(grid) => drawing::on_grid(predicate, grid),
+        None => drawing::of(predicate, &cx.graph.data),
+    };
+    if let Some(drawing) = drawing {
         text.push_str(&drawing);
     }
     text

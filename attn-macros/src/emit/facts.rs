@@ -106,8 +106,11 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
     let check_mask_data = check_mask
         .is_some()
         .then(|| quote!(check_mask(q_len, kv_len)?;));
+    let check_grid = super::input::emit_grid_check(cx)
+        .map(|check| quote!(let axes = (1, q_len, kv_len); #check));
     let check = quote! {
         p::check_mask_lengths(#label, q_len, kv_len)?;
+        #check_grid
         #check_mask_data
     };
     quote! {
@@ -131,8 +134,8 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
                 p::unwrap(Self::try_mask_density(q_len, kv_len))
             }
 
-            /// [`mask_density`](Self::mask_density) with an error if the mask divides an integer by 0, or if a length is greater
-            /// than half a million.
+            /// [`mask_density`](Self::mask_density) with an error if the mask divides an integer by 0, if a length is greater
+            /// than half a million, or if the lengths are not those of the grid.
             #vis fn try_mask_density(q_len: usize, kv_len: usize) -> Result<f64, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::mask_density(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))
@@ -148,8 +151,8 @@ fn emit_mask(cx: &Layer<'_>) -> TokenStream {
                 p::unwrap(Self::try_mask_blocks(q_len, kv_len))
             }
 
-            /// [`mask_blocks`](Self::mask_blocks) with an error if the mask divides an integer by 0, or if a length is greater
-            /// than half a million.
+            /// [`mask_blocks`](Self::mask_blocks) with an error if the mask divides an integer by 0, if a length is greater
+            /// than half a million, or if the lengths are not those of the grid.
             #vis fn try_mask_blocks(q_len: usize, kv_len: usize) -> Result<p::MaskBlocks, p::Error<p::AutoErr>> {
                 #check
                 Ok(p::MaskBlocks::new(&mask_alone(q_len, kv_len), #different_heads, q_len, kv_len))

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::{Layer, bounds, docs, var};
 use crate::graph::{CallData, Declared, Dim};
-use crate::score::Type;
+use crate::score::{Type, Var};
 use crate::spec::{self, Size};
 
 /// The trait. Its `on_unimplemented` is what a user reads after passing a wrong shape.
@@ -168,6 +168,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
             }
         }
     });
+    let check_grid = emit_grid_check(cx);
     let reads = cx.graph.data.iter();
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
@@ -194,6 +195,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         let #pattern = self;
         #(#fit)*
         let axes = p::check_inputs(#label, &x, &#last, #widths)?;
+        #check_grid
         #check_memory
         #(#reads)*
         #check_integers
@@ -206,6 +208,36 @@ pub(super) fn emit_check(cx: &Layer<'_>) -> TokenStream {
     let label = cx.label();
     let widths = emit_widths(cx);
     quote!(p::check_axes(#label, axes, #widths)?;)
+}
+
+/// The lines that check that the sequences fill the grid, for lengths in `axes`.
+pub(super) fn emit_grid_check(cx: &Layer<'_>) -> Option<TokenStream> {
+    let label = cx.label();
+    let checks = grid_sizes(cx)?.map(|(axis, index, sizes, prefix)| {
+        quote!(p::check_grid(#label, #axis, axes.#index, &[#(#sizes),*], #prefix)?;)
+    });
+    Some(quote!(#(#checks)*))
+}
+
+/// The line that checks that the tokens of a session have places on the grid.
+pub(super) fn emit_grid_capacity(cx: &Layer<'_>) -> Option<TokenStream> {
+    let label = cx.label();
+    let (_, index, sizes, prefix) = grid_sizes(cx)?.next()?;
+    Some(quote!(p::check_grid_capacity(#label, axes.#index, &[#(#sizes),*], #prefix)?;))
+}
+
+/// The grids of the queries and of the keys: the name and the number of the axis, the sizes, and the number of tokens before.
+fn grid_sizes<'a>(
+    cx: &Layer<'a>,
+) -> Option<impl Iterator<Item = (&'static str, Literal, &'a [Size], Size)>> {
+    let grid = cx.spec.grid.as_ref()?;
+    let prefix = grid.prefix.clone().unwrap_or_else(|| Size::known(0));
+    let sequences = [("query", 1, Var::QIdx), ("key", 2, Var::KvIdx)];
+    let sequences = sequences.into_iter().map(move |(axis, index, of)| {
+        let index = Literal::usize_unsuffixed(index);
+        (axis, index, grid.sizes(of), prefix.clone())
+    });
+    Some(sequences)
 }
 
 /// `p::Widths { queries: 512, keys: 512, heads: 8, hidden: None }`

@@ -9,7 +9,7 @@ use crate::diag::Diagnostics;
 use crate::markdown::Table;
 use crate::score::{Expr, builtin};
 use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, KeyKind, Word};
-use crate::spec::parse_mask;
+use crate::spec::{Atom, parse_mask};
 
 /// Every key with its values, and the words of the body, as Markdown.
 pub(crate) fn key_table() -> TokenStream {
@@ -67,7 +67,8 @@ fn definition(key: &'static Key, word: &'static Word) -> Option<Expr> {
         sizes => format!("{}({})", word.name, sizes.join(", ")).parse(),
     };
     let mask = parse_mask(&written.ok()?, key, words, &Diagnostics::default());
-    (!mask.is_none()).then(|| builtin::mask(&mask))
+    let is_defined = !mask.is_none() && !mask.atoms().into_iter().any(Atom::reads_grid);
+    is_defined.then(|| builtin::mask(&mask, None))
 }
 
 fn values(key: &Key) -> String {
@@ -85,6 +86,7 @@ fn values(key: &Key) -> String {
         KeyKind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),
         KeyKind::Claims(list) => format!("{}, combined by `&`", words(list)),
         KeyKind::Projections => "`true`, `false`, a list of `q`, `k`, `v`, `o`".to_owned(),
+        KeyKind::Sizes => "sizes in brackets".to_owned(),
         KeyKind::Type => "a type".to_owned(),
         KeyKind::Shape => "a shape".to_owned(),
         KeyKind::Axes => "an axis, or several in brackets".to_owned(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod claims;
+pub(crate) mod grid;
 pub(crate) mod model;
 
 pub(crate) use claims::*;
@@ -62,7 +63,7 @@ pub(crate) fn expected_struct(found: &TokenStream) -> String {
 }
 
 /// Tokens in the form of the source.
-fn quoted(tokens: &TokenStream) -> String {
+pub(crate) fn quoted(tokens: &TokenStream) -> String {
     if tokens.is_empty() {
         "nothing".to_owned()
     } else {
@@ -106,6 +107,7 @@ pub(crate) fn example(key: &Key) -> String {
             .find(|word| word.name != "none")
             .map_or_else(String::new, |word| word.name.to_owned()),
         KeyKind::Projections => "false".to_owned(),
+        KeyKind::Sizes => "[14, 14]".to_owned(),
         KeyKind::Type => "Linear<8, 3>".to_owned(),
         KeyKind::Shape => "[batch, seq, 8]".to_owned(),
         KeyKind::Axes if key.name == "out" => "[batch, seq, d_model]".to_owned(),

@@ -1,7 +1,8 @@
 //! The built-in masks, score modifications and normalizers of a score alone, each a definition in the language.
 
 use super::{Binary, Data, Expr, Unary, Var};
-use crate::spec::{Align, Atom, MaskExpr, Real, Size};
+use crate::spec::grid::GridAxis;
+use crate::spec::{Align, Atom, Grid, MaskExpr, Real, Size};
 
 fn q_idx() -> Expr {
     Var::QIdx.into()
@@ -11,14 +12,87 @@ fn kv_idx() -> Expr {
     Var::KvIdx.into()
 }
 
-/// The predicate of a mask: `true` where a query attends.
-pub(crate) fn mask(mask: &MaskExpr) -> Expr {
+/// The predicate of a mask: `true` where a query attends. Without a grid, its words about places hold everywhere.
+pub(crate) fn mask(mask: &MaskExpr, grid: Option<&Grid>) -> Expr {
+    let of = |mask| self::mask(mask, grid);
     match mask {
-        MaskExpr::Atom(word) => atom(word),
-        MaskExpr::Not(a) => !self::mask(a),
-        MaskExpr::And(a, b) => self::mask(a) & self::mask(b),
-        MaskExpr::Or(a, b) => self::mask(a) | self::mask(b),
+        MaskExpr::Atom(word) => match grid.filter(|_| word.reads_grid()) {
+            Some(grid) => on_grid(word, grid),
+            None => atom(word),
+        },
+        MaskExpr::Not(a) => !of(a),
+        MaskExpr::And(a, b) => of(a) & of(b),
+        MaskExpr::Or(a, b) => of(a) | of(b),
     }
+}
+
+/// A word that compares places on a grid. Those before the grid see everything, and are seen.
+fn on_grid(atom: &Atom, grid: &Grid) -> Expr {
+    let along = |axis| place_along(atom, grid, axis);
+    let axes = grid.axes().iter().copied();
+    let inside = axes.filter_map(along).reduce(|a, b| a & b);
+    let inside = inside.unwrap_or(Expr::Bool(true));
+    match grid.outside() {
+        Some(outside) => outside | inside,
+        None => inside,
+    }
+}
+
+/// Where a query attends along an axis. `None` if the word says nothing of this axis.
+fn place_along(atom: &Atom, grid: &Grid, axis: GridAxis) -> Option<Expr> {
+    let [query, key] = [Var::QIdx, Var::KvIdx].map(|of| grid.along(of, axis));
+    let [query, key] = [query?, key?];
+    let n = atom.extent(axis);
+    let same = |of: GridAxis| (of == axis).then(|| query.clone().equals(key.clone()));
+    match atom.name() {
+        "neighborhood" => {
+            let keys = grid.keys_along(axis)?;
+            Some(neighborhood(query, key, &n, &atom.size("dilation"), keys))
+        }
+        "local" => Some(local(query, key, &n, &atom.size("dilation"))),
+        "window" => Some(window(query, key, &n, &atom.size("shift"))),
+        "same_frame" => same(GridAxis::Frame),
+        "same_row" => same(GridAxis::Row),
+        _ => same(GridAxis::Col),
+    }
+}
+
+/// The `n` keys around a query, or around the nearest one of which all are among the `keys`. With a dilation the places with one
+/// remainder are an axis of their own (Hassani & Shi 2022).
+fn neighborhood(query: Expr, key: Expr, n: &Size, dilation: &Size, keys: &Size) -> Expr {
+    let among = |query: Expr, key: Expr, keys: Expr| {
+        let first = (query - Expr::from(n) / 2).min(keys - n).max(0);
+        first.clone().at_most(key.clone()) & (key - first).less(n)
+    };
+    if dilation.value == Some(1) {
+        return among(query, key, keys.into());
+    }
+    let rest = query.clone() % dilation;
+    let same = rest.clone().equals(key.clone() % dilation);
+    let keys = (Expr::from(keys) - 1 - rest) / dilation + 1;
+    same & among(query / dilation, key / dilation, keys)
+}
+
+/// The `n` keys around a query, as far as there are any.
+fn local(query: Expr, key: Expr, n: &Size, dilation: &Size) -> Expr {
+    let back = query - key;
+    let [before, all] = [Expr::from(n) / 2, Expr::from(n)];
+    let behind = all - before.clone();
+    if dilation.value == Some(1) {
+        return back.clone().at_most(before) & (Expr::from(0) - back).less(behind);
+    }
+    let every = (back.clone() % dilation).equals(0);
+    let near = back.clone().at_most(before * dilation);
+    every & near & (Expr::from(0) - back).less(behind * dilation)
+}
+
+/// The keys in the window of a query. The first window has `shift` places.
+fn window(query: Expr, key: Expr, n: &Size, shift: &Size) -> Expr {
+    let of = |place: Expr| match shift.value {
+        Some(0) => place / n,
+        _ => (place + (Expr::from(n) - shift)) / n,
+    };
+    of(query).equals(of(key))
 }
 
 fn atom(atom: &Atom) -> Expr {

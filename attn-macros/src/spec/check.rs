@@ -13,8 +13,8 @@ use super::parse::{Draft, Entry, Value};
 use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
-    Assertion, Atom, Distribution, GainKind, MaskExpr, Normalizer, Position, Projections, QkNorm,
-    Score, Spec, text,
+    Assertion, Atom, Distribution, GainKind, Grid, MaskExpr, Normalizer, Position, Projections,
+    QkNorm, Score, Spec, text,
 };
 use crate::diag::Diagnostics;
 use crate::messages;
@@ -101,7 +101,8 @@ impl Checker<'_> {
         let head_dim = self.head_dim(score, score_call.as_ref(), &per_head);
         let value_head_dim = self.value_head_dim(score, &head_dim, per_head);
         let qk_norm = self.qk_norm(score);
-        let mask = self.mask(d_context.is_some());
+        let grid = self.grid(d_context.is_some());
+        let mask = self.mask(d_context.is_some(), grid.as_ref());
         let mut mask_is_sound = mask.is_some() && !self.draft.body.poisoned;
         let spec = Spec {
             scale: self.scale(score, &head_dim),
@@ -118,6 +119,7 @@ impl Checker<'_> {
             head_dim,
             value_head_dim,
             d_context,
+            grid,
             mask: mask.unwrap_or_else(MaskExpr::none),
             score,
             position: Position::None,
@@ -137,6 +139,9 @@ impl Checker<'_> {
         let body = self.body(&spec);
         if self.cx.count() == before_body {
             self.without_queries();
+        }
+        if self.cx.count() == before && !self.draft.poisoned {
+            self.grid_is_read(&spec.mask, self.draft.body.reads_grid());
         }
         let spec = Spec {
             normalizer: body.normalizer.clone().unwrap_or(spec.normalizer),
@@ -170,7 +175,9 @@ impl Checker<'_> {
         }
         sizes.push(("value_head_dim", &spec.value_head_dim));
         sizes.extend(spec.d_context.as_ref().map(|size| ("d_context", size)));
-        body::check(&self.draft.body, &sizes, self)
+        let prefix = spec.grid.as_ref().and_then(|grid| grid.prefix.as_ref());
+        sizes.extend(prefix.map(|size| ("prefix_tokens", size)));
+        body::check(&self.draft.body, (&sizes, spec.grid.as_ref()), self)
     }
 
     /// Gives a value in the body that only rustc can evaluate a named constant.
@@ -485,7 +492,7 @@ impl Checker<'_> {
     }
 
     /// `None` if the mask is not known, for a mistake that is reported.
-    fn mask(&mut self, cross: bool) -> Option<MaskExpr> {
+    fn mask(&mut self, cross: bool, grid: Option<&Grid>) -> Option<MaskExpr> {
         let (mask, complete) = match self.entry("mask").map(|entry| &entry.value) {
             Some(Value::Mask { mask, complete }) => (mask.clone(), *complete),
             Some(_) => return None,
@@ -493,6 +500,7 @@ impl Checker<'_> {
         };
         for atom in mask.atoms() {
             self.mask_word(atom, cross);
+            self.grid_word(atom, grid);
         }
         for data in ["padding", "document"] {
             let mut again = mask.atoms().into_iter().filter(|atom| atom.name() == data);

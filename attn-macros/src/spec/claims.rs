@@ -88,7 +88,7 @@ impl Masked<'_> {
         });
         let mut subject = self.spec.subject(&self.predicate);
         subject.positive.extend(word.lengths());
-        let bound = builtin::mask(&word);
+        let bound = builtin::mask(&word, None);
         let claimed = match claim.word.name {
             "every_query_attends" => Claim::EveryQueryAttends,
             _ => Claim::Within(bound.clone()),

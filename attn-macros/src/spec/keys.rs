@@ -26,6 +26,8 @@ pub(crate) enum KeyKind {
     Claims(&'static [Word]),
     /// `true`, `false`, or a list of projections.
     Projections,
+    /// Sizes in brackets.
+    Sizes,
     /// A type of Rust.
     Type,
     /// The axes of a result, in brackets.
@@ -102,6 +104,25 @@ const SYMMETRIC: Arg = Arg {
     kind: ArgKind::Flag(&["symmetric"]),
 };
 
+const DILATION: Arg = Arg {
+    name: "dilation",
+    kind: ArgKind::Size { default: Some(1) },
+};
+const SHIFT: Arg = Arg {
+    name: "shift",
+    kind: ArgKind::Size { default: Some(0) },
+};
+const FRAMES: Arg = optional_size("frames");
+const ROWS: Arg = optional_size("rows");
+const COLS: Arg = optional_size("cols");
+
+const fn optional_size(name: &'static str) -> Arg {
+    Arg {
+        name,
+        kind: ArgKind::OptionalSize,
+    }
+}
+
 /// Every key, in the order in which the documentation lists them.
 pub(crate) static KEYS: &[Key] = &[
     Key {
@@ -145,6 +166,24 @@ pub(crate) static KEYS: &[Key] = &[
         kind: KeyKind::Mask(MASKS),
         default: "`none`",
         doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
+    },
+    Key {
+        name: "grid",
+        kind: KeyKind::Sizes,
+        default: "absent: a sequence",
+        doc: "The tokens are the places of a grid `[rows, cols]` or `[frames, rows, cols]`, row by row: patches of an image or of a video. A sequence of another length is an error. Masks such as `neighborhood` compare places, and a body may read `q_row`, `q_col`, `q_frame`, `kv_row`, `kv_col`, `kv_frame`.",
+    },
+    Key {
+        name: "kv_grid",
+        kind: KeyKind::Sizes,
+        default: "`grid`",
+        doc: "The grid of the keys, in cross-attention.",
+    },
+    Key {
+        name: "prefix_tokens",
+        kind: KeyKind::Size,
+        default: "0",
+        doc: "How many tokens stand before the grid, in both sequences: class tokens and registers. In the masks of a grid they attend to all keys, and all queries attend to them. `num_prefix_tokens` of `timm`.",
     },
     Key {
         name: "ensure",
@@ -241,6 +280,33 @@ static MASKS: &[Word] = &[
         args: &[size("n"), ALIGNMENT],
         doc: "A query attends within its own chunk of `n` positions, in both directions; `causal & chunked(n)` looks back only.",
     },
+    Word {
+        name: "neighborhood",
+        args: &[size("n"), DILATION, FRAMES, ROWS, COLS],
+        doc: "On a grid: a query attends to the `n` x `n` keys around it. At a border the window is moved inside, so it always has as many keys; an axis that is shorter is attended to whole. With a `dilation` it has every `dilation`-th key (NATTEN: Hassani et al. 2023, Hassani & Shi 2022). `rows = 3` is a window of 3 rows.",
+    },
+    Word {
+        name: "local",
+        args: &[size("n"), DILATION, FRAMES, ROWS, COLS],
+        doc: "On a grid: a query attends to the keys that a convolution of `n` x `n` reads, which are fewer at a border (Parmar et al. 2018, Ramachandran et al. 2019). An even window has one key more before the query than behind it.",
+    },
+    Word {
+        name: "window",
+        args: &[size("n"), SHIFT, FRAMES, ROWS, COLS],
+        doc: "On a grid: a query attends within its own window of `n` x `n` places. With a `shift` the windows begin `shift` places later along every axis, and those at a border are smaller: the shifted windows of Swin with the mask of their cyclic shift (Liu et al. 2021).",
+    },
+    plain(
+        "same_row",
+        "On a grid: a query attends to its own row. Axial attention along the width (Ho et al. 2019); `same_row | same_col` is criss-cross attention (Huang et al. 2019).",
+    ),
+    plain(
+        "same_col",
+        "On a grid: a query attends to its own column. Axial attention along the height. `same_row & same_col` are the frames of one place: attention over time (TimeSformer, Bertasius et al. 2021).",
+    ),
+    plain(
+        "same_frame",
+        "On a grid of three axes: a query attends to its own frame. Attention over space.",
+    ),
     plain(
         "padding",
         "Keys beyond the valid ones are left out. The call takes valid lengths `[batch]`, a key mask `[batch, key]` of `bool`, or `LengthsPerQuery` `[batch, query]`: `true` may be attended to, as in Hugging Face's `attention_mask`, and unlike in PyTorch's `key_padding_mask`.",
@@ -504,6 +570,7 @@ impl Key {
             KeyKind::Size
             | KeyKind::Number
             | KeyKind::Projections
+            | KeyKind::Sizes
             | KeyKind::Type
             | KeyKind::Shape
             | KeyKind::Axes

@@ -122,7 +122,9 @@ impl MaskExpr {
     pub(crate) fn lengths(&self) -> Vec<Size> {
         let lengths = self.atoms().into_iter().flat_map(|atom| {
             let [n, dilation] = ["n", "dilation"].map(|arg| atom.size(arg));
-            [n.times(&dilation), n, dilation]
+            let own = ["frames", "rows", "cols"].map(|arg| atom.call.optional_size(arg));
+            let own = own.into_iter().flatten().collect::<Vec<_>>();
+            [vec![n.times(&dilation), n, dilation], own].concat()
         });
         lengths.collect()
     }

@@ -8,6 +8,7 @@ mod check;
 mod claims;
 pub(crate) mod distribution;
 pub(crate) mod elsewhere;
+pub(crate) mod grid;
 pub(crate) mod keys;
 mod mask;
 pub(crate) mod not_constant;
@@ -28,6 +29,7 @@ use syn::{Attribute, Visibility};
 pub(crate) use body::{Body, ParamDecl};
 pub(crate) use check::{ABOUT_QUERIES, check};
 pub(crate) use distribution::{Distribution, fans};
+pub(crate) use grid::{Coordinate, Grid};
 pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use value::{Real, Size};
@@ -47,6 +49,8 @@ pub(crate) struct Spec {
     pub(crate) value_head_dim: Size,
     /// Width of the second input, if there is one.
     pub(crate) d_context: Option<Size>,
+    /// Where the tokens stand, if that is on a grid.
+    pub(crate) grid: Option<Grid>,
     pub(crate) mask: MaskExpr,
     pub(crate) score: Score,
     /// `None` is 1.
@@ -74,7 +78,7 @@ pub(crate) struct Spec {
 impl Spec {
     /// The conjunction of the masks of the header and of the body. `None` is no mask.
     pub(crate) fn predicate(&self) -> Option<Expr> {
-        let header = (!self.mask.is_none()).then(|| builtin::mask(&self.mask));
+        let header = (!self.mask.is_none()).then(|| builtin::mask(&self.mask, self.grid.as_ref()));
         match (header, self.body.mask.clone()) {
             (Some(header), Some(body)) => Some(header & body),
             (header, body) => header.or(body),
@@ -87,8 +91,14 @@ impl Spec {
             mask: predicate,
             cross: self.d_context.is_some(),
             heads: &self.heads,
-            positive: self.mask.lengths(),
+            positive: self.lengths(),
         }
+    }
+
+    /// The sizes that its definitions compare with and divide by. None of them is 0.
+    fn lengths(&self) -> Vec<Size> {
+        let of_grid = self.grid.iter().flat_map(Grid::lengths);
+        self.mask.lengths().into_iter().chain(of_grid).collect()
     }
 
     /// Whether no query attends to a key with a greater index.

@@ -62,6 +62,7 @@ pub(crate) enum Value {
     },
     Claims(Vec<Call>),
     Projections(Projections),
+    Sizes(Vec<Size>),
     /// The tokens of a type or a shape, which `model!` parses itself.
     Tokens(TokenStream),
     /// Not understood, and reported.
@@ -82,6 +83,7 @@ impl Value {
                 let constants = calls.iter_mut().flat_map(Call::constants);
                 constants.for_each(f);
             }
+            Value::Sizes(sizes) => sizes.iter_mut().for_each(|size| f(size)),
             Value::Projections(_) | Value::Tokens(_) | Value::Invalid => {}
         }
     }
@@ -517,10 +519,40 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
         KeyKind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
+        KeyKind::Sizes => parse_sizes(origin, key.name, cx).map_or(Value::Invalid, Value::Sizes),
         KeyKind::Type | KeyKind::Shape | KeyKind::Axes | KeyKind::Pattern | KeyKind::Index => {
             Value::Tokens(origin.clone())
         }
     }
+}
+
+/// `[14, WIDTH]`
+fn parse_sizes(origin: &TokenStream, key: &str, cx: &Diagnostics) -> Option<Vec<Size>> {
+    let mut tokens = origin.clone().into_iter();
+    let list = match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Bracket => {
+            word::split_at_commas(group.stream())
+        }
+        _ => {
+            let found = messages::quoted(origin);
+            cx.error(origin, messages::grid::expected_sizes(key, &found));
+            return None;
+        }
+    };
+    let before = cx.count();
+    let sizes = list.iter().filter_map(|size| {
+        let known = syn::parse2(size.clone()).ok();
+        let unknown = known.and_then(|known| not_constant::find_name(&known));
+        match (unknown, Key::find(key)) {
+            (Some(name), Some(key)) => {
+                cx.error(&name, messages::no_constant(key, &name));
+                None
+            }
+            _ => word::parse_size(size, key, cx),
+        }
+    });
+    let sizes: Vec<_> = sizes.collect();
+    (cx.count() == before).then_some(sizes)
 }
 
 /// `true`, `false`, `q`, or `[q, v]`.

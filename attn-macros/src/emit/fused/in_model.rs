@@ -18,6 +18,7 @@ impl LayerFrame<'_> {
         let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
         let types = self.cx.graph.data.iter().map(input::read_type);
         let check_sizes = input::emit_check(self.cx);
+        let check_grid = input::emit_grid_check(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
         quote_spanned! {self.cx.at=>
@@ -41,6 +42,7 @@ impl LayerFrame<'_> {
 
                 fn check<Dev>(axes: (usize, usize, usize), (#(#data,)*): &Self::Data) -> Result<(), p::Error<Dev>> {
                     #check_sizes
+                    #check_grid
                     #check_integers
                     Ok(())
                 }

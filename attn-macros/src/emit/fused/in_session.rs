@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 
 use super::LayerFrame;
 use crate::emit::block::{self, Frame};
+use crate::emit::{bounds, input};
 use crate::score::Var;
 
 impl LayerFrame<'_> {
@@ -22,6 +23,9 @@ impl LayerFrame<'_> {
             true => quote!(room.sequences),
             false => quote!(1),
         };
+        let check_sizes = input::emit_check(self.cx);
+        let check_grid = input::emit_grid_capacity(self.cx);
+        let check_integers = bounds::emit_call(self.cx);
         let no_seed = self.dropout().map(|_| quote!(, None));
         let steps = block::emit_forward(self).code;
         quote_spanned! {self.cx.at=>
@@ -30,7 +34,9 @@ impl LayerFrame<'_> {
 
                 fn past<Dev>(weights: &Self::Weights, room: p::Capacity) -> Result<Self::DecodeState, p::Error<Dev>> {
                     let axes = room.axes();
-                    <Self as p::FusedBlock<E, 1>>::check(axes, &())?;
+                    #check_sizes
+                    #check_grid
+                    #check_integers
                     let made = p::Arc::new(make_call(weights, axes #no_seed));
                     let call = &*made;
                     let cache = p::Cache::new(room, #different, &#attention)?;

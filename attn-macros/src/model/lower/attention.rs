@@ -9,12 +9,12 @@ use super::arguments::Arguments;
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::graph::{self, AttentionLayer, CallData, Dim};
-use crate::messages::{choice, model as messages};
+use crate::messages::{choice, grid as grid_messages, model as messages};
 use crate::model::graph::{Submodule, ValueId};
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Type, ValueKind, tuple};
 use crate::ops::Attention;
-use crate::score;
+use crate::score::{self, Var};
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
 use crate::spec::{self, Item, Size, Spec};
@@ -91,9 +91,10 @@ impl Lowering<'_> {
             || self.agree(&types[0], &types[1], call.name.span(), || {
                 messages::attention_width(&spec.d_model, &ty)
             });
+        let key = context.as_ref().map_or(&ty, |(_, ty)| ty).clone();
+        let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
         operands.extend(context.as_ref().map(|(value, _)| *value));
-        let key = context.as_ref().map_or(&ty, |(_, ty)| ty).clone();
         let data = self.data(call, (&spec, &graph), [&ty, &key], named_operands);
         let poisoned = spec.poisoned || !complete;
         let attention = Attention {
@@ -111,7 +112,7 @@ impl Lowering<'_> {
             self.attentions.push(layer);
         }
         operands.extend(data?);
-        if poisoned || !agrees || self.cx.count() > before {
+        if poisoned || !agrees || !fills || self.cx.count() > before {
             return None;
         }
         Some(self.node(
@@ -120,6 +121,25 @@ impl Lowering<'_> {
             operands,
             (&named(name, "attention"), ty),
         ))
+    }
+
+    /// Whether sequences of a known length fill the grid on which they are. The call checks the others.
+    fn fills_grid(&mut self, spec: &Spec, sequences: [&Type; 2], call: &Call) -> bool {
+        let Some(grid) = &spec.grid else {
+            return true;
+        };
+        let both = [Var::QIdx, Var::KvIdx].into_iter().zip(sequences);
+        let distinct = if spec.d_context.is_some() { 2 } else { 1 };
+        both.take(distinct).all(|(of, ty)| {
+            let Axis::Size(length) = &ty.axes[ty.axes.len() - 2] else {
+                return true;
+            };
+            let places = grid.len(of);
+            let types = [length, &places].map(|size| Type::floats(vec![Axis::Size(size.clone())]));
+            self.agree(&types[0], &types[1], call.name.span(), || {
+                grid_messages::length_differs(length, &places, ty)
+            })
+        })
     }
 
     /// The second sequence: of the same batch.

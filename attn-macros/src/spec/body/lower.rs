@@ -13,6 +13,7 @@ use super::{Sizes, Tensor, constants, range};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Expr, Type, Unary};
+use crate::spec::Grid;
 use crate::spec::check::Checker;
 use crate::spec::value::Size;
 
@@ -28,6 +29,7 @@ pub(super) struct Scope<'a> {
     pub(super) function: &'a FunctionDraft,
     pub(super) tensors: &'a [Tensor<'a>],
     pub(super) sizes: Sizes<'a>,
+    pub(super) grid: Option<&'a Grid>,
 }
 
 pub(super) struct Lower<'a, 'b> {

@@ -25,7 +25,7 @@ use syn::ext::IdentExt;
 
 use super::check::Checker;
 use super::value::Size;
-use super::{Dim, Distribution, Normalizer};
+use super::{Dim, Distribution, Grid, Normalizer};
 use crate::score::{Expr, Type};
 
 pub(crate) use functions::{FUNCTIONS, Function, upside_down};
@@ -113,7 +113,11 @@ impl<'a> Tensor<'a> {
 pub(crate) type Sizes<'a> = &'a [(&'static str, &'a Size)];
 
 /// The body of `draft`. After a mistake only the tensors remain, since parameters are fields of the layer.
-pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Body {
+pub(super) fn check(
+    draft: &BodyDraft,
+    (sizes, grid): (Sizes<'_>, Option<&Grid>),
+    checker: &mut Checker<'_>,
+) -> Body {
     let before = checker.cx.count();
     let mut params = params::check(&draft.params, sizes, checker);
     let data = data::check(&draft.data, sizes, checker);
@@ -124,6 +128,7 @@ pub(super) fn check(draft: &BodyDraft, sizes: Sizes<'_>, checker: &mut Checker<'
             function,
             tensors: &tensors,
             sizes,
+            grid,
         })
     };
     let mut lowered = |kind| Some(Lower::new(scope(kind)?, checker).function());

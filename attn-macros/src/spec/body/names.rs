@@ -7,12 +7,12 @@ use super::lower::Lower;
 use super::operand::Operand;
 use super::parse::{FunctionKind, VARS};
 use super::{Function, Tensor, range};
-use crate::messages::body as messages;
+use crate::messages::{body as messages, grid};
 use crate::score::eval::{self, Value};
 use crate::score::{Data, Expr, Type, Var};
-use crate::spec::Dim;
 use crate::spec::keys::{Key, nearest};
 use crate::spec::value::Size;
+use crate::spec::{Coordinate, Dim};
 
 /// The variable of this name.
 pub(super) fn variable(name: &Ident) -> Option<Var> {
@@ -39,6 +39,9 @@ impl<'a> Lower<'a, '_> {
             return value;
         }
         if let Some(value) = self.argument(name) {
+            return value;
+        }
+        if let Some(value) = self.coordinate(name) {
             return value;
         }
         let mistaken = [&self.scope.function.unknown_args, &self.undeclared];
@@ -115,6 +118,28 @@ impl<'a> Lower<'a, '_> {
         };
         self.error(name, message);
         Some(value)
+    }
+
+    /// A coordinate of the grid, which the function takes or could take.
+    fn coordinate(&mut self, name: &Ident) -> Option<Operand> {
+        let coordinate = Coordinate::find(&name.to_string())?;
+        let function = self.scope.function;
+        let is_taken = function.args.contains(name);
+        if self.undeclared.contains(name) || !is_taken && self.tensor(name).is_some() {
+            return None;
+        }
+        let value = self.scope.grid.map(|grid| grid.coordinate(coordinate));
+        let message = match value {
+            Some(Some(value)) if is_taken => return Some(Operand::new(value, Type::Int)),
+            Some(Some(_)) => messages::not_an_argument(function.kind, name, &function.args),
+            Some(None) => grid::no_axis(&name.to_string(), 2),
+            // The mistake in the key is reported.
+            None if self.checker.has("grid") => return Some(Operand::mistake()),
+            None => grid::coordinate_without_grid(&name.to_string()),
+        };
+        self.undeclared.push(name.clone());
+        self.error(name, message);
+        Some(Operand::mistake())
     }
 
     fn tensor(&self, name: &Ident) -> Option<Tensor<'a>> {

@@ -9,6 +9,7 @@ use super::{index, normalize};
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
 use crate::score::{Type, Var};
+use crate::spec::Coordinate;
 use crate::spec::word::split_at_commas;
 
 /// The parts of a body that were understood.
@@ -83,7 +84,12 @@ impl FunctionKind {
         }
     }
 
-    /// The names of the arguments that it may take.
+    /// Whether it may take an argument of this name. The coordinates of a grid are among them.
+    pub(crate) fn takes(self, name: &str) -> bool {
+        self.args().iter().any(|arg| arg == name) || Coordinate::find(name).is_some()
+    }
+
+    /// The names of the arguments that it may take of every layer.
     pub(crate) fn args(self) -> Vec<String> {
         let score = (self != FunctionKind::Mask).then(|| "score".to_owned());
         let vars = VARS.iter().map(Var::to_string);
@@ -103,6 +109,13 @@ impl BodyDraft {
             .or_else(|| self.function(FunctionKind::Normalize));
         let function = function.filter(|function| !self.poisoned && !function.takes_score())?;
         (!normalize::is_word(function)).then_some(function.kind)
+    }
+
+    /// Whether a function takes a coordinate of the grid.
+    pub(in crate::spec) fn reads_grid(&self) -> bool {
+        let args = self.functions.iter().flat_map(|function| &function.args);
+        args.into_iter()
+            .any(|arg| Coordinate::find(&arg.to_string()).is_some())
     }
 
     /// Whether a tensor of this name is there already.
@@ -370,8 +383,7 @@ fn parse_arg(
     cx: &Diagnostics,
 ) -> Result<Ident, Option<Ident>> {
     let list: Vec<_> = tokens.clone().into_iter().collect();
-    let args = kind.args();
-    let is_known = |name: &Ident| args.iter().any(|known| name == known);
+    let is_known = |name: &Ident| kind.takes(&name.to_string());
     match list.as_slice() {
         [TokenTree::Ident(name)] if is_known(name) => Ok(name.clone()),
         [TokenTree::Ident(name)] => {

@@ -22,7 +22,7 @@ fn calls(cross: bool) -> Vec<Pair> {
 }
 
 fn predicate(spec: &Spec) -> Expr {
-    builtin::mask(&spec.mask)
+    builtin::mask(&spec.mask, spec.grid.as_ref())
 }
 
 fn assert_same(formula: &Formula, cross: bool) {

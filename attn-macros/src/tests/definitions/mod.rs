@@ -3,6 +3,7 @@
 mod buckets;
 mod claims;
 mod facts;
+mod grid;
 mod masks;
 mod scores;
 mod shapes;

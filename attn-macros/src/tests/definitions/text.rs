@@ -28,7 +28,7 @@ proptest! {
 
     #[test]
     fn the_text_of_a_mask_is_the_mask(formula in formulas(true, false)) {
-        let predicate = builtin::mask(&masked(&formula.to_string(), true).mask);
+        let predicate = builtin::mask(&masked(&formula.to_string(), true).mask, None);
         let text = predicate.to_string();
         for (q_len, kv_len) in LENGTH_PAIRS {
             for pair in pairs(q_len, kv_len) {
@@ -66,7 +66,7 @@ fn the_text_of_a_modified_score_is_the_modification() {
 
 #[test]
 fn masks_read_well() {
-    let text = |mask: &str| builtin::mask(&masked(mask, false).mask).to_string();
+    let text = |mask: &str| builtin::mask(&masked(mask, false).mask, None).to_string();
     let lines = [
         "causal",
         "causal(lower_right)",

@@ -552,11 +552,17 @@ fn examples_of_keys_are_valid() {
             if key.name == "bidirectional" {
                 keys.push("position = rel_pos_bias".to_owned());
             }
+            if ["grid", "kv_grid", "prefix_tokens"].contains(&key.name) {
+                keys.push("mask = same_row".to_owned());
+            }
+            if ["kv_grid", "prefix_tokens"].contains(&key.name) {
+                keys.push("grid = [3, 4]".to_owned());
+            }
             let operand = match (operation.name, key.name) {
                 ("embedding" | "learned_position" | "sinusoidal_position" | "one_hot", _) => {
                     "tokens"
                 }
-                (_, "d_context") => "x, context = x",
+                (_, "d_context" | "kv_grid") => "x, context = x",
                 _ => "x",
             };
             if operation.name == "module" {

@@ -296,7 +296,7 @@ fn predicates() -> impl Strategy<Value = Expr> {
 fn predicate(text: &str, cross: bool) -> Expr {
     let context = if cross { "d_context = 4, " } else { "" };
     let source = format!("struct L<heads = 2, d_model = 4, {context}mask = {text}>;");
-    builtin::mask(&build(&source).0.mask)
+    builtin::mask(&build(&source).0.mask, None)
 }
 
 /// `ids[b, q_idx] op ids[b, kv_idx]`, for declared ids.
