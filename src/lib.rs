@@ -449,7 +449,7 @@ pub mod __private {
 
         pub use attn_core::{
             data::{Data as _, Documents as _, Padding as _, PositionIds as _},
-            fit::{ContextFits as _, XFits as _},
+            fit::{ContextFits as _, ValuesFits as _, XFits as _},
             model::Weighted as _,
         };
     }

@@ -62,12 +62,12 @@ pub enum Error<Dev> {
         index: Vec<usize>,
     },
 
-    /// The length of a mask's data differs from that of the sequence that it describes.
+    /// The length of a mask's data, or the number of the values, differs from that of the sequence that it describes.
     #[error("{layer}: the {axis} axis has length {expected}, but {what} cover {found}")]
     LengthsMismatch {
         /// The layer's name.
         layer: &'static str,
-        /// The data: `valid lengths per query`, `the entries of the key mask`, `document ids`.
+        /// The data: `the values`, `valid lengths per query`, `the entries of the key mask`, `document ids`.
         what: &'static str,
         /// The sequence: `query` or `key`.
         axis: &'static str,

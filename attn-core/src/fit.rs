@@ -35,6 +35,13 @@ fits! {
      `let (context, tape) = context.split_tape();` and then `x.put_tape(tape)`"
 }
 
+fits! {
+    /// A third input of the type `Expected`.
+    ValuesFits, "`{Layer}` takes `values` as `{Expected}`, not `{Self}`", "wrong `values`",
+    "`values` has the batch axis of `x`, the length of `context`, the elements and the device of the layer, and no tape: \
+     `let (values, tape) = values.split_tape();` and then `x.put_tape(tape)`"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +51,6 @@ mod tests {
         struct Layer;
         let x: u8 = XFits::<Layer, u8>::fit(7);
         assert_eq!(ContextFits::<Layer, u8>::fit(x), 7);
+        assert_eq!(ValuesFits::<Layer, u8>::fit(x), 7);
     }
 }

@@ -27,6 +27,13 @@ exact! {
         }
     } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)));
 
+    values_of_their_own {
+        struct M<d = 8>;
+        fn forward(x: [batch, q, d], y: [batch, k, 6], z: [batch, k, 5]) -> [batch, q, d] {
+            attention::<2, mask = causal(lower_right), bias = [k, v]>(tanh(x), context = gelu(y), values = tanh(z))
+        }
+    } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), tensor::<_, E>("z", (batch, k, Const::<5>)));
+
     rotated {
         struct M<d = 8>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<2, position = rope>(tanh(x)) }

@@ -13,11 +13,12 @@ const MASKS: [&str; 8] = [
     "sliding_window",
 ];
 const POSITIONS: [&str; 4] = ["alibi", "none", "rel_pos_bias", "rope"];
-const KEYS_OF_LAYERS: [&str; 18] = [
+const KEYS_OF_LAYERS: [&str; 19] = [
     "bias",
     "bidirectional",
     "d_context",
     "d_model",
+    "d_values",
     "dropout",
     "ensure",
     "head_dim",
@@ -98,9 +99,10 @@ const FUNCTIONS: [&str; 13] = [
     "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",
     "tanh",
 ];
-const SIZES_OF_LAYERS: [&str; 6] = [
+const SIZES_OF_LAYERS: [&str; 7] = [
     "d_context",
     "d_model",
+    "d_values",
     "head_dim",
     "heads",
     "kv_heads",
@@ -259,7 +261,7 @@ fn a_statement_offers_operations_and_the_variables_before_it() {
 fn named_operands_are_offered() {
     check(
         &model("attention::<2, mask = padding>(x, padd$0 = lens)"),
-        &[&["context", "document", "padding", "position_ids"]],
+        &[&["context", "document", "padding", "position_ids", "values"]],
     );
 }
 

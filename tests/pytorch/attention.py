@@ -64,6 +64,14 @@ def of_a_context(c):
 
 
 @case
+def of_keys_and_values(c):
+    x, y, z, lens = x_of(c, 3), c.floats("y", 2, 4, 3), c.floats("z", 2, 4, 5), c.numbers("lens", [4, 2])
+    allowed = (torch.arange(4) < lens[:, None])[:, None, None]
+    padding = attention(c, "attention", x, y, z, heads=2, allowed=allowed)
+    return padding + attention(c, "shared", x, y, z, heads=2, kv_heads=1, prepare=lambda of, _: rope(of))
+
+
+@case
 def rotated(c):
     x = x_of(c)
     z = attention(c, "attention", x, heads=2, allowed=causal(5), prepare=lambda of, _: rope(of))

@@ -50,6 +50,14 @@ cases! {
         }
     } (x: floats[_, _, 4], y: floats[_, _, 3], lens: lens[_]);
 
+    of_keys_and_values {
+        struct M<d = 4>;
+        fn forward(x: [batch, q, d], y: [batch, k, 3], z: [batch, k, 5], lens: lens[batch]) -> [batch, q, d] {
+            attention::<2, mask = padding>(x, context = y, values = z, padding = lens)
+                + attention::<2, kv_heads = 1, position = rope, name = shared>(x, context = y, values = z)
+        }
+    } (x: floats[_, _, 4], y: floats[_, _, 3], z: floats[_, _, 5], lens: lens[_]);
+
     rotated {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

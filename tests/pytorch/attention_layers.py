@@ -93,18 +93,19 @@ def softmax_with_sink(scores, allowed, sink):
 
 
 def attention(
-    c, name, x, context=None, *, heads, kv_heads=None, width=None, value_width=None, bias="qkvo", allowed=None,
+    c, name, x, context=None, values=None, *, heads, kv_heads=None, width=None, value_width=None, bias="qkvo", allowed=None,
     scale=None, softcap=None, prepare=lambda vectors, which: vectors, scores=None, biases=None, weights=None,
 ):
     """`allowed` is a mask, `[batch, 1, query, key]` or `[query, key]`; `prepare` is applied to queries and keys, `[batch, heads, length,
     width]`; `scores` makes scores of both, `biases` is added to them, and `weights` are made of them and the mask."""
     context = x if context is None else context
+    values = context if values is None else values
     d_model = x.shape[-1]
     kv_heads = kv_heads or heads
     width = width or d_model // heads
     q = prepare(heads_of(projection(c, f"{name}.q_proj", x, heads * width, "q" in bias), heads), "q")
     k = prepare(heads_of(projection(c, f"{name}.k_proj", context, kv_heads * width, "k" in bias), kv_heads), "k")
-    v = heads_of(projection(c, f"{name}.v_proj", context, kv_heads * (value_width or width), "v" in bias), kv_heads)
+    v = heads_of(projection(c, f"{name}.v_proj", values, kv_heads * (value_width or width), "v" in bias), kv_heads)
     mixed = mix(q, k, v, allowed, scale, softcap, scores, biases, weights)
     return projection(c, f"{name}.o_proj", mixed.transpose(-2, -3).flatten(-2), d_model, "o" in bias)
 

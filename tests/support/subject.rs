@@ -16,6 +16,8 @@ pub struct Subject {
     pub d_model: usize,
     /// The width of the context, if there is one.
     pub d_context: Option<usize>,
+    /// The width of the input that gives the values, if there is one.
+    pub d_values: Option<usize>,
     /// The parameters.
     pub state: fn() -> State,
     /// Runs it in `f32`, and differentiates.
@@ -69,6 +71,9 @@ impl Subject {
         if let Some(d_context) = self.d_context {
             state.insert("context", &[batch, keys, d_context]);
         }
+        if let Some(d_values) = self.d_values {
+            state.insert("values", &[batch, keys, d_values]);
+        }
         for values in state.values.values_mut() {
             for value in &mut values.flat {
                 *value = f64::from(*value as f32);
@@ -99,6 +104,14 @@ impl Case {
     {
         let shape = (self.sizes.batch, self.sizes.keys, Const);
         self.state.tensor("context", shape)
+    }
+
+    pub fn values<const V: usize, E: Dtype>(&self) -> Batched<V, E>
+    where
+        Cpu: Device<E>,
+    {
+        let shape = (self.sizes.batch, self.sizes.keys, Const);
+        self.state.tensor("values", shape)
     }
 
     /// Multiplies the output by the factors, and differentiates.
@@ -213,7 +226,7 @@ impl Case {
 }
 
 /// Declares a layer from its keys and an optional body, as a [`Subject`]. It takes `input`, made from a traced `x`, from a
-/// `context` if one is named, and from the case.
+/// `context` and the `values` if they are named, and from the case.
 #[macro_export]
 macro_rules! subject {
     (|$x:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
@@ -222,7 +235,10 @@ macro_rules! subject {
     (|$x:ident, $context:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
         $crate::subject!(@layer $x [$context] $case $input, [$($spec)*] $($body)?)
     };
-    (@layer $x:ident [$($context:ident)?] $case:ident $input:expr, $spec:tt $($body:tt)?) => {{
+    (|$x:ident, $context:ident, $values:ident, $case:ident| $input:expr, [$($spec:tt)*] $($body:tt)?) => {
+        $crate::subject!(@layer $x [$context $values] $case $input, [$($spec)*] $($body)?)
+    };
+    (@layer $x:ident [$($context:ident $($values:ident)?)?] $case:ident $input:expr, $spec:tt $($body:tt)?) => {{
         use $crate::{
             compare::Outcome,
             parameters::{add_gradients, make, state},
@@ -242,19 +258,27 @@ macro_rules! subject {
             $(
                 let keys = $case.context::<{ Layer::D_CONTEXT }, E>();
                 let $context = keys.clone();
+                $(
+                    let of_keys = $case.values::<{ Layer::D_VALUES }, E>();
+                    let $values = of_keys.clone();
+                )?
             )?
             let output = match way {
                 Way::Fused => layer.forward_mut($input),
                 Way::Composed => layer.composed().forward_mut($input),
             };
             let ran = $case.finish(output).input("x", &queries);
-            $(let ran = ran.input(stringify!($context), &keys);)?
+            $(
+                let ran = ran.input(stringify!($context), &keys);
+                $(let ran = ran.input(stringify!($values), &of_keys);)?
+            )?
             add_gradients(ran, &parameters)
         }
 
         Subject {
             d_model: Layer::D_MODEL,
             d_context: $crate::subject!(@d_context $($context)?),
+            d_values: $crate::subject!(@d_values $($($values)?)?),
             state: state::<Layer<f64>, f64>,
             single: run::<f32>,
             double: run::<f64>,
@@ -275,6 +299,12 @@ macro_rules! subject {
     };
     (@d_context $context:ident) => {
         Some(Layer::D_CONTEXT)
+    };
+    (@d_values) => {
+        None
+    };
+    (@d_values $values:ident) => {
+        Some(Layer::D_VALUES)
     };
 }
 

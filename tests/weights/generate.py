@@ -78,13 +78,17 @@ def padding(length=SEQ):
 def multihead_attention():
     x, context = inputs(1, BATCH, SEQ, D_MODEL), inputs(2, BATCH, 5, D_MODEL)
     other = inputs(3, BATCH, 5, 10)
+    values = inputs(5, BATCH, 5, 6)
 
     layer = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True)
     scattered(layer, 10)
     y, weights = layer(x, x, x, average_attn_weights=False)
     cross, _ = layer(x, context, context)
     padded, _ = layer(x, x, x, key_padding_mask=padding())
+    backwards = context.flip(1)
+    apart, _ = layer(x, context, backwards)
     run = {"x": x, "context": context, "y": y, "weights": weights, "cross": cross, "padded": padded}
+    run |= {"backwards": backwards, "apart": apart}
     record("mha", layer.state_dict(), run)
 
     layer = torch.nn.MultiheadAttention(D_MODEL, HEADS, bias=False, batch_first=True)
@@ -97,6 +101,11 @@ def multihead_attention():
     scattered(layer, 12)
     y, _ = layer(x, other, other)
     record("mha_apart", layer.state_dict(), {"x": x, "context": other, "y": y})
+
+    layer = torch.nn.MultiheadAttention(D_MODEL, HEADS, kdim=10, vdim=6, batch_first=True)
+    scattered(layer, 13)
+    y, weights = layer(x, other, values, average_attn_weights=False)
+    record("mha_values", layer.state_dict(), {"x": x, "context": other, "values": values, "y": y, "weights": weights})
 
 
 def encoder_layers():

@@ -9,6 +9,8 @@ attention! {
     struct Cross<heads = 4, d_model = 16, d_context = 16>;
     struct NoBias<heads = 4, d_model = 16, mask = causal, bias = false>;
     struct Apart<heads = 4, d_model = 16, d_context = 10>;
+    struct QueryKeyValue<heads = 4, d_model = 16, d_context = 10, d_values = 6>;
+    struct OfOneWidth<heads = 4, d_model = 16, d_context = 16, d_values = 16>;
 }
 
 #[test]
@@ -44,6 +46,22 @@ fn a_context_of_another_width_has_separate_projections() {
     let layer: Apart = round_trip("mha_apart", &torch_multihead_attention_apart(), &[]);
     let input = (run.floats::<SEQ, 16>("x"), run.floats::<5, 10>("context"));
     run.assert_same("y", &layer.forward(input).as_vec());
+}
+
+#[test]
+fn keys_and_values_of_their_own_compute_the_same() {
+    let run = Run::of("mha_values");
+    let layer: QueryKeyValue = round_trip("mha_values", &torch_multihead_attention_apart(), &[]);
+    let (query, key) = (run.floats::<SEQ, 16>("x"), run.floats::<5, 10>("context"));
+    let (y, weights) = layer.forward_with_weights((query, key, run.floats::<5, 6>("values")));
+    run.assert_same("y", &y.as_vec());
+    run.assert_same("weights", &weights.as_vec());
+
+    let run = Run::of("mha");
+    let layer: OfOneWidth = round_trip("mha", &torch_multihead_attention(), &[]);
+    let (query, key) = (run.floats::<SEQ, 16>("x"), run.floats::<5, 16>("context"));
+    let input = (query, key, run.floats::<5, 16>("backwards"));
+    run.assert_same("apart", &layer.forward(input).as_vec());
 }
 
 model! {

@@ -172,6 +172,30 @@ pub fn check_inputs<Dev>(
     Ok((batch, query, key))
 }
 
+/// Checks that the input with the values has a value for every key of `context`.
+///
+/// # Errors
+/// [`Error::BatchMismatch`] and [`Error::LengthsMismatch`], with the sizes.
+pub fn check_values<Dev>(
+    layer: &'static str,
+    context: &impl Tokens,
+    values: &impl Tokens,
+) -> Result<(), Error<Dev>> {
+    let [batch, expected] = context.batch_and_len();
+    let [other, found] = values.batch_and_len();
+    check_batch(layer, "values", batch, other)?;
+    match expected == found {
+        true => Ok(()),
+        false => Err(Error::LengthsMismatch {
+            layer,
+            what: "the values",
+            axis: "key",
+            expected,
+            found,
+        }),
+    }
+}
+
 /// Checks that every tensor of a layer can exist for these sizes of the axes batch, query and key.
 ///
 /// # Errors
@@ -272,6 +296,23 @@ mod tests {
             error.to_string(),
             "L: the batch of x is 1, that of context is 2"
         );
+    }
+
+    #[test]
+    fn there_is_a_value_for_every_key() {
+        let context: Input<(usize, usize, Const<2>)> = tensor((2, 5, Const), 1);
+        let values: Input<(usize, usize, Const<3>)> = tensor((2, 5, Const), 1);
+        assert!(check_values::<()>("L", &context, &values).is_ok());
+        let message = |batch, len| {
+            let values: Input<(usize, usize, Const<3>)> = tensor((batch, len, Const), 1);
+            let error = check_values::<&str>("L", &context, &values).unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            message(2, 4),
+            "L: the key axis has length 5, but the values cover 4"
+        );
+        assert_eq!(message(3, 5), "L: the batch of x is 2, that of values is 3");
     }
 
     #[test]

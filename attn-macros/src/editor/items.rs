@@ -125,10 +125,14 @@ const OPTIONS: [(&str, &str); 2] = [
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
-const OPERANDS: [(&str, &str); 4] = [
+const OPERANDS: [(&str, &str); 5] = [
     (
         "context",
         "The sequence that gives keys and values: cross-attention.",
+    ),
+    (
+        "values",
+        "The sequence that gives the values, where `context` gives the keys alone: one value for every key.",
     ),
     ("padding", "Valid lengths, or a mask, for `mask = padding`."),
     (

@@ -29,7 +29,11 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     };
     let block = &cx.graph.block;
     let mut uses = uses(cx);
-    let values = [quote!(x), quote!(context.retaped::<T>())];
+    let sources = cx.spec.sources().map(|(name, _)| {
+        let name = var(name);
+        quote!(#name.retaped::<T>())
+    });
+    let values = [quote!(x)].into_iter().chain(sources);
     let inputs_read = block.inputs.iter().zip(values).map(|(id, value)| {
         let of = ComposedNode::new(cx, *id, Vec::new());
         of.define(&quote!(p::contiguous(#value)?))

@@ -62,11 +62,8 @@ fn summary(cx: &Layer<'_>) -> String {
 /// The computation, line by line.
 fn equation(cx: &Layer<'_>) -> String {
     let spec = cx.spec;
-    let source = if spec.d_context.is_some() {
-        "context"
-    } else {
-        "x"
-    };
+    let (keys, _) = spec.source_of_keys();
+    let (values, _) = spec.source_of_values();
     let projection = |name: &str, of: &str, has_bias| {
         format!(
             "{name} = W_{name} {of}{}",
@@ -76,9 +73,9 @@ fn equation(cx: &Layer<'_>) -> String {
     let mut lines = Vec::new();
     if spec.score != Score::OfPlaces {
         lines.push(projection("q", "x", spec.bias.q));
-        lines.push(projection("k", source, spec.bias.k));
+        lines.push(projection("k", keys, spec.bias.k));
     }
-    lines.push(projection("v", source, spec.bias.v));
+    lines.push(projection("v", values, spec.bias.v));
     match spec.qk_norm {
         QkNorm::None => {}
         QkNorm::Rms(gain) => {
@@ -207,9 +204,9 @@ fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
     let (query, key) = sequence_names(cx);
     let x = tensor(format!("[batch, {query}, {}]", cx.spec.d_model));
     let mut inputs = vec![("x".into(), x.0, x.1)];
-    if let Some(d_context) = &cx.spec.d_context {
-        let context = tensor(format!("[batch, {key}, {d_context}]"));
-        inputs.push(("context".into(), context.0, context.1));
+    for (name, width) in cx.spec.sources() {
+        let (batched, unbatched) = tensor(format!("[batch, {key}, {width}]"));
+        inputs.push((name.into(), batched, unbatched));
     }
     for data in &cx.graph.data {
         inputs.push(match data {
@@ -367,9 +364,9 @@ fn resolved(spec: &Spec) -> Vec<(&'static str, String)> {
         ("head_dim", spec.head_dim.to_string()),
         ("value_head_dim", spec.value_head_dim.to_string()),
     ];
-    if let Some(d_context) = &spec.d_context {
-        table.push(("d_context", d_context.to_string()));
-    }
+    let widths = [("d_context", &spec.d_context), ("d_values", &spec.d_values)];
+    let widths = widths.map(|(key, width)| Some((key, width.as_ref()?.to_string())));
+    table.extend(widths.into_iter().flatten());
     table.push(("mask", written("mask", "none")));
     let ensured = spec.written.iter().find(|(key, _)| *key == "ensure");
     table.extend(ensured.cloned());
@@ -434,7 +431,7 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let mut data = Vec::new();
     for (input, with_batch, without) in inputs(cx) {
         names.push(input.to_string());
-        if matches!(&*input, "x" | "context") {
+        if matches!(&*input, "x" | "context" | "values") {
             batched.push(bare(&with_batch));
             unbatched.push(bare(&without));
         } else {
@@ -462,9 +459,13 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
             names.iter().map(String::as_str),
         ));
     }
-    if cx.graph.cross {
-        note.push_str("\nboth inputs have the same type of batch axis, and `context` has no tape");
-    }
+    note.push_str(match cx.spec.sources().count() {
+        0 => "",
+        1 => "\nboth inputs have the same type of batch axis, and `context` has no tape",
+        _ => {
+            "\nall inputs have the same type of batch axis, `context` and `values` the same type of key axis, and these two have no tape"
+        }
+    });
     Accepted {
         message: format!(
             "`{name}` takes {} or {}, not `{{Self}}`",

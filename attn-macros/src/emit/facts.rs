@@ -15,7 +15,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let name = &cx.name;
     let spec = cx.spec;
     let vis = &spec.item.vis;
-    let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
+    let (_, d_context) = spec.source_of_keys();
+    let (_, d_values) = spec.source_of_values();
     let constants = [
         ("HEADS", &spec.heads, "Number of query heads."),
         ("KV_HEADS", &spec.kv_heads, "Number of key and value heads."),
@@ -37,7 +38,12 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         (
             "D_CONTEXT",
             d_context,
-            "Width of the input that gives keys and values.",
+            "Width of the input that gives the keys, and the values if no other does.",
+        ),
+        (
+            "D_VALUES",
+            d_values,
+            "Width of the input that gives the values.",
         ),
     ];
     let constants = constants.map(|(constant, size, doc)| {

@@ -80,8 +80,8 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
     let tensor = quote!(p::Tensor<S, F, D, T>);
     let alone =
         quote!(S: p::Shape, F: p::Dtype, T, E: p::Element, D: p::Backend<E> + p::Storage<F>);
-    // `context`, `padding`, `document`, `position_ids`, and what the body declares: after too many of them, no more than tuples can have.
-    let most = (4 + cx.spec.body.data.len()).min(11);
+    // `context`, `values`, `padding`, `document`, `position_ids`, and what the body declares: after too many of them, no more than tuples can have.
+    let most = (5 + cx.spec.body.data.len()).min(11);
     let tuples = (1..=most).map(|others| {
         let names = (1..=others).map(|number| format_ident!("A{number}"));
         let names: Vec<_> = names.collect();
@@ -157,9 +157,14 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .fits
         .iter()
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
-    let (tensors, data) = names.split_at(if cx.graph.cross { 2 } else { 1 });
+    let (tensors, data) = names.split_at(1 + cx.spec.sources().count());
     let label = cx.label();
-    let last = tensors.last();
+    let keys = var(cx.spec.source_of_keys().0);
+    let check_values = cx
+        .spec
+        .d_values
+        .is_some()
+        .then(|| quote!(p::check_values(#label, &#keys, &values)?;));
     let widths = emit_widths(cx);
     let check_memory = cx.fused.map(|_| {
         quote! {
@@ -194,7 +199,8 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     quote! {
         let #pattern = self;
         #(#fit)*
-        let axes = p::check_inputs(#label, &x, &#last, #widths)?;
+        let axes = p::check_inputs(#label, &x, &#keys, #widths)?;
+        #check_values
         #check_grid
         #check_memory
         #(#reads)*
@@ -243,16 +249,16 @@ fn grid_sizes<'a>(
 /// `p::Widths { queries: 512, keys: 512, heads: 8, hidden: None }`
 fn emit_widths(cx: &Layer<'_>) -> TokenStream {
     let spec = cx.spec;
-    let widest_over = |input: &Size, heads: &Size| {
-        widest(&[
-            input,
-            &heads.times(&spec.head_dim),
-            &heads.times(&spec.value_head_dim),
-        ])
+    let widest_over = |inputs: &[&Size], heads: &Size| {
+        let vectors = [&spec.head_dim, &spec.value_head_dim].map(|width| heads.times(width));
+        widest(&[inputs, &vectors.each_ref()].concat())
     };
-    let queries = widest_over(&spec.d_model, &spec.heads);
-    let d_context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
-    let keys = widest_over(d_context, &spec.kv_heads);
+    let queries = widest_over(&[&spec.d_model], &spec.heads);
+    let sources: Vec<&Size> = spec.sources().map(|(_, width)| width).collect();
+    let keys = match sources.is_empty() {
+        true => widest_over(&[&spec.d_model], &spec.kv_heads),
+        false => widest_over(&sources, &spec.kv_heads),
+    };
     let heads = &spec.heads;
     let hidden = match spec.score {
         spec::Score::Additive => {
@@ -348,7 +354,7 @@ struct Parts {
     fits: Vec<(Ident, TokenStream, TokenStream)>,
 }
 
-/// `x`, perhaps `context`, and the mask's data. A single input is given its exact shape.
+/// `x`, perhaps `context` and `values`, and the mask's data. A single input is given its exact shape.
 fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let name = &cx.name;
     let query = cx.query_var();
@@ -372,19 +378,29 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     parts.generics.extend(quote!(const WIDTH: usize,));
     parts.types = vec![given.clone()];
     parts.fits.push((var("x"), given, bound));
-    if let Some(d_context) = &cx.spec.d_context {
-        let batch = batched.then(|| quote!(B2: p::Dim,));
-        let other = batched.then(|| quote!(B2,));
-        let given = quote_spanned!(cx.at=> p::Tensor<(#other #key, p::Const<{ CONTEXT_WIDTH }>), E2, D2, T2>);
-        let d_context = d_context.arg();
-        let expected = quote!(p::Tensor<(#lead #key, p::Const<#d_context>), E, D>);
-        let bound = quote!(p::ContextFits<#name<E, D>, #expected>);
+    for (index, (source, width)) in cx.spec.sources().enumerate() {
+        let [b, s, e, d, t] = match index {
+            0 => ["B2", "K", "E2", "D2", "T2"].map(var),
+            _ => ["B3", "K2", "E3", "D3", "T3"].map(var),
+        };
+        let len = (s != key).then(|| quote!(#s: p::Dim,));
+        let batch = batched.then(|| quote!(#b: p::Dim,));
+        let other = batched.then(|| quote!(#b,));
+        let [given_width, fits] = match source {
+            "context" => ["CONTEXT_WIDTH", "ContextFits"].map(var),
+            _ => ["VALUES_WIDTH", "ValuesFits"].map(var),
+        };
+        let given =
+            quote_spanned!(cx.at=> p::Tensor<(#other #s, p::Const<{ #given_width }>), #e, #d, #t>);
+        let width = width.arg();
+        let expected = quote!(p::Tensor<(#lead #key, p::Const<#width>), E, D>);
+        let bound = quote!(p::#fits<#name<E, D>, #expected>);
         parts.generics.extend(
-            quote!(#batch const CONTEXT_WIDTH: usize, E2: p::Dtype, D2: p::Storage<E2>, T2,),
+            quote!(#batch #len const #given_width: usize, #e: p::Dtype, #d: p::Storage<#e>, #t,),
         );
-        parts.names.push(var("context"));
+        parts.names.push(var(source));
         parts.types.push(given.clone());
-        parts.fits.push((var("context"), given, bound));
+        parts.fits.push((var(source), given, bound));
     }
     for (index, data) in cx.graph.data.iter().enumerate() {
         let (ty, bound) = match data {

@@ -90,8 +90,8 @@ pub(crate) fn layer(
 /// The type variables of the emitted code, and what it imports: names that would hide the struct's.
 #[rustfmt::skip]
 pub(crate) const TAKEN: &[&str] = &[
-    "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "Attends", "B", "B2", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "E", "E0", "E2", "F", "Document", "Positions",
-    "Inputs", "K", "Modified", "Padding", "Q", "S", "Saved", "Sizes", "T", "T2", "V", "WIDTH", "Weights", "X", "p", "Err", "None", "Ok", "Option",
+    "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "Attends", "B", "B2", "B3", "CONTEXT_WIDTH", "Call", "D", "D0", "D2", "D3", "E", "E0", "E2", "E3", "F", "Document", "Positions",
+    "Inputs", "K", "K2", "Modified", "Padding", "Q", "S", "Saved", "Sizes", "T", "T2", "T3", "V", "VALUES_WIDTH", "WIDTH", "Weights", "X", "p", "Err", "None", "Ok", "Option",
     "Result", "Some",
 ];
 
@@ -260,21 +260,22 @@ impl<'a> Layer<'a> {
         quote!(p::Tensor<(#(#dims,)*), E, D, #tape>)
     }
 
-    /// `x: Tensor<..>, context: Tensor<..>, padding: PaddingData, ..`, with the types that `data` gives.
+    /// `x: Tensor<..>, context: Tensor<..>, values: Tensor<..>, padding: PaddingData, ..`, with the types that `data` gives.
     fn inputs(&self, data: impl Fn(&CallData) -> TokenStream) -> TokenStream {
         let d_model = Dim::Size(self.spec.d_model.clone());
         let x = self.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
-        let context = self.spec.d_context.as_ref().map(|d_context| {
-            let width = Dim::Size(d_context.clone());
+        let sources = self.spec.sources().map(|(name, width)| {
+            let width = Dim::Size(width.clone());
             let ty = self.tensor(&[Dim::Batch, Dim::Key, width], &quote!(p::NoneTape));
-            quote!(context: #ty,)
+            let name = var(name);
+            quote!(#name: #ty,)
         });
         let data = self.graph.data.iter().map(|word| {
             let name = input::data_name(word);
             let ty = data(word);
             quote!(#name: #ty,)
         });
-        quote!(x: #x, #context #(#data)*)
+        quote!(x: #x, #(#sources)* #(#data)*)
     }
 
     /// The shape of the output, batched: `[batch, query, d_model]`.

@@ -21,9 +21,12 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         block: LayerBlock::new(),
     };
     let x = builder.input("x", Dim::Query, &spec.d_model);
-    let context = spec.d_context.as_ref();
-    let context = context.map_or(x, |width| builder.input("context", Dim::Key, width));
-    let (similarity, operands) = builder.operands(x, context);
+    let sources = spec.sources();
+    let sources = sources.map(|(name, width)| builder.input(name, Dim::Key, width));
+    let sources: Vec<ValueId> = sources.collect();
+    let keys = *sources.first().unwrap_or(&x);
+    let values = *sources.last().unwrap_or(&x);
+    let (similarity, operands) = builder.operands(x, keys, values);
     let functions = builder.functions();
     builder.normalizer();
     let mask = spec.predicate();
@@ -105,14 +108,19 @@ impl Builder<'_> {
 
     /// How the scores come about, and the operands of attention: queries, keys and values. Where scores depend on places alone, the first
     /// one is the input that has the queries, and there are no keys.
-    fn operands(&mut self, x: ValueId, context: ValueId) -> (Similarity, Vec<ValueId>) {
+    fn operands(
+        &mut self,
+        x: ValueId,
+        keys: ValueId,
+        values: ValueId,
+    ) -> (Similarity, Vec<ValueId>) {
         if self.spec.score == Score::OfPlaces {
-            let v = self.heads("v", "v_proj", context);
+            let v = self.heads("v", "v_proj", values);
             return (Similarity::None, vec![x, v]);
         }
         let q = self.query(x);
-        let k = self.key(context);
-        let v = self.heads("v", "v_proj", context);
+        let k = self.key(keys);
+        let v = self.heads("v", "v_proj", values);
         (self.similarity(), vec![q, k, v])
     }
 
@@ -307,24 +315,25 @@ fn declared(param: &ParamDecl) -> Param {
 
 /// The projection `field` with its sizes, and the width of its result.
 fn projection(spec: &Spec, field: &'static str) -> (Param, Size) {
-    let context = spec.d_context.as_ref().unwrap_or(&spec.d_model);
+    let (keys, d_keys) = spec.source_of_keys();
+    let (values, d_values) = spec.source_of_values();
     let q_dim = spec.heads.times(&spec.head_dim);
     let k_dim = spec.kv_heads.times(&spec.head_dim);
     let v_dim = spec.kv_heads.times(&spec.value_head_dim);
     let (input, output, bias, of) = match field {
         "q_proj" => (spec.d_model.clone(), q_dim.clone(), spec.bias.q, "Queries"),
-        "k_proj" => (context.clone(), k_dim.clone(), spec.bias.k, "Keys"),
-        "v_proj" => (context.clone(), v_dim.clone(), spec.bias.v, "Values"),
+        "k_proj" => (d_keys.clone(), k_dim.clone(), spec.bias.k, "Keys"),
+        "v_proj" => (d_values.clone(), v_dim.clone(), spec.bias.v, "Values"),
         _ => {
             let attended = spec.heads.times(&spec.value_head_dim);
             (attended, spec.d_model.clone(), spec.bias.o, "The output")
         }
     };
     let from = match field {
-        "o_proj" => "the attended values of all heads",
-        "q_proj" => "`x`",
-        _ if spec.d_context.is_some() => "`context`",
-        _ => "`x`",
+        "o_proj" => "the attended values of all heads".to_owned(),
+        "q_proj" => "`x`".to_owned(),
+        "k_proj" => format!("`{keys}`"),
+        _ => format!("`{values}`"),
     };
     let torch = match field {
         "o_proj" => InitKind::Uniform {
@@ -332,7 +341,7 @@ fn projection(spec: &Spec, field: &'static str) -> (Param, Size) {
             fans: vec![input.clone()],
         },
         // PyTorch draws the three projections of one width as one packed matrix.
-        _ if *context == spec.d_model => InitKind::Uniform {
+        _ if *d_keys == spec.d_model && *d_values == spec.d_model => InitKind::Uniform {
             gain: 6,
             fans: vec![input.clone(), q_dim, k_dim, v_dim],
         },

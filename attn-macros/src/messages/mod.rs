@@ -29,6 +29,8 @@ pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
 pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
 
+pub(crate) const VALUES_WITHOUT_CONTEXT: &str = "`d_values` is the width of a third input, and there is no second one, which gives the keys\n\
+    help: declare its width: `d_context = 512`";
 pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score = additive(hidden = n)`: queries and keys are as wide as the hidden layer\n\
     help: leave out `head_dim`, or choose the width by `hidden`; `value_head_dim` is the width of the values";
 pub(crate) const QK_NORM_WITH_ADDITIVE: &str = "`qk_norm` contradicts `score = additive`: it bounds a product of queries and keys, and here there is none\n\
@@ -98,7 +100,9 @@ fn did_you_mean(near: Option<&str>, otherwise: impl FnOnce() -> String) -> Strin
 pub(crate) fn example(key: &Key) -> String {
     let value = match key.kind {
         KeyKind::Size if key.name.contains("heads") => "8".to_owned(),
-        KeyKind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
+        KeyKind::Size if ["d_model", "d_context", "d_values"].contains(&key.name) => {
+            "512".to_owned()
+        }
         KeyKind::Size => "64".to_owned(),
         // A probability, a factor, a bound.
         KeyKind::Number => "0.1".to_owned(),

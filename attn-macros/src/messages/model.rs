@@ -91,8 +91,8 @@ pub(crate) const EXPECTED_COMPARISON: &str =
     "expected a comparison: `<`, `<=`, `>`, `>=`, `==` or `!=`";
 pub(crate) const EXPONENT: &str = "the exponent of `pow` is a number, found a value with axes\n\
     help: the power of any other is `exp(n * ln(x))`";
-pub(crate) const CONTEXT_MISSING: &str = "`d_context` is the width of a second input, and there is none\n\
-    help: `attention::<..>(x, context = y)`";
+pub(crate) const VALUES_WITHOUT_CONTEXT: &str = "there are `values` and no `context`, whose keys they belong to\n\
+    help: `attention::<..>(query, context = key, values = value)`";
 
 pub(crate) const MODULE_WITHOUT_TYPE: &str = "`module` needs a type\n\
     help: `module::<Linear<8, 3>, out = [batch, seq, 3]>(x)`";
@@ -483,9 +483,22 @@ pub(crate) fn padding_of_pool(
 }
 
 pub(crate) fn attention_operands(found: usize) -> String {
+    let others = match found {
+        3 => "`attention::<..>(query, context = key, values = value)`",
+        _ => "`attention::<..>(x, context = y)`",
+    };
     format!(
-        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or `attention::<..>(x, context = y)`; what a mask reads stands by its name, `padding = lens`"
+        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or {others}; what a mask reads stands by its name, `padding = lens`"
     )
+}
+
+/// The width of an input that the call does not have.
+pub(crate) fn source_missing(key: &str) -> String {
+    match key {
+        "d_context" => "`d_context` is the width of a second input, and there is none\nhelp: `attention::<..>(x, context = y)`",
+        _ => "`d_values` is the width of a third input, and there is none\nhelp: `attention::<..>(query, context = key, values = value)`",
+    }
+    .to_owned()
 }
 
 pub(crate) fn one_value(name: &Ident, found: usize) -> String {
@@ -504,6 +517,12 @@ pub(crate) fn context_differs(x: &Type, context: &Type) -> String {
         _ => String::new(),
     };
     format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch{expand}")
+}
+
+pub(crate) fn values_differ(context: &Type, values: &Type) -> String {
+    format!(
+        "`attention`: context is {context}, values is {values}\nhelp: there is a value for every key: both have the same axes but for the last one"
+    )
 }
 
 pub(crate) fn data_missing(name: &str, expected: &str) -> String {
@@ -546,7 +565,10 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> Stri
     if found == "position_ids" {
         return "this `attention` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`".to_owned();
     }
-    let names = known.iter().map(String::as_str).chain(["context"]);
+    let names = known
+        .iter()
+        .map(String::as_str)
+        .chain(["context", "values"]);
     format!(
         "this `attention` does not read `{found}`\nhelp: its operands by name are {}",
         listed(names)

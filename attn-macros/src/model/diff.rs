@@ -211,7 +211,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         lines: &mut Vec<BackwardStep<'m, O>>,
     ) {
         let mut to = Vec::new();
-        let mut apart = None;
+        let mut apart = Vec::new();
         for (index, gradient) in operands {
             let value = self.block.whole(node.operands[index]);
             // Two gradients of one value cannot be written at once.
@@ -220,7 +220,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             let target = match (gradient, d_result) {
                 (Gradient::Together, _) if is_again => {
                     let buffer = self.buffer(value);
-                    apart = Some((value, buffer));
+                    apart.push((value, buffer));
                     GradTarget::New(buffer)
                 }
                 (Gradient::InPlace, GradSource::Buffer(buffer)) if self.is_for(value, d_result) => {
@@ -232,7 +232,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             to.push((index, target));
         }
         lines.push(BackwardStep::Adjoint { node, d_result, to });
-        if let Some((value, buffer)) = apart {
+        for (value, buffer) in apart {
             let from = GradSource::Buffer(buffer);
             let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });

@@ -436,7 +436,7 @@ impl Model {
             return Vec::new();
         };
         let graph = &self.attentions[attention.index].graph;
-        let mut operands = &node.operands[attention.sequences()..];
+        let mut operands = &node.operands[attention.sequences..];
         let data = graph.data.iter().map(|data| {
             let (of_it, others) = operands.split_at(data.tensors(graph.cross));
             operands = others;

@@ -25,26 +25,26 @@ pub(super) static ATTENTION: Operation = Operation {
     positional: 2,
     may_be_tied: false,
     signature: "`[batch, seq, d_model]` to the same",
-    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
+    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention, and `values = z` beside it gives the values, so that `context` gives the keys alone; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
     lower: Lower::Call(|lowering, call, arguments, name, builder| {
         lowering.attention(call, arguments, name, builder)
     }),
 };
 
-/// The operands: `x`, the context if it has one, data of the call.
+/// The operands: `x`, the context and the values if it has them, data of the call.
 pub(crate) struct Attention {
     pub(crate) place: ParamPath,
     /// Among the attentions of the model.
     pub(crate) index: usize,
-    /// Whether the keys are those of another sequence.
-    pub(crate) cross: bool,
+    /// How many operands are sequences: `x`, the context, the values.
+    pub(crate) sequences: usize,
     pub(crate) dropout: bool,
 }
 
 impl Attention {
-    /// How many operands are sequences.
-    pub(crate) fn sequences(&self) -> usize {
-        1 + usize::from(self.cross)
+    /// The operand that gives the keys.
+    pub(crate) fn keys(&self) -> usize {
+        1.min(self.sequences - 1)
     }
 }
 
@@ -59,7 +59,7 @@ impl Op for Attention {
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         let mut gradients = vec![Gradient::None; operands];
-        gradients[..self.sequences()].fill(Gradient::Together);
+        gradients[..self.sequences].fill(Gradient::Together);
         gradients
     }
 }
@@ -120,7 +120,7 @@ impl Emit<ModelFrame<'_>> for Attention {
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
         let data = of.data_of_attention();
-        let inputs = (0..self.sequences()).map(|index| of.matrix(index));
+        let inputs = (0..self.sequences).map(|index| of.matrix(index));
         let seed = match self.dropout {
             true => quote!(random.seed()),
             false => quote!(None),
@@ -140,7 +140,7 @@ impl Emit<ModelFrame<'_>> for Attention {
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let attention = of.attention(self);
         let weights = of.weights(&self.place);
-        let inputs = (0..self.sequences()).map(|index| of.matrix(index));
+        let inputs = (0..self.sequences).map(|index| of.matrix(index));
         let kept = of.kept();
         let d_y = gradients.matrix();
         let d_x = gradients.targets();

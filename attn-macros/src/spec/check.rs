@@ -24,8 +24,9 @@ use crate::score::{Expr, builtin};
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
 /// The keys that concern the score of queries and keys.
-pub(crate) const ABOUT_QUERIES: [&str; 7] = [
+pub(crate) const ABOUT_QUERIES: [&str; 8] = [
     "head_dim",
+    "d_values",
     "score",
     "scale",
     "softcap",
@@ -95,6 +96,10 @@ impl Checker<'_> {
         let heads = self.heads(&d_model);
         let kv_heads = self.kv_heads(&heads);
         let d_context = self.size("d_context");
+        let d_values = self.size("d_values");
+        if d_values.is_some() && !self.has("d_context") {
+            self.contradiction("d_values", messages::VALUES_WITHOUT_CONTEXT);
+        }
         let score_call = self.word("score");
         let score = self.score();
         let per_head = d_model.over(&heads, self.krate);
@@ -118,6 +123,7 @@ impl Checker<'_> {
             d_model,
             head_dim,
             value_head_dim,
+            d_values: d_values.filter(|_| d_context.is_some()),
             d_context,
             grid,
             mask: mask.unwrap_or_else(MaskExpr::none),
@@ -175,6 +181,7 @@ impl Checker<'_> {
         }
         sizes.push(("value_head_dim", &spec.value_head_dim));
         sizes.extend(spec.d_context.as_ref().map(|size| ("d_context", size)));
+        sizes.extend(spec.d_values.as_ref().map(|size| ("d_values", size)));
         let prefix = spec.grid.as_ref().and_then(|grid| grid.prefix.as_ref());
         sizes.extend(prefix.map(|size| ("prefix_tokens", size)));
         body::check(&self.draft.body, (&sizes, spec.grid.as_ref()), self)

@@ -180,15 +180,15 @@ static FORMS: &[Form] = &[
             "add_cross_attention",
             "cross",
         ],
-        "cross-attention is declared by the width of its second input, `d_context = 512`; its `forward` takes `(x, context)`",
+        "cross-attention is declared by the width of its second input, `d_context = 512`; its `forward` takes `(x, context)`, and with `d_values = 512` `(query, key, value)`",
     ),
     key(
         &["kdim"],
-        "keys and values come from one input: `d_context` is its width, and `head_dim` that of a key per head",
+        "the input that gives the keys is the second one: `d_context` is its width, and `head_dim` that of a key per head",
     ),
     key(
         &["vdim"],
-        "keys and values come from one input: `d_context` is its width, and `value_head_dim` that of a value per head",
+        "values of an input of their own are `d_values = 512`, beside `d_context`; `value_head_dim` is the width of a value per head",
     ),
     key(
         &["add_zero_attn"],

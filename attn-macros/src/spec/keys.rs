@@ -162,6 +162,12 @@ pub(crate) static KEYS: &[Key] = &[
         doc: "Width of a second input that gives keys and values: cross-attention, `forward((x, context))`.",
     },
     Key {
+        name: "d_values",
+        kind: KeyKind::Size,
+        default: "absent: `context` gives the values",
+        doc: "Width of a third input that gives the values, while the second one gives the keys: `forward((x, context, values))`, which is `forward(query, key, value)` of `torch.nn.MultiheadAttention`, with `kdim = d_context` and `vdim = d_values`.",
+    },
+    Key {
         name: "mask",
         kind: KeyKind::Mask(MASKS),
         default: "`none`",

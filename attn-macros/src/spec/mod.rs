@@ -49,6 +49,8 @@ pub(crate) struct Spec {
     pub(crate) value_head_dim: Size,
     /// Width of the second input, if there is one.
     pub(crate) d_context: Option<Size>,
+    /// Width of the third input, if there is one: then the second gives the keys alone.
+    pub(crate) d_values: Option<Size>,
     /// Where the tokens stand, if that is on a grid.
     pub(crate) grid: Option<Grid>,
     pub(crate) mask: MaskExpr,
@@ -76,6 +78,23 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// The inputs with keys and values, besides `x`: each with its width.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&'static str, &Size)> {
+        let context = self.d_context.iter().map(|width| ("context", width));
+        let values = self.d_values.iter().map(|width| ("values", width));
+        context.chain(values)
+    }
+
+    /// The input that gives the keys, and its width.
+    pub(crate) fn source_of_keys(&self) -> (&'static str, &Size) {
+        self.sources().next().unwrap_or(("x", &self.d_model))
+    }
+
+    /// The input that gives the values, and its width.
+    pub(crate) fn source_of_values(&self) -> (&'static str, &Size) {
+        self.sources().last().unwrap_or(("x", &self.d_model))
+    }
+
     /// The conjunction of the masks of the header and of the body. `None` is no mask.
     pub(crate) fn predicate(&self) -> Option<Expr> {
         let header = (!self.mask.is_none()).then(|| builtin::mask(&self.mask, self.grid.as_ref()));

@@ -21,7 +21,7 @@ fn keys_from_elsewhere_say_what_to_write() {
         ("«multi_query» = true", "`kv_heads = 1`"),
         ("«add_zero_attn» = true", "`normalizer = softmax1`"),
         ("«kdim» = 8", "`d_context` is its width"),
-        ("«vdim» = 8", "`value_head_dim` that of a value"),
+        ("«vdim» = 8", "`d_values = 512`, beside `d_context`"),
         ("«cross_attend» = true", "`d_context = 512`"),
         ("«causal» = true", "did you mean `mask = causal`?"),
         ("«LayerNormEps» = 1e-5", "the keys are"),

@@ -17,6 +17,7 @@ fn renamed(names: &[(&str, &str)]) -> WeightMap {
 /// ```text
 /// attention! { struct SelfAttention<heads = 4, d_model = 32>; }
 /// attention! { struct Cross<heads = 4, d_model = 32, d_context = 32>; }
+/// attention! { struct QueryKeyValue<heads = 4, d_model = 32, d_context = 32, d_values = 32>; }
 /// ```
 ///
 /// Not covered: `add_bias_kv`, and `kdim` and `vdim`, for which there is [another map](torch_multihead_attention_apart).
@@ -28,16 +29,15 @@ pub fn torch_multihead_attention() -> WeightMap {
     WeightMap::new(projections).and(renamed(&[("o_proj.*", "out_proj.*")]))
 }
 
-/// `torch.nn.MultiheadAttention(d_model, heads, kdim=d_context, vdim=d_context)`, where `d_context` is not `d_model`, with or without
+/// `torch.nn.MultiheadAttention(d_model, heads, kdim=d_context, vdim=d_values)`, where one of the two is not `d_model`, with or without
 /// bias.
 ///
 /// The weights of the input projections are separate tensors, their biases are one tensor.
 ///
 /// ```text
 /// attention! { struct Cross<heads = 4, d_model = 32, d_context = 24>; }
+/// attention! { struct QueryKeyValue<heads = 4, d_model = 32, d_context = 24, d_values = 16>; }
 /// ```
-///
-/// Not covered: keys and values of two different widths.
 pub fn torch_multihead_attention_apart() -> WeightMap {
     let projections = ["q", "k", "v"].into_iter();
     let rules = projections.flat_map(|name| {

@@ -74,7 +74,7 @@
 //! | map | file of | PyTorch |
 //! | --- | --- | --- |
 //! | [`torch_multihead_attention`] | one layer | `torch.nn.MultiheadAttention(d_model, heads)` |
-//! | [`torch_multihead_attention_apart`] | one layer, keys and values of another width | `torch.nn.MultiheadAttention(.., kdim=.., vdim=..)` |
+//! | [`torch_multihead_attention_apart`] | one layer, keys or values of another width | `torch.nn.MultiheadAttention(.., kdim=.., vdim=..)` |
 //! | [`torch_transformer_encoder_layer`] | one layer | `torch.nn.TransformerEncoderLayer(..)` |
 //! | [`hugging_face_bert`] | the encoder and its pooler | `transformers.BertModel` |
 //! | [`hugging_face_gpt2`], [`hugging_face_gpt2_model`] | with its head, without | `transformers.GPT2LMHeadModel`, `GPT2Model` |

@@ -124,9 +124,9 @@ impl LayerFrame<'_> {
         } else {
             quote!(x)
         };
-        let read_context = graph
-            .cross
-            .then(|| quote!(let context = operation.read(context.retaped::<T>())?;));
+        let sources = self.cx.spec.sources().map(|(name, _)| var(name));
+        let read_sources =
+            sources.map(|name| quote!(let #name = operation.read(#name.retaped::<T>())?;));
         let d_model = &self.cx.spec.d_model;
         let data = graph.data.iter().map(input::data_name);
         let dropout_seed = self
@@ -145,7 +145,7 @@ impl LayerFrame<'_> {
                 let axes = (p::Dim::size(&batch), p::Dim::size(&query), p::Dim::size(&p::HasShape::shape(&#key).1));
                 let mut operation = p::Operation::<E, D, T>::default();
                 let x = operation.read(x)?;
-                #read_context
+                #(#read_sources)*
                 let weights = read_weights(layer, &mut operation)?;
                 let call = make_call(&weights, axes #(, #data)* #dropout_seed);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);

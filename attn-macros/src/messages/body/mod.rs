@@ -338,6 +338,7 @@ pub(crate) fn without_queries(key: &str, kind: FunctionKind) -> String {
     let function = kind.name();
     let or = match key {
         "head_dim" => "; `value_head_dim` is the width of the values".to_owned(),
+        "d_values" => "; `d_context` is the width of the input that gives the values".to_owned(),
         _ => format!(
             ", or compute with the score of queries and keys, as `fn {function}(score, ..)`"
         ),

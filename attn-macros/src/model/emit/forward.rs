@@ -166,13 +166,13 @@ impl ComposedNode<'_> {
     /// `let y: p::Tensor<..> = pass.layer(&model.attention, |tape| (p::on(tape, &x), ..))?;`
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         let operands = self.operands();
-        let context = operands[1..attention.sequences()].iter().map(copy);
+        let others = operands[1..attention.sequences].iter().map(copy);
         let data = self.cx.model.data(self.node).into_iter();
         let data = data.map(|(_, inputs)| {
             self.cx
                 .data_of_call(self.node, inputs, |id| self.cx.var(id))
         });
-        let input = input_with_tape(&operands[0], context.chain(data));
+        let input = input_with_tape(&operands[0], others.chain(data));
         let layer = self.place(&attention.place);
         self.define(&quote!(layer(&#layer, |tape| #input)))
     }

@@ -1,4 +1,4 @@
-//! `attention::<keys>(x, context = y, padding = keep) { body }`: a layer of `attention!` inside of a model.
+//! `attention::<keys>(x, context = y, values = z, padding = keep) { body }`: a layer of `attention!` inside of a model.
 
 use std::fmt;
 
@@ -57,15 +57,7 @@ impl Lowering<'_> {
             self.takes(&call.name, takes, &ty);
             return None;
         }
-        let context = named_operands.iter().position(|(key, _)| *key == "context");
-        let context = match context.map(|index| named_operands.remove(index)) {
-            None => None,
-            Some((_, values)) if values.len() == 1 => Some(self.context(call, &ty, values[0]?)?),
-            Some((key, values)) => {
-                self.cx.error(key, messages::one_value(key, values.len()));
-                return None;
-            }
-        };
+        let sources = self.sources(call, &ty, &mut named_operands)?;
         let index = self.attentions.len();
         let asked = ("attention", arguments.name.as_ref());
         let layer = Submodule::Attention(index);
@@ -79,7 +71,7 @@ impl Lowering<'_> {
             Some(known) => known.spec.item.name.clone(),
             None => self.type_name(builder.module, &place.field, call.name.span()),
         };
-        let draft = self.draft(call, arguments, width.clone(), &context, name_of_type);
+        let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
         let draft = draft?;
         let spec = spec::check(draft, self.krate, self.cx);
@@ -91,16 +83,16 @@ impl Lowering<'_> {
             || self.agree(&types[0], &types[1], call.name.span(), || {
                 messages::attention_width(&spec.d_model, &ty)
             });
-        let key = context.as_ref().map_or(&ty, |(_, ty)| ty).clone();
+        let key = sources.first().map_or(&ty, |(_, ty)| ty).clone();
         let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
-        operands.extend(context.as_ref().map(|(value, _)| *value));
+        operands.extend(sources.iter().map(|(value, _)| *value));
         let data = self.data(call, (&spec, &graph), [&ty, &key], named_operands);
         let poisoned = spec.poisoned || !complete;
         let attention = Attention {
             place,
             index,
-            cross: graph.cross,
+            sequences: 1 + sources.len(),
             dropout: spec.dropout.is_some(),
         };
         let layer = AttentionLayer {
@@ -142,6 +134,58 @@ impl Lowering<'_> {
         })
     }
 
+    /// The sequences besides `x`: the context, and the values with one for every key. They are taken out of the operands.
+    fn sources(
+        &mut self,
+        call: &Call,
+        x: &Type,
+        named: &mut Vec<(&Ident, Vec<Option<ValueId>>)>,
+    ) -> Option<Vec<(ValueId, Type)>> {
+        let mut sources = Vec::new();
+        let mut complete = true;
+        for name in ["context", "values"] {
+            let Some(index) = named.iter().position(|(key, _)| *key == name) else {
+                continue;
+            };
+            let (key, values) = named.remove(index);
+            let [value] = values.as_slice() else {
+                self.cx.error(key, messages::one_value(key, values.len()));
+                complete = false;
+                continue;
+            };
+            let source = match (name, sources.first()) {
+                ("context", _) => self.context(call, x, (*value)?),
+                (_, Some((_, context))) => {
+                    let context = Type::clone(context);
+                    self.values(key, &context, (*value)?)
+                }
+                (_, None) => {
+                    if complete {
+                        self.cx.error(key, messages::VALUES_WITHOUT_CONTEXT);
+                    }
+                    None
+                }
+            };
+            complete &= source.is_some();
+            sources.extend(source);
+        }
+        complete.then_some(sources)
+    }
+
+    /// The third sequence: a value for every key.
+    fn values(&mut self, name: &Ident, context: &Type, value: ValueId) -> Option<(ValueId, Type)> {
+        let ty = self.ty(value).clone();
+        self.width(name, &ty)?;
+        let message = || messages::values_differ(context, &ty);
+        if ty.axes.len() != context.axes.len() {
+            self.cx.error(name, message());
+            return None;
+        }
+        let vectors = |ty: &Type| Type::floats(ty.axes[..ty.axes.len() - 1].to_vec());
+        let agrees = self.agree(&vectors(context), &vectors(&ty), name.span(), message);
+        agrees.then_some((value, ty))
+    }
+
     /// The second sequence: of the same batch.
     fn context(&mut self, call: &Call, x: &Type, value: ValueId) -> Option<(ValueId, Type)> {
         let ty = self.ty(value).clone();
@@ -164,7 +208,7 @@ impl Lowering<'_> {
         call: &Call,
         arguments: Arguments,
         width: Size,
-        context: &Option<(ValueId, Type)>,
+        sources: &[(ValueId, Type)],
         name: Ident,
     ) -> Option<Draft> {
         let mut entries = arguments.entries;
@@ -196,14 +240,15 @@ impl Lowering<'_> {
             }
         };
         infer("d_model", width);
-        let d_context = context.as_ref().and_then(|(_, ty)| ty.width().cloned());
-        match (context, d_context) {
-            (Some(_), Some(size)) => infer("d_context", size),
-            _ => {
-                if let Some(entry) = entries.iter().find(|entry| entry.key.name == "d_context") {
-                    self.cx.error(&entry.name, messages::CONTEXT_MISSING);
-                    return None;
-                }
+        let widths = sources.iter().filter_map(|(_, ty)| ty.width().cloned());
+        let keys = ["d_context", "d_values"];
+        keys.into_iter()
+            .zip(widths)
+            .for_each(|(key, width)| infer(key, width));
+        for key in &keys[sources.len()..] {
+            if let Some(entry) = entries.iter().find(|entry| entry.key.name == *key) {
+                self.cx.error(&entry.name, messages::source_missing(key));
+                return None;
             }
         }
         let mut attrs = self.item.attrs.clone();

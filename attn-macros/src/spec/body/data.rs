@@ -25,7 +25,14 @@ pub(super) fn is_axis(name: &Ident) -> bool {
 }
 
 /// Other arguments of the call, and the names of header masks for them.
-const INPUTS: [&str; 5] = ["x", "context", "padding", "document", "position_ids"];
+const INPUTS: [&str; 6] = [
+    "x",
+    "context",
+    "values",
+    "padding",
+    "document",
+    "position_ids",
+];
 
 /// Checks every declaration, also those with mistakes: the functions may read them.
 pub(super) fn check(

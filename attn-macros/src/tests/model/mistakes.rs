@@ -139,6 +139,14 @@ mistakes! {
     documents_of_one: "attention::<2, mask = document>(x, document = (tokens, tokens))", "document",
         "`document` of this `attention` is ids[batch, seq], found (ids[batch, seq], ids[batch, seq])";
     context_without_context: "attention::<2, d_context = 4>(x)", "d_context", "`d_context` is the width of a second input, and there is none";
+    values_without_context: "attention::<2>(x, values = keys)", "values", "there are `values` and no `context`, whose keys they belong to";
+    width_of_values_alone: "attention::<2, d_values = 4>(x, context = keys)", "d_values", "`d_values` is the width of a third input, and there is none";
+    values_for_other_keys: "attention::<2>(x, context = keys, values = x)", "values",
+        "`attention`: context is [batch, k, 8], values is [batch, seq, 8]";
+    values_without_a_batch: "attention::<2>(x, context = keys, values = alone)", "values",
+        "`attention`: context is [batch, k, 8], values is [alone, 8]";
+    several_values: "attention::<2>(x, context = keys, values = (keys, keys))", "values", "`values` is one value, found 2";
+    three_operands: "attention::<2>(x, keys, keys)", "attention", "`attention` takes one operand by its position, found 3";
     floats_to_embed: "embedding::<9, 8>(x)", "embedding", "`embedding` takes ids[..], found [batch, seq, 8]";
     ids_to_norm: "layer_norm(tokens) + x", "layer_norm", "`layer_norm` takes floats whose last axis is a constant, found ids[batch, seq]";
     tied_to_nothing: "linear::<tied = table>(x)", "table", "there is no embedding `table` to tie to";
@@ -563,6 +571,7 @@ fn examples_of_keys_are_valid() {
                     "tokens"
                 }
                 (_, "d_context" | "kv_grid") => "x, context = x",
+                (_, "d_values") => "x, context = x, values = x",
                 _ => "x",
             };
             if operation.name == "module" {

@@ -154,14 +154,14 @@ impl<'a> ModelFrame<'a> {
     fn attention(&self, attention: &Attention) -> TokenStream {
         let layer = Submodule::Attention(attention.index);
         let layer = item::layer_type(self.cx, &layer, &quote!(, E));
-        let inputs = attention.sequences();
+        let inputs = attention.sequences;
         quote!(<#layer as p::FusedBlock<E, #inputs>>)
     }
 
     /// The sizes of the axes batch, query and key of an attention.
     fn axes(&self, operands: &[ValueId], attention: &Attention) -> TokenStream {
         let query = self.ty(operands[0]);
-        let key = self.ty(operands[attention.sequences() - 1]);
+        let key = self.ty(operands[attention.keys()]);
         let [batch, query, key] = [
             product(&query.axes[..query.axes.len() - 2]),
             size(&query.axes[query.axes.len() - 2]),

@@ -93,7 +93,7 @@ impl ModelFrame<'_> {
     fn emit_data(&self, node: &Node, attention: &Attention) -> TokenStream {
         let spec = &self.model().attentions[attention.index].spec;
         let query = self.ty(node.operands[0]);
-        let key = self.ty(node.operands[attention.sequences() - 1]);
+        let key = self.ty(node.operands[attention.keys()]);
         let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
         let lead = lead.map(|batch| quote!(#batch,));
         let [query, key] = [query, key].map(|ty| self.cx.axis(&ty.axes[ty.axes.len() - 2]));
