@@ -1,21 +1,24 @@
 //! Attention with an array for `lse`, the number of every query that the backward pass reads again.
 
 use super::Array;
-use crate::kernel::attention::{Attention, Gradients};
-use crate::kernel::{Kernels, Matrix, MatrixMut};
+use crate::kernel::attention::{Attention, Gradients, Heads, OutputGradients, Outputs};
+use crate::kernel::{Kernels, Matrix};
 
 impl<E: Kernels> Attention<'_, E> {
     /// [`forward`](Self::forward). Returns the `lse` of all queries, `[batch heads, query]`, for the derivative.
     ///
     /// # Panics
     /// If the shapes are not those of the sizes.
-    pub fn forward_with_lse(
+    pub fn forward_with_lse<'a>(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: MatrixMut<'_, E>,
-    ) -> Array<E> {
+        q: impl Into<Heads<Matrix<'a, E>>>,
+        k: impl Into<Heads<Matrix<'a, E>>>,
+        v: impl Into<Heads<Matrix<'a, E>>>,
+        out: impl Into<Outputs<'a, E>>,
+    ) -> Array<E>
+    where
+        E: 'a,
+    {
         let sizes = self.sizes;
         let mut lse = Array::uninit(sizes.batch * sizes.heads, [sizes.query]);
         self.forward(q, k, v, out, lse.as_mut_slice());
@@ -31,16 +34,18 @@ impl<E: Kernels> Attention<'_, E> {
         clippy::needless_pass_by_value,
         reason = "the tensors of the forward pass, and one more; the memory of `lse` goes back here"
     )]
-    pub fn backward_with_lse(
+    pub fn backward_with_lse<'a>(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: Matrix<'_, E>,
+        q: impl Into<Heads<Matrix<'a, E>>>,
+        k: impl Into<Heads<Matrix<'a, E>>>,
+        v: impl Into<Heads<Matrix<'a, E>>>,
+        out: impl Into<Heads<Matrix<'a, E>>>,
         lse: Array<E>,
-        d_out: Matrix<'_, E>,
+        d_out: impl Into<OutputGradients<'a, E>>,
         d: Gradients<'_, E>,
-    ) {
+    ) where
+        E: 'a,
+    {
         self.backward(q, k, v, out, lse.as_slice(), d_out, d);
     }
 }

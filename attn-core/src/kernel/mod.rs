@@ -54,6 +54,7 @@ pub trait Kernels:
     Pooled
     + attention::AttentionKernels<Self>
     + attention::DecodeKernels<Self>
+    + attention::PairScores<Self>
     + attention::PerHead<Self>
     + attention::HeadTransforms<Self>
     + axis::Axes<Self>

@@ -144,6 +144,11 @@ impl<'a, E> Matrix<'a, E> {
         }
     }
 
+    /// Whether all elements are contiguous, row by row.
+    pub fn is_contiguous(&self) -> bool {
+        self.has_row_slices() && (self.row_stride == self.cols || self.rows <= 1)
+    }
+
     /// Whether the elements of a row are contiguous.
     pub fn has_row_slices(&self) -> bool {
         self.col_stride == 1 || self.cols <= 1

@@ -5,13 +5,14 @@
 
 use super::head_major::HeadMajor;
 use super::key_block::KeyBlock;
-use super::layout::parts;
+use super::layout::{Heads, equal_chunks, row_chunks, some_rows_of};
 use super::load::BackwardHeads;
-use super::plan::{QUERIES_PER_TASK, chunks};
+use super::plan::{Head, QUERIES_PER_TASK, chunks};
 use super::queries::{Queries, QueryGradients, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
-use super::{Attention, Gradients, Normalizer, Sizes};
-use crate::kernel::{Matrix, MatrixMut, Pooled};
+use super::weight_rows::MaskedDots;
+use super::{Attention, Gradients, Normalizer, OutputGradients, Sizes};
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
 /// The maximum number of keys of a block: their gradients stay in the second-level cache while all queries are processed.
@@ -23,23 +24,32 @@ const MIN_KEYS: usize = 128;
 /// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
 
-/// The inputs of the backward pass of a sequence, as in [`Attention::backward`].
-struct Saved<'a, E> {
-    b: usize,
-    q: Matrix<'a, E>,
-    k: Matrix<'a, E>,
-    v: Matrix<'a, E>,
-    /// The output, or the centres of a sparse normalizer, which take its place in `δ`.
-    out: Matrix<'a, E>,
-    lse: &'a [E],
-    d_out: Matrix<'a, E>,
+/// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
+pub(super) struct Saved<'a, E> {
+    pub b: usize,
+    /// `[query, width]`
+    pub q: Vec<Matrix<'a, E>>,
+    /// `[key, width]`
+    k: Vec<Matrix<'a, E>>,
+    /// `[key, value_width]`
+    v: Vec<Matrix<'a, E>>,
+    /// `[query, value_width]`: the output, or the centres of a sparse normalizer, which take its place in `δ`.
+    pub out: Vec<Matrix<'a, E>>,
+    /// `[heads, query]`
+    pub lse: &'a [E],
+    /// `[query, value_width]`
+    pub d_out: Vec<Matrix<'a, E>>,
+    /// The gradients of the weights, of all sequences.
+    pub d_weights: Option<&'a [E]>,
+    /// What the gradients of weights and `lse` add to `δ`, `[heads, query]`.
+    pub shares: Option<&'a [E]>,
 }
 
-/// The gradient of a sequence.
+/// The gradient of a sequence, with a matrix for every head.
 struct Gradient<'a, E> {
-    q: MatrixMut<'a, E>,
-    k: MatrixMut<'a, E>,
-    v: MatrixMut<'a, E>,
+    q: Vec<MatrixMut<'a, E>>,
+    k: Vec<MatrixMut<'a, E>>,
+    v: Vec<MatrixMut<'a, E>>,
     sums: SequenceSums<'a, E>,
 }
 
@@ -55,47 +65,144 @@ impl<E: Pooled> Attention<'_, E> {
     #[allow(clippy::too_many_arguments, reason = "those of `backward`")]
     pub(super) fn backward_impl(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: Matrix<'_, E>,
+        q: Heads<Matrix<'_, E>>,
+        k: Heads<Matrix<'_, E>>,
+        v: Heads<Matrix<'_, E>>,
+        out: Heads<Matrix<'_, E>>,
         lse: &[E],
-        d_out: Matrix<'_, E>,
+        d_out: OutputGradients<'_, E>,
         d: Gradients<'_, E>,
     ) {
-        self.check([q, k, v], (out.rows(), out.cols()), lse.len());
-        self.check([q, k, v], (d_out.rows(), d_out.cols()), lse.len());
+        self.check_backward([q, k, v], out, lse, &d_out);
         let sizes = self.sizes;
         let batch = self.sizes.batch;
+        let [of_queries, of_keys] = [sizes.heads, sizes.kv_heads].map(|heads| [batch, heads]);
         let centres = self.normalizer.sparse();
-        let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse));
-        let out = centres
-            .as_ref()
-            .map_or(out, |centres| Matrix::new(centres, out.rows(), out.cols()));
+        let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse, out, &d_out));
+        let (out, shares) = match &centres {
+            None => (out, None),
+            Some((centres, shares)) => {
+                let matrix = Matrix::new(centres, out.matrix.rows(), out.matrix.cols());
+                (Heads { matrix, ..out }, Some(&shares[..]))
+            }
+        };
+        let of_softmax = self.shares(&d_out);
+        let shares = shares.or(of_softmax.as_deref());
         let mut sums = GradientSums::new(self, self.division().0, d.score.is_some());
-        let [d_q, d_k, d_v] = [d.q, d.k, d.v].map(|d| parts(d, batch, 1));
-        let gradients = d_q.zip(d_k).zip(d_v.zip(sums.sequences()));
-        let gradients = gradients.map(|((q, k), (v, sums))| Gradient { q, k, v, sums });
-        let tasks = gradients.enumerate();
-        self.for_each(batch * sizes.kv_heads, tasks, |(b, gradient)| {
-            let of = |x| sizes.sequence(x, b);
-            let rows = sizes.heads * sizes.query;
-            let saved = Saved {
-                b,
-                q: of(q),
-                k: of(k),
-                v: of(v),
-                out: of(out),
-                lse: &lse[b * rows..][..rows],
-                d_out: of(d_out),
-            };
-            self.of_sequence(b).backward_sequence(saved, gradient);
-        });
+        let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
+        let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
+        let gradients = self.gradients(as_given, sums.sequences());
+        self.for_each(
+            batch * sizes.kv_heads,
+            gradients.enumerate(),
+            |(b, gradient)| {
+                let rows = sizes.heads * sizes.query;
+                let saved = Saved {
+                    b,
+                    q: q.of_sequence(of_queries, b),
+                    k: k.of_sequence(of_keys, b),
+                    v: v.of_sequence(of_keys, b),
+                    out: out.of_sequence(of_queries, b),
+                    lse: &lse[b * rows..][..rows],
+                    d_out: d_out.out.of_sequence(of_queries, b),
+                    d_weights: d_out.weights.map(|of| of.d),
+                    shares: shares.map(|shares| &shares[b * rows..][..rows]),
+                };
+                self.of_sequence(b).backward_sequence(&saved, gradient);
+            },
+        );
         d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
         d.score.into_iter().for_each(|to| sums.score(to));
         d.w.into_iter().for_each(|to| sums.w(to));
         d.sink.into_iter().for_each(|to| sums.sink(to));
+    }
+
+    /// Panics if the arguments do not fit the sizes.
+    #[track_caller]
+    fn check_backward(
+        &self,
+        tensors: [Heads<Matrix<'_, E>>; 3],
+        out: Heads<Matrix<'_, E>>,
+        lse: &[E],
+        d: &OutputGradients<'_, E>,
+    ) {
+        let shape = |x: Heads<Matrix<'_, E>>| (x.layout, (x.matrix.rows(), x.matrix.cols()));
+        let [weights, d_weights] = [
+            d.weights.map(|of| of.weights.len()),
+            d.weights.map(|of| of.d.len()),
+        ];
+        self.check(tensors, shape(out), Some(lse.len()), weights);
+        self.check(tensors, shape(d.out), d.lse.map(<[E]>::len), d_weights);
+    }
+
+    /// The gradients of every sequence.
+    fn gradients<'a>(
+        &self,
+        [q, k, v]: [Heads<MatrixMut<'a, E>>; 3],
+        sums: Vec<SequenceSums<'a, E>>,
+    ) -> impl Iterator<Item = Gradient<'a, E>> {
+        let Sizes {
+            batch,
+            heads,
+            kv_heads,
+            ..
+        } = self.sizes;
+        let mut q = q.split([batch, heads]);
+        let [mut k, mut v] = [k, v].map(|d| d.split([batch, kv_heads]));
+        sums.into_iter().map(move |sums| Gradient {
+            q: q.by_ref().take(heads).collect(),
+            k: k.by_ref().take(kv_heads).collect(),
+            v: v.by_ref().take(kv_heads).collect(),
+            sums,
+        })
+    }
+
+    /// What the gradients of weights and `lse` add to `δ`, if the normalizer is a softmax, `[batch, heads, query]`:
+    ///
+    /// ```text
+    /// ds = p (dp + dw - Σ p (dp + dw)) + p dlse = p (dp + dw - (δ + Σ p dw - dlse))
+    /// ```
+    ///
+    /// With dropout, `Σ p dw` is a sum over the weights that were kept, as `dw` is the gradient of these.
+    fn shares(&self, d: &OutputGradients<'_, E>) -> Option<Buffer<E>> {
+        let has_none = d.weights.is_none() && d.lse.is_none();
+        let is_softmax =
+            self.normalizer.sparse().is_none() && self.normalizer != Normalizer::Identity;
+        if has_none || !is_softmax {
+            return None;
+        }
+        let Sizes {
+            batch,
+            heads,
+            query,
+            ..
+        } = self.sizes;
+        let mut shares = Buffer::zeros(batch * heads * query);
+        let of_heads = equal_chunks(&mut shares, batch * heads).enumerate();
+        let tasks = of_heads.flat_map(|(i, shares)| {
+            let chunks =
+                chunks(0..query, QUERIES_PER_TASK).zip(shares.chunks_mut(QUERIES_PER_TASK));
+            let head = Head {
+                b: i / heads,
+                h: i % heads,
+            };
+            chunks.map(move |(queries, to)| (head, queries, to))
+        });
+        self.for_each(batch * self.sizes.kv_heads, tasks, |(head, queries, to)| {
+            if let Some(of) = d.weights {
+                run(MaskedDots {
+                    factors: self.pairs(of.weights, head, &queries),
+                    d: self.pairs(of.d, head, &queries),
+                    to: &mut *to,
+                });
+            }
+            if let Some(d_lse) = d.lse {
+                let d_lse = self.rows(d_lse, head, &queries);
+                to.iter_mut().zip(d_lse).for_each(|(to, d)| *to = *to - *d);
+            }
+        });
+        Some(shares)
     }
 
     /// The number of tasks per key head and sequence, and the number of keys per block.
@@ -116,8 +223,8 @@ impl<E: Pooled> Attention<'_, E> {
         (tasks.min(key.div_ceil(keys)).max(1), keys)
     }
 
-    fn backward_sequence(&self, saved: Saved<'_, E>, d: Gradient<'_, E>) {
-        let queries = Queries::load(self, saved.q, saved.out, saved.d_out, saved.lse);
+    fn backward_sequence(&self, saved: &Saved<'_, E>, d: Gradient<'_, E>) {
+        let queries = Queries::load(self, saved);
         if let Normalizer::Sink(sink) = self.normalizer {
             queries.sink_gradients(sink, d.sums.sink);
         }
@@ -128,14 +235,14 @@ impl<E: Pooled> Attention<'_, E> {
             sums,
         });
         let mut tasks: Vec<_> = tasks.collect();
-        self.split_tasks(&saved, (d.k, d.v), &mut tasks);
+        self.split_tasks(saved, (d.k, d.v), &mut tasks);
         self.for_each(self.sizes.kv_heads, tasks, |mut task| {
             for block in task.blocks {
                 self.backward_block(&queries, block, &mut task.d_q, &mut task.sums);
             }
             task.d_q.finish();
         });
-        self.finish_queries(saved.q, &d_q, d.q, d.sums.query_gains);
+        self.finish_queries(&saved.q, &d_q, d.q, d.sums.query_gains);
     }
 
     /// Distributes the blocks of every head to its tasks, back and forth: under a causal mask, an early block has more queries
@@ -143,15 +250,14 @@ impl<E: Pooled> Attention<'_, E> {
     fn split_tasks<'a>(
         &self,
         saved: &Saved<'a, E>,
-        (d_k, d_v): (MatrixMut<'a, E>, MatrixMut<'a, E>),
+        (d_k, d_v): (Vec<MatrixMut<'a, E>>, Vec<MatrixMut<'a, E>>),
         tasks: &mut [Task<'a, E>],
     ) {
         let sizes = self.sizes;
         let (count, keys) = self.division();
-        let heads = parts(d_k, 1, sizes.kv_heads);
-        let heads = heads.zip(parts(d_v, 1, sizes.kv_heads)).enumerate();
+        let heads = d_k.into_iter().zip(d_v).enumerate();
         for ((kv, (d_k, d_v)), tasks) in heads.zip(tasks.chunks_mut(count)) {
-            let [k, v] = [saved.k, saved.v].map(|x| sizes.of_key_head(x, kv));
+            let [k, v] = [saved.k[kv], saved.v[kv]];
             let d = d_k.row_chunks(keys).zip(d_v.row_chunks(keys));
             let turns = (0..count).chain((0..count).rev()).cycle();
             for ((range, (d_k, d_v)), task) in chunks(0..sizes.key, keys).zip(d).zip(turns) {
@@ -171,9 +277,9 @@ impl<E: Pooled> Attention<'_, E> {
     /// Computes the gradient of the queries, and of the gain of their norm, from the sums.
     fn finish_queries(
         &self,
-        q: Matrix<'_, E>,
+        q: &[Matrix<'_, E>],
         sums: &QueryGradients<E>,
-        d_q: MatrixMut<'_, E>,
+        d_q: Vec<MatrixMut<'_, E>>,
         d_gains: Vec<&mut [E]>,
     ) {
         let Sizes {
@@ -183,11 +289,11 @@ impl<E: Pooled> Attention<'_, E> {
             ..
         } = self.sizes;
         let tasks =
-            chunks(0..query, QUERIES_PER_TASK).zip(d_q.row_chunks(QUERIES_PER_TASK).zip(d_gains));
+            chunks(0..query, QUERIES_PER_TASK).zip(row_chunks(d_q, QUERIES_PER_TASK).zip(d_gains));
         self.for_each(self.sizes.kv_heads, tasks, |(range, (to, d_gain))| {
             run(BackwardHeads {
                 transform: &self.query,
-                x: q.some_rows(range.clone()),
+                x: some_rows_of(q, &range),
                 first: range.start,
                 d: sums.rows(
                     range.clone(),

@@ -1,8 +1,8 @@
 //! The entry points of attention.
 
-use super::{Attention, Gradients};
+use super::{Attention, Gradients, Heads, OutputGradients, Outputs};
+use crate::kernel::Matrix;
 use crate::kernel::compiled::compiled;
-use crate::kernel::{Matrix, MatrixMut};
 
 impl<E: AttentionKernels<E>> Attention<'_, E> {
     /// The output, and for [`backward`](Self::backward) a number `lse` for every query: what its weights are normalised by.
@@ -26,15 +26,17 @@ impl<E: AttentionKernels<E>> Attention<'_, E> {
     /// [`Sparsemax`]: super::Normalizer::Sparsemax
     /// [`Entmax15`]: super::Normalizer::Entmax15
     /// [`Identity`]: super::Normalizer::Identity
-    pub fn forward(
+    pub fn forward<'a>(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: MatrixMut<'_, E>,
+        q: impl Into<Heads<Matrix<'a, E>>>,
+        k: impl Into<Heads<Matrix<'a, E>>>,
+        v: impl Into<Heads<Matrix<'a, E>>>,
+        out: impl Into<Outputs<'a, E>>,
         lse: &mut [E],
-    ) {
-        forward(self, q, k, v, out, lse);
+    ) where
+        E: 'a,
+    {
+        forward(self, q.into(), k.into(), v.into(), out.into(), lse);
     }
 
     /// Computes the gradients from that of the output: the derivative of [`forward`](Self::forward), which wrote `out` and `lse`.
@@ -47,17 +49,21 @@ impl<E: AttentionKernels<E>> Attention<'_, E> {
         clippy::too_many_arguments,
         reason = "the tensors of the forward pass, and one more"
     )]
-    pub fn backward(
+    pub fn backward<'a>(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: Matrix<'_, E>,
+        q: impl Into<Heads<Matrix<'a, E>>>,
+        k: impl Into<Heads<Matrix<'a, E>>>,
+        v: impl Into<Heads<Matrix<'a, E>>>,
+        out: impl Into<Heads<Matrix<'a, E>>>,
         lse: &[E],
-        d_out: Matrix<'_, E>,
+        d_out: impl Into<OutputGradients<'a, E>>,
         d: Gradients<'_, E>,
-    ) {
-        backward(self, q, k, v, out, lse, d_out, d);
+    ) where
+        E: 'a,
+    {
+        let [q, k] = [q.into(), k.into()];
+        let [v, out] = [v.into(), out.into()];
+        backward(self, q, k, v, out, lse, d_out.into(), d);
     }
 }
 
@@ -67,10 +73,10 @@ compiled! {
     /// [`Attention::forward`]
     fn forward<E>(
         attention: &Attention<'_, E>,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: MatrixMut<'_, E>,
+        q: Heads<Matrix<'_, E>>,
+        k: Heads<Matrix<'_, E>>,
+        v: Heads<Matrix<'_, E>>,
+        out: Outputs<'_, E>,
         lse: &mut [E],
     ) {
         attention.forward_impl(q, k, v, out, lse);
@@ -83,12 +89,12 @@ compiled! {
     )]
     fn backward<E>(
         attention: &Attention<'_, E>,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: Matrix<'_, E>,
+        q: Heads<Matrix<'_, E>>,
+        k: Heads<Matrix<'_, E>>,
+        v: Heads<Matrix<'_, E>>,
+        out: Heads<Matrix<'_, E>>,
         lse: &[E],
-        d_out: Matrix<'_, E>,
+        d_out: OutputGradients<'_, E>,
         d: Gradients<'_, E>,
     ) {
         attention.backward_impl(q, k, v, out, lse, d_out, d);

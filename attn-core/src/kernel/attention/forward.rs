@@ -16,14 +16,15 @@
 use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
-use super::layout::{equal_chunks, fill, parts, some_cols};
+use super::layout::{Heads, equal_chunks, fill, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};
 use super::softmax_state::OnlineSoftmaxState;
 use super::sparse::{Slopes, Sparse, Sparsify};
+use super::weight_rows::{MaskedDots, WeightRows};
 use super::weights::{ApplyDropout, Divide, OnlineSoftmax, WriteLse};
-use super::{Attention, Similarity};
+use super::{Attention, OutputGradients, Outputs, Similarity};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{WriteMode, run};
@@ -38,24 +39,34 @@ type KeysAndValues<'a, E> = (Matrix<'a, E>, Matrix<'a, E>);
 struct Block<'a, E> {
     head: Head,
     queries: Range<usize>,
+    results: Results<'a, E>,
+}
+
+/// The results of some queries of a head.
+struct Results<'a, E> {
     /// `[queries, value_width]`
     out: MatrixMut<'a, E>,
     /// `[queries]`
     lse: &'a mut [E],
+    /// `[queries, key]`
+    weights: Option<MatrixMut<'a, E>>,
 }
 
 impl<E: Pooled> Attention<'_, E> {
     /// [`forward`](Self::forward), compiled at the call.
     pub(super) fn forward_impl(
         &self,
-        q: Matrix<'_, E>,
-        k: Matrix<'_, E>,
-        v: Matrix<'_, E>,
-        out: MatrixMut<'_, E>,
+        q: Heads<Matrix<'_, E>>,
+        k: Heads<Matrix<'_, E>>,
+        v: Heads<Matrix<'_, E>>,
+        to: Outputs<'_, E>,
         lse: &mut [E],
     ) {
-        self.check([q, k, v], (out.rows(), out.cols()), lse.len());
-        self.for_each_block([q, k, v], out, lse, |queries, keys, block| {
+        let out = &to.out.matrix;
+        let out = (to.out.layout, (out.rows(), out.cols()));
+        let weights = to.weights.as_ref().map(|weights| weights.len());
+        self.check([q, k, v], out, Some(lse.len()), weights);
+        self.for_each_block([q, k, v], to, lse, |queries, keys, block| {
             match self.normalizer.sparse() {
                 None => self.forward_block(queries, keys, block),
                 Some(sparse) => self.sparse_block(sparse, queries, keys, block),
@@ -63,56 +74,83 @@ impl<E: Pooled> Attention<'_, E> {
         });
     }
 
-    /// The input of `δ` of a sparse normalizer: the means of the values, weighted by the slopes of the weights under
-    /// the thresholds that [`forward`](Self::forward) wrote.
+    /// The inputs of `δ` of a sparse normalizer, under the thresholds that [`forward`](Self::forward) wrote: the means of the values,
+    /// weighted by the slopes of the weights, which stand as `out`; and what the gradients of weights and thresholds add to `δ`,
+    /// `[batch, heads, query]`.
     ///
-    /// `[batch * query, heads * value_width]`. The result is as large as the output, so it is no scratch memory but counts as
-    /// activations. So does the copy of the thresholds.
+    /// The first result is as large as the output, so it is no scratch memory but counts as activations. So does the other.
     pub(super) fn centres(
         &self,
         sparse: Sparse,
-        tensors: [Matrix<'_, E>; 3],
+        tensors: [Heads<Matrix<'_, E>>; 3],
         tau: &[E],
-    ) -> Buffer<E> {
-        let rows = self.sizes.queries();
-        let cols = self.sizes.heads * self.sizes.value_width;
+        out: Heads<Matrix<'_, E>>,
+        d: &OutputGradients<'_, E>,
+    ) -> (Buffer<E>, Buffer<E>) {
+        let [rows, cols] = [out.matrix.rows(), out.matrix.cols()];
         let mut centres = Buffer::counted(rows * cols);
-        let mut taus = Buffer::counted(tau.len());
+        let mut shares = Buffer::counted(tau.len());
         // The blocks get the thresholds as `lse`, and read them there.
-        taus.copy_from_slice(tau);
-        let to = MatrixMut::new(&mut centres, rows, cols);
-        self.for_each_block(tensors, to, &mut taus, |queries, keys, block| {
-            self.centre_block(sparse, queries, keys, block);
+        shares.copy_from_slice(tau);
+        let to = Heads {
+            matrix: MatrixMut::new(&mut centres, rows, cols),
+            layout: out.layout,
+        };
+        self.for_each_block(tensors, to.into(), &mut shares, |queries, keys, block| {
+            self.centre_block(sparse, queries, keys, block, d);
         });
-        centres
+        (centres, shares)
     }
 
     /// `body(queries, keys, block)` for every block of queries, with the transformed keys of its head.
     fn for_each_block(
         &self,
-        [q, k, v]: [Matrix<'_, E>; 3],
-        out: MatrixMut<'_, E>,
+        [q, k, v]: [Heads<Matrix<'_, E>>; 3],
+        to: Outputs<'_, E>,
         lse: &mut [E],
         body: impl Fn(Matrix<'_, E>, KeysAndValues<'_, E>, Block<'_, E>) + Send + Sync,
     ) {
         let sizes = self.sizes;
+        let group = sizes.group();
         let kv_heads = self.sizes.kv_heads;
         let key_heads = sizes.batch * kv_heads;
-        let outs = parts(out, sizes.batch, kv_heads);
-        let results = outs.zip(equal_chunks(lse, key_heads)).enumerate();
-        self.for_each(key_heads, results, |(i, (out, lse))| {
+        let mut results = self.results(to, lse);
+        let results = (0..key_heads).map(|i| (i, results.by_ref().take(group).collect()));
+        self.for_each(key_heads, results, |(i, results): (usize, Vec<_>)| {
             let b = i / kv_heads;
             let kv = i % kv_heads;
-            let [q, k, v] = [q, k, v].map(|x| sizes.sequence(x, b));
-            let [k, v] = [k, v].map(|x| sizes.of_key_head(x, kv));
+            let [k, v] = [k, v].map(|x| x.of([sizes.batch, kv_heads], b, kv));
             let of_sequence = self.of_sequence(b);
             let keys = Keys::load(&of_sequence, kv, k);
             let values = Values::load(&of_sequence, kv, v);
-            self.for_each(1, self.blocks(b, kv, out, lse), |block| {
+            self.for_each(1, self.blocks(b, kv, results), |block| {
+                let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
                 let queries = of_sequence.load_queries(q, &block);
                 body(queries.read(), (keys.columns(), values.rows()), block);
             });
         });
+    }
+
+    /// The parts of the results, for every head of every sequence.
+    fn results<'a>(
+        &self,
+        Outputs { out, weights }: Outputs<'a, E>,
+        lse: &'a mut [E],
+    ) -> impl Iterator<Item = Results<'a, E>> {
+        let sizes = self.sizes;
+        let count = sizes.batch * sizes.heads;
+        let mut weights = weights.map(|weights| equal_chunks(weights, count));
+        let results = out.split([sizes.batch, sizes.heads]);
+        results
+            .zip(equal_chunks(lse, count))
+            .map(move |(out, lse)| Results {
+                out,
+                lse,
+                weights: weights
+                    .as_mut()
+                    .and_then(Iterator::next)
+                    .map(|weights| MatrixMut::new(weights, sizes.query, sizes.key)),
+            })
     }
 
     /// The blocks of queries that read a key head, with their parts of the results.
@@ -120,28 +158,28 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         b: usize,
         kv: usize,
-        out: MatrixMut<'a, E>,
-        lse: &'a mut [E],
+        results: Vec<Results<'a, E>>,
     ) -> impl Iterator<Item = Block<'a, E>> {
-        let group = self.sizes.group();
         let query = self.sizes.query;
-        let results = parts(out, 1, group).zip(equal_chunks(lse, group));
         let heads = self.sizes.heads_of(b, kv).zip(results);
-        heads.flat_map(move |(head, (out, lse))| {
+        heads.flat_map(move |(head, Results { out, lse, weights })| {
+            let mut weights = weights.map(|weights| weights.row_chunks(QUERIES));
             let results = out.row_chunks(QUERIES).zip(lse.chunks_mut(QUERIES));
             let blocks = chunks(0..query, QUERIES).zip(results);
             blocks.map(move |(queries, (out, lse))| Block {
                 head,
                 queries,
-                out,
-                lse,
+                results: Results {
+                    out,
+                    lse,
+                    weights: weights.as_mut().and_then(Iterator::next),
+                },
             })
         })
     }
 
     /// The transformed queries of a block, `[queries, width]`.
-    fn load_queries(&self, q: Matrix<'_, E>, block: &Block<'_, E>) -> Panel<E> {
-        let of_head = self.sizes.of_query_head(q, block.head.h);
+    fn load_queries(&self, of_head: Matrix<'_, E>, block: &Block<'_, E>) -> Panel<E> {
         let mut transformed = Panel::new(block.queries.len(), self.sizes.width);
         run(LoadRows {
             transform: &self.query.of_head(block.head.h, self.sizes.width),
@@ -152,7 +190,8 @@ impl<E: Pooled> Attention<'_, E> {
         transformed
     }
 
-    fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, block: Block<'_, E>) {
+    fn forward_block(&self, q: Matrix<'_, E>, keys: KeysAndValues<'_, E>, mut block: Block<'_, E>) {
+        let mut weights = block.results.weights.take().map(WeightRows::new);
         let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
@@ -166,6 +205,12 @@ impl<E: Pooled> Attention<'_, E> {
                 sums: sums.write(),
             });
             self.add_values(&tile, &mut scores, 0, keys, &mut sums);
+            if let Some(weights) = &mut weights {
+                weights.write(tile.keys, scores.read(), &running);
+            }
+        }
+        if let Some(weights) = weights {
+            weights.finish(&running);
         }
         finish(&running, &sums, block);
     }
@@ -175,8 +220,9 @@ impl<E: Pooled> Attention<'_, E> {
         normalizer: Sparse,
         q: Matrix<'_, E>,
         keys: KeysAndValues<'_, E>,
-        block: Block<'_, E>,
+        mut block: Block<'_, E>,
     ) {
+        let mut weights = block.results.weights.take().map(WeightRows::new);
         let tiles: Vec<Tile> = self.tiles(&block).collect();
         let visited = tiles.iter().map(|tile| tile.keys.len()).sum();
         let mut scores = Panel::new(q.rows(), visited);
@@ -196,7 +242,15 @@ impl<E: Pooled> Attention<'_, E> {
         let mut first = 0;
         for tile in &tiles {
             self.add_values(tile, &mut scores, first, keys, &mut sums);
-            first += tile.keys.len();
+            let columns = first..first + tile.keys.len();
+            first = columns.end;
+            if let Some(weights) = &mut weights {
+                let of_tile = scores.read().some_cols(columns);
+                weights.write(tile.keys.clone(), of_tile, &running);
+            }
+        }
+        if let Some(weights) = weights {
+            weights.finish(&running);
         }
         finish(&running, &sums, block);
     }
@@ -207,26 +261,47 @@ impl<E: Pooled> Attention<'_, E> {
         q: Matrix<'_, E>,
         keys: KeysAndValues<'_, E>,
         block: Block<'_, E>,
+        d: &OutputGradients<'_, E>,
     ) {
         let mut scores = Panel::new(q.rows(), TILE.min(self.sizes.key));
         let mut running = OnlineSoftmaxState::new(self.normalizer, block.head.h);
         let mut sums = self.no_sums(&block);
+        let d_weights = d
+            .weights
+            .map(|of| self.pairs(of.d, block.head, &block.queries));
+        let d_tau = d.lse.map(|d| self.rows(d, block.head, &block.queries));
+        let mut shares = [E::ZERO; QUERIES];
         for tile in self.tiles(&block) {
             let mut to = scores.reshape(q.rows(), tile.keys.len());
             self.forward_scores(&tile, q, keys, &mut to);
             run(Slopes {
                 normalizer,
-                tau: block.lse,
+                tau: block.results.lse,
                 scores: to,
                 running: &mut running,
             });
             self.add_values(&tile, &mut scores, 0, keys, &mut sums);
+            if let Some(d) = d_weights {
+                run(MaskedDots {
+                    factors: scores.read(),
+                    d: d.some_cols(tile.keys),
+                    to: &mut shares,
+                });
+            }
         }
         run(Divide {
             running: &running,
             sums: sums.read(),
-            out: block.out,
+            out: block.results.out,
         });
+        for (row, share) in block.results.lse.iter_mut().enumerate() {
+            let d_tau = d_tau.map_or(E::ZERO, |d| d[row] * normalizer.scale());
+            let sum = running.sum[row];
+            *share = match sum == E::ZERO {
+                true => E::ZERO,
+                false => (shares[row] - d_tau) / sum,
+            };
+        }
     }
 
     fn tiles(&self, block: &Block<'_, E>) -> impl Iterator<Item = Tile> {
@@ -285,11 +360,11 @@ fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Bl
     run(Divide {
         running,
         sums: sums.read(),
-        out: block.out,
+        out: block.results.out,
     });
     run(WriteLse {
         running,
-        lse: block.lse,
+        lse: block.results.lse,
     });
 }
 
@@ -348,7 +423,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
 
 /// The transformed values of a head, `[key, value_width]`.
 enum Values<'a, E: Pooled> {
-    /// The values of all heads lie side by side, and need no transform.
+    /// They need no transform.
     Borrowed(Matrix<'a, E>),
     /// A contiguous copy, on few pages.
     Copied(Panel<E>),
@@ -359,7 +434,7 @@ impl<'a, E: Pooled> Values<'a, E> {
     fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
         let sizes = attention.sizes;
         let transform = &attention.value.of_head(kv, v.cols());
-        let near = v.rows() < FAR || sizes.group() * sizes.query <= QUERIES;
+        let near = v.rows() < FAR || v.is_contiguous() || sizes.group() * sizes.query <= QUERIES;
         if near && transform.is_nothing() {
             return Self::Borrowed(v);
         }

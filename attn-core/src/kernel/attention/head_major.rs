@@ -3,7 +3,7 @@
 //! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are read more than
 //! once are copied first.
 
-use super::layout::equal_chunks;
+use super::layout::{equal_chunks, row_chunks};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// `[heads, rows, width]`
@@ -44,10 +44,7 @@ impl<E: Pooled> HeadMajor<E> {
         &mut self,
         rows: usize,
     ) -> impl Iterator<Item = Vec<MatrixMut<'_, E>>> {
-        let chunks = 0..self.rows.div_ceil(rows);
-        let heads = self.heads().map(move |head| head.row_chunks(rows));
-        let mut heads: Vec<_> = heads.collect();
-        chunks.map(move |_| heads.iter_mut().filter_map(Iterator::next).collect())
+        row_chunks(self.heads(), rows)
     }
 
     /// The numbers of this many heads at a time.

@@ -4,8 +4,8 @@
 //! while all queries are processed.
 //!
 //! ```text
-//! pass 1    s = score(scale q kᵀ)      dp = dout vᵀ                       two products
-//! pass 2    p = exp(s - lse)           ds = p (dp - δ) score'             with δ = Σ dout * out, for a softmax
+//! pass 1    s = score(scale q kᵀ)      dp = dout vᵀ + dw                  two products; dw, if the weights are a result
+//! pass 2    p = exp(s - lse)           ds = p (dp - δ) score'             with δ = Σ p dp = Σ dout * out + Σ p dw, for a softmax
 //! pass 3    dv += pᵀ dout              dk += scale dsᵀ q                  three products
 //!           dq += scale ds k
 //! ```
@@ -86,7 +86,7 @@ impl<E: Pooled> Attention<'_, E> {
                 if tiles.peek().is_none() {
                     continue;
                 }
-                let queries = queries.block(head, some);
+                let queries = queries.block(self, head, some);
                 for tile in tiles {
                     self.backward_tile(
                         &tile,
@@ -176,14 +176,17 @@ impl<E: Pooled> Attention<'_, E> {
         }
         self.score(tile, &mut scores);
         let vt = keys.value_columns.read().some_cols(columns);
-        product(
-            d.reborrow(),
-            WriteMode::Overwrite,
-            E::ONE,
-            queries.d_out,
-            vt,
-            Threads::One,
-        );
+        let into = match queries.d_weights {
+            None => WriteMode::Overwrite,
+            Some(d_weights) => {
+                for row in 0..rows {
+                    let d_weights = &d_weights.row(row)[tile.keys.clone()];
+                    d.row_mut(row).copy_from_slice(d_weights);
+                }
+                WriteMode::Add
+            }
+        };
+        product(d.reborrow(), into, E::ONE, queries.d_out, vt, Threads::One);
         run(Differentiate {
             normalizer: self.normalizer,
             dropper: self.dropout.map(DropoutMask::new),

@@ -22,13 +22,13 @@ impl<E: Pooled> Kernel for LoadRows<'_, E> {
     }
 }
 
-/// [`head_transform::load_rows`] for interleaved heads, row by row: in the order of memory.
+/// [`head_transform::load_rows`] of several heads, row by row: in the order of memory, if they are side by side.
 pub(super) struct LoadHeads<'a, E> {
     pub transform: &'a HeadTransform<'a, E>,
-    /// `[len, heads * width]`
-    pub x: Matrix<'a, E>,
-    pub first: usize,
     /// `[len, width]` for every head.
+    pub x: Vec<Matrix<'a, E>>,
+    pub first: usize,
+    /// As `x`.
     pub to: Vec<MatrixMut<'a, E>>,
 }
 
@@ -38,18 +38,12 @@ impl<E: Pooled> Kernel for LoadHeads<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        for row in 0..self.x.rows() {
-            let mut x = self.x.row(row);
-            for (head, to) in self.to.iter_mut().enumerate() {
-                let (of_head, others) = x.split_at(to.cols());
-                x = others;
+        for row in 0..self.x.first().map_or(0, Matrix::rows) {
+            let heads = self.x.iter().zip(&mut self.to).enumerate();
+            for (head, (x, to)) in heads {
                 let transform = self.transform.of_head(head, to.cols());
-                head_transform::load_row::<V>(
-                    &transform,
-                    of_head,
-                    self.first + row,
-                    to.row_mut(row),
-                );
+                let place = self.first + row;
+                head_transform::load_row::<V>(&transform, x.row(row), place, to.row_mut(row));
             }
         }
     }
@@ -100,16 +94,16 @@ impl<E: Pooled> Kernel for BackwardRows<'_, E> {
     }
 }
 
-/// [`head_transform::backward_rows`] for interleaved heads, row by row.
+/// [`head_transform::backward_rows`] of several heads, row by row.
 pub(super) struct BackwardHeads<'a, E> {
     pub transform: &'a HeadTransform<'a, E>,
-    /// `[len, heads * width]`
-    pub x: Matrix<'a, E>,
-    pub first: usize,
     /// `[len, width]` for every head.
+    pub x: Vec<Matrix<'a, E>>,
+    pub first: usize,
+    /// As `x`.
     pub d: Vec<Matrix<'a, E>>,
-    /// `[len, heads * width]`
-    pub to: MatrixMut<'a, E>,
+    /// As `x`.
+    pub to: Vec<MatrixMut<'a, E>>,
     pub d_gain: &'a mut [E],
 }
 
@@ -121,22 +115,16 @@ impl<E: Pooled> Kernel for BackwardHeads<'_, E> {
     fn run<V: Vector<Element = E>>(mut self) {
         let width = self.d.first().map_or(0, Matrix::cols);
         let mut biased = Buffer::uninit(width);
-        for row in 0..self.x.rows() {
-            let mut x = self.x.row(row);
-            let mut to = self.to.row_mut(row);
-            for (head, d) in self.d.iter().enumerate() {
-                let (x_of_head, others) = x.split_at(width);
-                let (to_of_head, rest) = to.split_at_mut(width);
-                (x, to) = (others, rest);
-                let first = self.first + row;
-                let gain = Some(&mut *self.d_gain);
+        for row in 0..self.x.first().map_or(0, Matrix::rows) {
+            let heads = self.x.iter().zip(&self.d).zip(&mut self.to).enumerate();
+            for (head, ((x, d), to)) in heads {
                 head_transform::backward_row::<V>(
                     &self.transform.of_head(head, width),
-                    x_of_head,
-                    first,
+                    x.row(row),
+                    self.first + row,
                     d.row(row),
-                    to_of_head,
-                    gain,
+                    to.row_mut(row),
+                    Some(&mut *self.d_gain),
                     &mut biased,
                 );
             }

@@ -15,6 +15,8 @@ mod layout;
 mod load;
 mod mask_blocks;
 mod masked_weights;
+mod pair_mask;
+mod pair_score;
 mod pair_traits;
 mod per_head;
 mod plan;
@@ -27,6 +29,7 @@ mod sparse;
 mod spec;
 mod sums;
 mod tile_traits;
+mod weight_rows;
 mod weights;
 
 #[cfg(test)]
@@ -35,7 +38,10 @@ mod tests;
 pub use decode::{DecodeKernels, Positions, decode};
 pub use entry::AttentionKernels;
 pub use head_transform::{HeadTransforms, head_transform, head_transform_backward};
+pub use layout::{HeadLayout, Heads};
 pub use mask_blocks::{MaskBlocks, mask_density};
+pub use pair_mask::{Attends, PairMask, PairTensor};
+pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{
     Coverage, Everything, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
 };
@@ -43,7 +49,7 @@ pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use rope::{Angles, AnglesAt, angles, angles_at};
 pub use rotary::{RopeScaling, Rotary};
 pub use spec::{
-    Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, Rope, ScoreGradients,
-    Similarity, Sizes,
+    Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, OutputGradients, Outputs, Rope,
+    ScoreGradients, Similarity, Sizes, WeightGradients,
 };
 pub use tile_traits::{TileMask, TileScore};

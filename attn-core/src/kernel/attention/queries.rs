@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use super::backward::Saved;
 use super::head_major::HeadMajor;
+use super::layout::some_rows_of;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
 use super::sums::sum_into;
@@ -20,8 +22,12 @@ pub(super) struct Queries<'a, E: Pooled> {
     d_out: HeadMajor<E>,
     /// `[heads, query]`
     lse: &'a [E],
-    /// `Σ dout * out`, `[query, heads]`
+    /// `δ`: `Σ dout * out` and what other gradients add to that, `[query, heads]`.
     delta: Buffer<E>,
+    /// The gradients of the weights, of all sequences.
+    d_weights: Option<&'a [E]>,
+    /// `[heads, query]`
+    shares: Option<&'a [E]>,
 }
 
 /// The inputs of a backward pass for a block of queries of a head.
@@ -33,6 +39,8 @@ pub(super) struct Block<'a, E> {
     /// `[queries]`
     pub lse: &'a [E],
     delta: [E; QUERIES],
+    /// The gradient of the weights, `[queries, key]`.
+    pub d_weights: Option<Matrix<'a, E>>,
 }
 
 impl<E> Block<'_, E> {
@@ -43,20 +51,15 @@ impl<E> Block<'_, E> {
 }
 
 impl<'a, E: Pooled> Queries<'a, E> {
-    /// `q`, `out`, `d_out`: the rows of the sequence. `lse`: `[heads, query]`.
-    pub(super) fn load(
-        attention: &Attention<'_, E>,
-        q: Matrix<'_, E>,
-        out: Matrix<'_, E>,
-        d_out: Matrix<'_, E>,
-        lse: &'a [E],
-    ) -> Self {
+    pub(super) fn load(attention: &Attention<'_, E>, saved: &Saved<'a, E>) -> Self {
         let sizes = attention.sizes;
         let mut loaded = Self {
             sizes,
             rows: HeadMajor::uninit(sizes.heads, sizes.query, sizes.width),
             d_out: HeadMajor::uninit(sizes.heads, sizes.query, sizes.value_width),
-            lse,
+            lse: saved.lse,
+            d_weights: saved.d_weights,
+            shares: saved.shares,
             delta: Buffer::uninit(sizes.query * sizes.heads),
         };
         let delta = MatrixMut::new(&mut loaded.delta, sizes.query, sizes.heads);
@@ -71,7 +74,8 @@ impl<'a, E: Pooled> Queries<'a, E> {
             tasks,
             |(range, ((to_rows, to_d_out), to_delta))| {
                 let first = range.start;
-                let [q, out, d_out] = [q, out, d_out].map(|x| x.some_rows(range.clone()));
+                let [q, out, d_out] =
+                    [&saved.q, &saved.out, &saved.d_out].map(|x| some_rows_of(x, &range));
                 run(LoadHeads {
                     transform: &attention.query,
                     x: q,
@@ -80,13 +84,17 @@ impl<'a, E: Pooled> Queries<'a, E> {
                 });
                 run(LoadHeads {
                     transform: &HeadTransform::default(),
-                    x: d_out,
+                    x: d_out.clone(),
                     first,
                     to: to_d_out,
                 });
                 run(RowDots {
                     out,
                     d_out,
+                    shares: saved.shares.map(|shares| {
+                        let shares = Matrix::new(shares, sizes.heads, sizes.query);
+                        shares.some_cols(range)
+                    }),
                     to: to_delta,
                 });
             },
@@ -101,12 +109,18 @@ impl<'a, E: Pooled> Queries<'a, E> {
             sink,
             lse: Matrix::new(self.lse, heads, query),
             delta: Matrix::new(&self.delta, query, heads),
+            shares: self.shares.map(|shares| Matrix::new(shares, heads, query)),
             to,
         });
     }
 
     /// A range of queries of a head.
-    pub(super) fn block(&self, head: Head, range: Range<usize>) -> Block<'_, E> {
+    pub(super) fn block(
+        &self,
+        attention: &Attention<'_, E>,
+        head: Head,
+        range: Range<usize>,
+    ) -> Block<'_, E> {
         let Sizes { heads, query, .. } = self.sizes;
         let mut delta = [E::ZERO; QUERIES];
         for (delta, row) in delta.iter_mut().zip(range.clone()) {
@@ -115,6 +129,7 @@ impl<'a, E: Pooled> Queries<'a, E> {
         Block {
             rows: self.rows.of(head.h).some_rows(range.clone()),
             d_out: self.d_out.of(head.h).some_rows(range.clone()),
+            d_weights: self.d_weights.map(|d| attention.pairs(d, head, &range)),
             lse: &self.lse[head.h * query..][range],
             delta,
         }

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! where dropout multiplies `dp`, and so `v`, but not the sum of all `g`. The centre is a weighted mean like the output, with the
-//! weights `g / Σ g`, and is computed in the same way.
+//! weights `g / Σ g`, and is computed in the same way. Gradients of the weights are a part of `dp`. That of the threshold itself,
+//! `dτ/ds = g / Σ g` or half of that, is one more term of `δ`.
 
 use std::cmp::Ordering;
 
@@ -92,6 +93,14 @@ impl Entmax for Entmax15 {
 }
 
 impl Sparse {
+    /// The slope of a threshold, of the scores that are above it: this is divided by their number, or by the sum of their `g`.
+    pub(super) fn scale<E: Real>(self) -> E {
+        E::of_f64(match self {
+            Self::Max => Sparsemax::SCALE,
+            Self::Entmax15 => Entmax15::SCALE,
+        })
+    }
+
     /// The weight of a score and its slope `g`, under the threshold of the row.
     #[inline(always)]
     pub(super) fn weight_and_slope<V: Vector>(self, score: V, tau: V) -> (V, V) {

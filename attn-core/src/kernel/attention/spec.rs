@@ -1,5 +1,6 @@
 //! The parameters of an attention: sizes, transforms of heads, similarity, normalizer, dropout.
 
+use super::layout::Heads;
 use super::tile_traits::{TileMask, TileScore};
 use crate::kernel::norm::Gain;
 use crate::simd::{Matrix, MatrixMut};
@@ -200,7 +201,7 @@ pub enum Similarity<'a, E> {
 ///
 /// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and `kv_heads * width`
 /// columns, values of `kv_heads * value_width` columns, the output of `heads * value_width`. This is the layout of a projection's
-/// output: the heads are side by side.
+/// output: the heads are side by side. Each of them may have another [layout](super::HeadLayout).
 #[derive(Clone, Copy)]
 pub struct Attention<'a, E> {
     /// The sizes.
@@ -223,7 +224,54 @@ pub struct Attention<'a, E> {
     pub dropout: Option<Dropout>,
 }
 
-/// The results of the backward pass. All of them are overwritten; one that is `None` is not computed.
+/// The results of the forward pass. A matrix is an output without weights.
+#[derive(Debug)]
+pub struct Outputs<'a, E> {
+    /// The output.
+    pub out: Heads<MatrixMut<'a, E>>,
+    /// The weights, if they are a result, `[batch, heads, query, key]`: after dropout, and exactly 0 where the mask hides a key.
+    pub weights: Option<&'a mut [E]>,
+}
+
+impl<'a, E, M: Into<Heads<MatrixMut<'a, E>>>> From<M> for Outputs<'a, E> {
+    fn from(out: M) -> Self {
+        let out = out.into();
+        let weights = None;
+        Self { out, weights }
+    }
+}
+
+/// The gradients of the results of the forward pass. A matrix is the gradient of an output which alone was used.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputGradients<'a, E> {
+    /// The gradient of the output.
+    pub out: Heads<Matrix<'a, E>>,
+    /// The gradient of `lse`, `[batch, heads, query]`.
+    pub lse: Option<&'a [E]>,
+    /// That of the weights.
+    pub weights: Option<WeightGradients<'a, E>>,
+}
+
+/// The weights that the forward pass wrote, and their gradients, both `[batch, heads, query, key]`.
+#[derive(Clone, Copy, Debug)]
+pub struct WeightGradients<'a, E> {
+    /// The weights.
+    pub weights: &'a [E],
+    /// Their gradients. Those of masked pairs have no effect, even if they are NaN.
+    pub d: &'a [E],
+}
+
+impl<'a, E, M: Into<Heads<Matrix<'a, E>>>> From<M> for OutputGradients<'a, E> {
+    fn from(out: M) -> Self {
+        let out = out.into();
+        let lse = None;
+        let weights = None;
+        Self { out, lse, weights }
+    }
+}
+
+/// The results of the backward pass. All of them are overwritten; one that is `None` is not computed. The gradients of queries, keys and
+/// values stand as these do.
 #[derive(Debug)]
 pub struct Gradients<'a, E> {
     /// The gradient of the queries.

@@ -3,7 +3,7 @@
 //! ```text
 //! forward, softmax       m' = max(m, max s)      p = exp(s - m')      l' = l exp(m - m') + Σ p      out' = out exp(m - m') + p V
 //! backward               ds = g (dp - δ)
-//!   softmax              p = exp(s - lse)        g = p                δ = Σ dout * out
+//!   softmax              p = exp(s - lse)        g = p                δ = Σ p dp = Σ dout * out
 //!   identity             p = s                   g = 1                δ = 0
 //!   sparse               see there
 //! ```
@@ -305,12 +305,14 @@ impl<V: Vector> Weights<V> for Threshold<V> {
     }
 }
 
-/// `δ = Σ dout * out`, for every row and head.
+/// `δ = Σ dout * out`, and what else is added, for every row and head.
 pub(super) struct RowDots<'a, E> {
-    /// `[rows, heads * value_width]`
-    pub out: Matrix<'a, E>,
-    /// `[rows, heads * value_width]`
-    pub d_out: Matrix<'a, E>,
+    /// `[rows, value_width]` for every head.
+    pub out: Vec<Matrix<'a, E>>,
+    /// As `out`.
+    pub d_out: Vec<Matrix<'a, E>>,
+    /// `[heads, rows]`
+    pub shares: Option<Matrix<'a, E>>,
     /// `[rows, heads]`
     pub to: MatrixMut<'a, E>,
 }
@@ -321,13 +323,13 @@ impl<E: Real> Kernel for RowDots<'_, E> {
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(mut self) {
-        let width = self.out.cols() / self.to.cols();
         for row in 0..self.to.rows() {
-            let out = self.out.row(row);
-            let d_out = self.d_out.row(row);
-            for (h, to) in self.to.row_mut(row).iter_mut().enumerate() {
-                let of_head = h * width..(h + 1) * width;
-                *to = slice::dot::<V>(&out[of_head.clone()], &d_out[of_head]);
+            let heads = self.out.iter().zip(&self.d_out);
+            for (h, (to, (out, d_out))) in self.to.row_mut(row).iter_mut().zip(heads).enumerate() {
+                *to = slice::dot::<V>(out.row(row), d_out.row(row));
+                if let Some(shares) = self.shares {
+                    *to = *to + shares.get(h, row);
+                }
             }
         }
     }
@@ -341,6 +343,8 @@ pub(super) struct SinkGradients<'a, E> {
     pub lse: Matrix<'a, E>,
     /// `[queries, heads]`
     pub delta: Matrix<'a, E>,
+    /// The part of `delta` without the output, `[heads, queries]`.
+    pub shares: Option<Matrix<'a, E>>,
     /// `[heads]`
     pub to: &'a mut [E],
 }
@@ -361,13 +365,18 @@ impl<E: Real> Kernel for SinkGradients<'_, E> {
                 let vectors = lse
                     .chunks(V::LANES)
                     .zip(deltas[..lse.len()].chunks(V::LANES));
-                for (lse, delta) in vectors {
+                for (at, (lse, delta)) in vectors.enumerate() {
+                    let first = block * QUERIES + at * V::LANES;
+                    let share = match self.shares {
+                        Some(shares) => load_any(&shares.row(h)[first..][..lse.len()]),
+                        None => V::zero(),
+                    };
                     let lse = load_filled(lse, E::INFINITY);
                     let delta = load_any::<V>(delta);
                     let (weight, _) = Exponential { lse }.weight_and_slope(V::splat(sink));
                     // The output of a query that attends to no key is 0, for any gradient.
                     let alone = lse.eq(V::splat(sink)) & delta.ne(delta);
-                    sum += V::select(alone, V::zero(), weight * delta);
+                    sum += weight * V::select(alone, share, delta);
                 }
             }
             *to = -sum.reduce_sum();

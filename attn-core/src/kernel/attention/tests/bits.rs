@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 
-use super::case::{Case, NormalizerKind, Pattern, Tensors, attend};
+use super::case::{Case, NormalizerKind, Pattern, ResultGradients, Tensors, attend, attend_with};
 use super::naive;
 use super::scores::Modification;
-use crate::kernel::attention::{Dropout, Sizes};
+use crate::kernel::attention::{Dropout, HeadLayout, Sizes};
 use crate::kernel::testing::{
     Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
 };
+use crate::simd::Isa;
 
 fn sizes(len: usize) -> Sizes {
     Sizes {
@@ -43,6 +44,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         rms: true,
         rope: true,
         dropout: Some(Dropout { p: 0.2, seed: 5 }),
+        weights: true,
         ..plain
     };
     let additive = Case {
@@ -64,9 +66,61 @@ fn results_do_not_depend_on_the_number_of_threads() {
     ]
     .map(of);
     for case in [plain, everything, additive].into_iter().chain(others) {
-        let x = Tensors::random(&case, 1);
-        let d_out = d_out(&case);
-        same_for_all_threads(|| attend(&case, &x, &d_out));
+        let x = Tensors::<f32>::random(&case, 1);
+        let d = ResultGradients::random(&case, 2);
+        same_for_all_threads(|| attend_with(&case, &x, &d, true));
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_where_heads_stand() {
+    const ALL: [HeadLayout; 3] = [
+        HeadLayout::SideBySide,
+        HeadLayout::HeadMajor,
+        HeadLayout::SequenceFirst,
+    ];
+    // Short ones, and ones whose values are copied where they are far apart.
+    for (len, weights) in [(1, true), (50, true), (130, false), (2100, false)] {
+        let case = Case {
+            sizes: Sizes {
+                batch: 2,
+                ..sizes(len)
+            },
+            weights,
+            ..Case::plain(sizes(len), Pattern::Window(30))
+        };
+        let x = Tensors::<f32>::random(&case, 1);
+        let d = ResultGradients::random(&case, 2);
+        // The instruction set is forced, so that no other test changes it.
+        Isa::current().force(|| {
+            let expected = attend_with(&case, &x, &d, true);
+            for (at, layout) in (0..4).flat_map(|at| ALL.map(|layout| (at, layout))) {
+                let mut moved = case;
+                moved.layouts[at] = layout;
+                assert!(attend_with(&moved, &x, &d, true) == expected, "{moved:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn weights_as_a_result_change_no_other_result() {
+    for normalizer in NormalizerKind::ALL {
+        let without = Case {
+            normalizer,
+            dropout: Some(Dropout { p: 0.2, seed: 5 }),
+            ..Case::plain(sizes(130), Pattern::Causal)
+        };
+        let with = Case {
+            weights: true,
+            ..without
+        };
+        let x = Tensors::<f32>::random(&without, 1);
+        Isa::current().force(|| {
+            let found = attend_with(&with, &x, &ResultGradients::random(&with, 2), true);
+            let expected = attend(&without, &x, &d_out(&without));
+            assert!(found.out == expected.out && found.lse == expected.lse);
+        });
     }
 }
 

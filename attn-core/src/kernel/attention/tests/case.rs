@@ -125,6 +125,10 @@ pub(super) struct Case {
     pub rope: bool,
     pub normalizer: NormalizerKind,
     pub dropout: Option<Dropout>,
+    /// How queries, keys, values and the output stand in memory. The numbers of a case have heads side by side.
+    pub layouts: [HeadLayout; 4],
+    /// Whether the weights and `lse` are results that are used.
+    pub weights: bool,
 }
 
 impl Case {
@@ -146,6 +150,8 @@ impl Case {
             rope: false,
             normalizer: NormalizerKind::Softmax,
             dropout: None,
+            layouts: [HeadLayout::SideBySide; 4],
+            weights: false,
         }
     }
 
@@ -296,10 +302,63 @@ pub(super) fn angles(case: &Case) -> (usize, usize, Vec<f64>) {
 pub(super) struct Results<E> {
     pub out: Vec<E>,
     pub lse: Vec<E>,
+    /// `[batch, heads, query, key]`, or nothing.
+    pub weights: Vec<E>,
     pub d: Tensors<E>,
 }
 
-/// Runs the kernels.
+/// The gradients of the results of a case, which has the numbers of the first.
+#[derive(Clone, Debug)]
+pub(super) struct ResultGradients<E> {
+    pub out: Vec<E>,
+    /// As [`Results::weights`].
+    pub weights: Vec<E>,
+    /// Nothing, if the weights are no result.
+    pub lse: Vec<E>,
+}
+
+impl<E: Kernels> ResultGradients<E> {
+    pub(super) fn random(case: &Case, seed: u64) -> Self {
+        let Sizes {
+            batch,
+            heads,
+            query,
+            key,
+            value_width,
+            ..
+        } = case.sizes;
+        let rows = batch * heads * query;
+        let of_results = if case.weights { rows } else { 0 };
+        Self {
+            out: noise(rows * value_width, seed),
+            weights: noise(of_results * key, seed + 1),
+            lse: noise(of_results, seed + 2),
+        }
+    }
+}
+
+/// The vectors of `heads` heads, side by side, in another layout; or back.
+pub(super) fn laid_out<E: Copy>(
+    layout: HeadLayout,
+    [batch, heads, rows, width]: [usize; 4],
+    x: &[E],
+    back: bool,
+) -> Vec<E> {
+    let mut to = x.to_vec();
+    let places = (0..batch * rows * heads).map(|i| [i / heads / rows, i / heads % rows, i % heads]);
+    for (here, [b, row, h]) in places.enumerate() {
+        let there = match layout {
+            HeadLayout::SideBySide => here,
+            HeadLayout::HeadMajor => (b * heads + h) * rows + row,
+            HeadLayout::SequenceFirst => (row * batch + b) * heads + h,
+        };
+        let [from, at] = if back { [there, here] } else { [here, there] };
+        to[at * width..][..width].copy_from_slice(&x[from * width..][..width]);
+    }
+    to
+}
+
+/// Runs the kernels, of a case whose weights are no result.
 pub(super) fn attend<E: Kernels>(case: &Case, x: &Tensors<E>, d_out: &[E]) -> Results<E> {
     attend_asking(case, x, d_out, true)
 }
@@ -309,6 +368,22 @@ pub(super) fn attend_asking<E: Kernels>(
     case: &Case,
     x: &Tensors<E>,
     d_out: &[E],
+    with_score: bool,
+) -> Results<E> {
+    assert!(!case.weights);
+    let d = ResultGradients {
+        out: d_out.to_vec(),
+        weights: Vec::new(),
+        lse: Vec::new(),
+    };
+    attend_with(case, x, &d, with_score)
+}
+
+/// Runs the kernels.
+pub(super) fn attend_with<E: Kernels>(
+    case: &Case,
+    x: &Tensors<E>,
+    d: &ResultGradients<E>,
     with_score: bool,
 ) -> Results<E> {
     let sizes = case.sizes;
@@ -322,9 +397,22 @@ pub(super) fn attend_asking<E: Kernels>(
         value_width,
     } = sizes;
     let rows = |x, rows, cols| Matrix::new(x, rows, cols);
-    let q = rows(&x.q, batch * query, heads * width);
-    let k = rows(&x.k, batch * key, kv_heads * width);
-    let v = rows(&x.v, batch * key, kv_heads * value_width);
+    let [of_q, of_k, of_v, of_out] = case.layouts;
+    let q_axes = [batch, heads, query, width];
+    let k_axes = [batch, kv_heads, key, width];
+    let v_axes = [batch, kv_heads, key, value_width];
+    let out_axes = [batch, heads, query, value_width];
+    let given = [
+        laid_out(of_q, q_axes, &x.q, false),
+        laid_out(of_k, k_axes, &x.k, false),
+        laid_out(of_v, v_axes, &x.v, false),
+        laid_out(of_out, out_axes, &d.out, false),
+    ];
+    let [q, k, v, d_out] = given.each_ref();
+    let q = heads_of(of_q, q_axes, q);
+    let k = heads_of(of_k, k_axes, k);
+    let v = heads_of(of_v, v_axes, v);
+    let d_out = heads_of(of_out, out_axes, d_out);
     let (positions, pairs, angles) = angles(case);
     let cos: Vec<E> = angles.iter().map(|a| E::of_f64(a.cos())).collect();
     let sin: Vec<E> = angles.iter().map(|a| E::of_f64(a.sin())).collect();
@@ -339,15 +427,22 @@ pub(super) fn attend_asking<E: Kernels>(
     );
 
     // The buffers contain NaN, so the result must not depend on their old contents.
-    let mut out = vec![E::NAN; d_out.len()];
+    let mut out = vec![E::NAN; d.out.len()];
     let mut lse = vec![E::NAN; batch * heads * query];
-    attention.forward(
-        q,
-        k,
-        v,
-        MatrixMut::new(&mut out, batch * query, heads * value_width),
-        &mut lse,
-    );
+    let mut weights = vec![E::NAN; d.weights.len()];
+    let to = Outputs {
+        out: heads_mut(of_out, out_axes, &mut out),
+        weights: case.weights.then_some(&mut weights[..]),
+    };
+    attention.forward(q, k, v, to, &mut lse);
+    let d_results = OutputGradients {
+        out: d_out,
+        lse: case.weights.then_some(&d.lse[..]),
+        weights: case.weights.then_some(WeightGradients {
+            weights: &weights,
+            d: &d.weights,
+        }),
+    };
     let mut d = Tensors::zeros(case);
     d.each_mut()
         .into_iter()
@@ -357,13 +452,13 @@ pub(super) fn attend_asking<E: Kernels>(
         q,
         k,
         v,
-        rows(&out, batch * query, heads * value_width),
+        heads_of(of_out, out_axes, &out),
         &lse,
-        rows(d_out, batch * query, heads * value_width),
+        d_results,
         Gradients {
-            q: MatrixMut::new(&mut d.q, batch * query, heads * width),
-            k: MatrixMut::new(&mut d.k, batch * key, kv_heads * width),
-            v: MatrixMut::new(&mut d.v, batch * key, kv_heads * value_width),
+            q: heads_mut(of_q, q_axes, &mut d.q).matrix,
+            k: heads_mut(of_k, k_axes, &mut d.k).matrix,
+            v: heads_mut(of_v, v_axes, &mut d.v).matrix,
             score: with_score.then(|| ScoreGradients {
                 per_head: MatrixMut::new(&mut d_score, heads, lens.per_head),
                 shared: &mut d.shifts,
@@ -376,6 +471,10 @@ pub(super) fn attend_asking<E: Kernels>(
             sink: (!d.sink.is_empty()).then_some(&mut d.sink[..]),
         },
     );
+    let out = laid_out(of_out, out_axes, &out, true);
+    d.q = laid_out(of_q, q_axes, &d.q, true);
+    d.k = laid_out(of_k, k_axes, &d.k, true);
+    d.v = laid_out(of_v, v_axes, &d.v, true);
     if !d.slopes.is_empty() {
         let d_score = Matrix::new(&d_score, heads, lens.per_head);
         (d.table, d.slopes) = scores::split(d_score, case.distances());
@@ -391,7 +490,33 @@ pub(super) fn attend_asking<E: Kernels>(
             d.iter_mut().zip(row).for_each(|(d, row)| *d += *row);
         }
     }
-    Results { out, lse, d }
+    Results {
+        out,
+        lse,
+        weights,
+        d,
+    }
+}
+
+/// The rows and columns of a matrix with the vectors of heads.
+fn shape(layout: HeadLayout, [batch, heads, rows, width]: [usize; 4]) -> (usize, usize) {
+    match layout {
+        HeadLayout::SideBySide => (batch * rows, heads * width),
+        HeadLayout::HeadMajor => (batch * heads * rows, width),
+        HeadLayout::SequenceFirst => (rows, batch * heads * width),
+    }
+}
+
+fn heads_of<E>(layout: HeadLayout, axes: [usize; 4], x: &[E]) -> Heads<Matrix<'_, E>> {
+    let (rows, cols) = shape(layout, axes);
+    let matrix = Matrix::new(x, rows, cols);
+    Heads { matrix, layout }
+}
+
+fn heads_mut<E>(layout: HeadLayout, axes: [usize; 4], x: &mut [E]) -> Heads<MatrixMut<'_, E>> {
+    let (rows, cols) = shape(layout, axes);
+    let matrix = MatrixMut::new(x, rows, cols);
+    Heads { matrix, layout }
 }
 
 /// The description of a case, with its parameters.

@@ -1,6 +1,6 @@
 //! Attention by its definition, pair by pair.
 
-use super::case::{Case, NormalizerKind, Tensors, angles};
+use super::case::{Case, NormalizerKind, ResultGradients, Tensors, angles};
 use super::scores::Modification;
 use crate::kernel::attention::{Mask, Sizes};
 use crate::kernel::testing::slope;
@@ -8,6 +8,12 @@ use crate::random::Philox4x32;
 
 /// The output and `lse`.
 pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
+    let [out, lse, _] = results(case, x);
+    (out, lse)
+}
+
+/// The output, `lse` and the weights.
+pub(super) fn results(case: &Case, x: &Tensors<f64>) -> [Vec<f64>; 3] {
     let Sizes {
         batch,
         heads,
@@ -19,6 +25,7 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
     } = case.sizes;
     let mut out = vec![0.0; batch * query * heads * value_width];
     let mut lse = vec![0.0; batch * heads * query];
+    let mut all_weights = vec![0.0; batch * heads * query * key];
     for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
         let kv = h / (heads / kv_heads);
         let keys: Vec<_> = (0..key)
@@ -43,6 +50,7 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
             let out = &mut out[((b * query + q) * heads + h) * value_width..][..value_width];
             for (&k, weight) in attended.iter().zip(weights) {
                 let weight = weight * factor(case, [b, h, q, k]);
+                all_weights[((b * heads + h) * query + q) * key + k] = weight;
                 let values = &x.v[((b * key + k) * kv_heads + kv) * value_width..][..value_width];
                 let values = biased(values, &x.value_bias, kv);
                 out.iter_mut()
@@ -51,7 +59,7 @@ pub(super) fn forward(case: &Case, x: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
             }
         }
     }
-    (out, lse)
+    [out, lse, all_weights]
 }
 
 /// A row of a head with its bias, if there is one.
@@ -174,10 +182,14 @@ fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
     }
 }
 
-/// `Σ out * d_out`, the function whose gradient is tested.
-pub(super) fn loss(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> f64 {
-    let (out, _) = forward(case, x);
-    out.iter().zip(d_out).map(|(out, d)| out * d).sum()
+/// The sum of the results times their gradients, the function whose gradient is tested. An `lse` of -∞ counts as 0.
+pub(super) fn loss(case: &Case, x: &Tensors<f64>, d: &ResultGradients<f64>) -> f64 {
+    let [out, lse, weights] = results(case, x);
+    let dot = |x: &[f64], d: &[f64]| -> f64 {
+        let products = x.iter().zip(d).filter(|(x, _)| x.is_finite());
+        products.map(|(x, d)| x * d).sum()
+    };
+    dot(&out, &d.out) + dot(&lse, &d.lse) + dot(&weights, &d.weights)
 }
 
 /// The step of a central difference. It is small where weights have kinks, which it must not cross.
@@ -190,7 +202,11 @@ fn step(case: &Case) -> f64 {
 }
 
 /// The gradient by central differences, element by element.
-pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<f64> {
+pub(super) fn gradient(
+    case: &Case,
+    x: &Tensors<f64>,
+    d_out: &ResultGradients<f64>,
+) -> Tensors<f64> {
     let step = step(case);
     let mut gradient = Tensors::zeros(case);
     for (tensor, d) in gradient.each_mut().into_iter().enumerate() {
@@ -209,7 +225,7 @@ pub(super) fn gradient(case: &Case, x: &Tensors<f64>, d_out: &[f64]) -> Tensors<
 pub(super) fn directional(
     case: &Case,
     x: &Tensors<f64>,
-    d_out: &[f64],
+    d_out: &ResultGradients<f64>,
     tensor: usize,
     direction: &[f64],
 ) -> f64 {

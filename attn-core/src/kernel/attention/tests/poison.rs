@@ -1,9 +1,11 @@
 //! Masked tokens have no effect, even if they are NaN or infinite; attended ones have.
 
-use super::case::{Case, NormalizerKind, Pairs, Pattern, Results, Tensors, attend};
+use super::case::{
+    Case, NormalizerKind, Pairs, Pattern, ResultGradients, Results, Tensors, attend_with,
+};
 use super::scores::Modification;
-use crate::kernel::attention::{Dropout, Sizes};
-use crate::kernel::testing::{noise, on_every_isa};
+use crate::kernel::attention::{Dropout, Mask, Sizes};
+use crate::kernel::testing::on_every_isa;
 
 /// The number of queries and of keys: more than a block of either.
 const LEN: usize = 70;
@@ -81,6 +83,21 @@ fn cases(pattern: Pattern) -> Vec<Case> {
             ..plain
         },
         Case { dropout, ..plain },
+        Case {
+            weights: true,
+            dropout,
+            ..plain
+        },
+        Case {
+            weights: true,
+            normalizer: NormalizerKind::Sink,
+            ..plain
+        },
+        Case {
+            weights: true,
+            normalizer: NormalizerKind::Entmax15,
+            ..plain
+        },
     ]
 }
 
@@ -100,25 +117,19 @@ fn for_each_poison(pattern: Pattern, test: impl Fn(&Case, &Inputs, f32, &Results
 #[derive(Clone)]
 struct Inputs {
     x: Tensors<f32>,
-    d_out: Vec<f32>,
+    d: ResultGradients<f32>,
 }
 
 impl Inputs {
     fn new(case: &Case) -> Self {
-        let Sizes {
-            batch,
-            heads,
-            value_width,
-            ..
-        } = case.sizes;
         Self {
             x: Tensors::random(case, 1),
-            d_out: noise(batch * LEN * heads * value_width, 2),
+            d: ResultGradients::random(case, 2),
         }
     }
 
     fn attend(&self, case: &Case) -> Results<f32> {
-        attend(case, &self.x, &self.d_out)
+        attend_with(case, &self.x, &self.d, true)
     }
 }
 
@@ -164,6 +175,11 @@ fn assert_same(found: &[f32], expected: &[f32], what: &str) {
 fn assert_all_same(found: &Results<f32>, expected: &Results<f32>, what: &str) {
     assert_same(&found.out, &expected.out, &format!("out: {what}"));
     assert_same(&found.lse, &expected.lse, &format!("lse: {what}"));
+    assert_same(
+        &found.weights,
+        &expected.weights,
+        &format!("weights: {what}"),
+    );
     for ((name, found), (_, expected)) in found.d.each().into_iter().zip(expected.d.each()) {
         assert_same(found, expected, &format!("{name}: {what}"));
     }
@@ -184,12 +200,36 @@ fn padding_affects_no_result() {
 }
 
 #[test]
+fn gradients_of_masked_weights_affect_no_result() {
+    for pattern in [Pattern::Causal, Pattern::SomeQueries, Pattern::Random(4)] {
+        for_each_poison(pattern, |case, inputs, number, expected| {
+            let mut poisoned = inputs.clone();
+            for (i, d) in poisoned.d.weights.iter_mut().enumerate() {
+                let [row, k] = [i / LEN, i % LEN];
+                let [b, h, q] = [row / LEN / 2, row / LEN % 2, row % LEN];
+                *d = match case.mask.attends(b, h, q, k) {
+                    true => *d,
+                    false => number,
+                };
+            }
+            let found = poisoned.attend(case);
+            assert_all_same(&found, expected, &format!("{number} in {case:?}"));
+        });
+    }
+}
+
+#[test]
 fn queries_without_keys_affect_no_result() {
     for_each_poison(Pattern::SomeQueries, |case, inputs, number, expected| {
         let idle = |_: usize, i: usize| i % 3 != 1;
         let mut poisoned = inputs.clone();
         poison(&mut poisoned.x.q, idle, number);
-        poison(&mut poisoned.d_out, idle, number);
+        poison(&mut poisoned.d.out, idle, number);
+        if case.normalizer != NormalizerKind::Sink {
+            for (row, d) in poisoned.d.lse.iter_mut().enumerate() {
+                *d = if idle(0, row % LEN) { number } else { *d };
+            }
+        }
         let found = poisoned.attend(case);
         assert_all_same(&found, expected, &format!("{number} in {case:?}"));
         assert!(are_zero(&rows(&found.out, idle)));
@@ -228,7 +268,7 @@ fn gradients_of_early_outputs_do_not_affect_late_keys() {
         let late = |_: usize, i: usize| i > AT;
         let others = |_: usize, i: usize| i != AT;
         let mut poisoned = inputs.clone();
-        poison(&mut poisoned.d_out, |_, i| i == AT, number);
+        poison(&mut poisoned.d.out, |_, i| i == AT, number);
         let found = poisoned.attend(case);
         let what = format!("{number} in {case:?}");
         assert_same(&rows(&found.d.k, late), &rows(&expected.d.k, late), &what);

@@ -1,9 +1,9 @@
 //! Values and gradients.
 
-use super::case::{Case, NormalizerKind, Pattern, Tensors, attend};
+use super::case::{Case, NormalizerKind, Pattern, ResultGradients, Tensors, attend, attend_with};
 use super::naive;
 use super::scores::Modification::{Placed, SoftCap};
-use crate::kernel::attention::{Dropout, Sizes};
+use crate::kernel::attention::{Dropout, HeadLayout, Mask, Sizes};
 use crate::kernel::testing::{LENGTHS, OfEach, assert_close, noise, on_every_isa};
 use crate::random::Philox4x32;
 
@@ -57,13 +57,19 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
         seed: 1 << 40 | number,
     });
     case.bias = below(2) == 0;
+    case.weights = below(2) == 0;
+    case.layouts = std::array::from_fn(|_| {
+        [
+            HeadLayout::SideBySide,
+            HeadLayout::HeadMajor,
+            HeadLayout::SequenceFirst,
+        ][below(3)]
+    });
     case
 }
 
-fn inputs(case: &Case) -> (Tensors<f64>, Vec<f64>) {
-    let sizes = case.sizes;
-    let outputs = sizes.batch * sizes.query * sizes.heads * sizes.value_width;
-    (Tensors::random(case, 1), noise(outputs, 2))
+fn inputs(case: &Case) -> (Tensors<f64>, ResultGradients<f64>) {
+    (Tensors::random(case, 1), ResultGradients::random(case, 2))
 }
 
 #[test]
@@ -71,7 +77,7 @@ fn small_attentions_agree_with_the_definition() {
     for number in 0..400 {
         let case = case(number, &[0, 1, 2, 3, 5]);
         let (x, d_out) = inputs(&case);
-        let (out, lse) = naive::forward(&case, &x);
+        let [out, lse, weights] = naive::results(&case, &x);
         // The error of a central difference is the square of its step, 1e-5 or 1e-7, and rounding: about 1e-15 over the step.
         let tolerance = if case.normalizer.is_sparse() {
             1e-6
@@ -80,7 +86,8 @@ fn small_attentions_agree_with_the_definition() {
         };
         let expected = naive::gradient(&case, &x, &d_out);
         on_every_isa(|_| {
-            let found = attend(&case, &x, &d_out);
+            let found = attend_with(&case, &x, &d_out, true);
+            assert_weights(&case, &found.weights, &weights);
             assert_close(
                 format_args!("out: {case:?}"),
                 &found.out,
@@ -105,6 +112,32 @@ fn small_attentions_agree_with_the_definition() {
     }
 }
 
+/// Compares weights, of which none is expected if they are no result. A masked one is exactly 0.
+#[track_caller]
+fn assert_weights(case: &Case, found: &[f64], expected: &[f64]) {
+    if !case.weights {
+        return assert!(found.is_empty());
+    }
+    assert_close(
+        format_args!("weights: {case:?}"),
+        found,
+        expected,
+        OfEach(1e-13),
+    );
+    let Sizes {
+        heads, query, key, ..
+    } = case.sizes;
+    for (i, weight) in found.iter().enumerate() {
+        let [row, k] = [i / key, i % key];
+        let [b, h, q] = [row / query / heads, row / query % heads, row % query];
+        let attends = case.mask.attends(b, h, q, k);
+        assert!(
+            attends || weight.to_bits() == 0,
+            "{i}: {weight} in {case:?}"
+        );
+    }
+}
+
 #[test]
 fn long_attentions_agree_with_the_definition() {
     // Lengths around the blocks of 16 and 48, and the tiles of 512.
@@ -126,7 +159,7 @@ fn wide_heads_agree_with_the_definition() {
 /// set.
 fn agrees(case: &Case) {
     let (x, d_out) = inputs(case);
-    let (out, lse) = naive::forward(case, &x);
+    let [out, lse, weights] = naive::results(case, &x);
     let directions = x.each().map(|(_, x)| noise::<f64>(x.len(), 7));
     let slopes: Vec<f64> = directions
         .iter()
@@ -140,7 +173,8 @@ fn agrees(case: &Case) {
         1e-6
     };
     on_every_isa(|_| {
-        let found = attend(case, &x, &d_out);
+        let found = attend_with(case, &x, &d_out, true);
+        assert_weights(case, &found.weights, &weights);
         assert_close(
             format_args!("out: {case:?}"),
             &found.out,
@@ -171,14 +205,25 @@ fn single_precision_agrees_with_double() {
     for number in 2000..2060 {
         let case = case(number, &[1, 8, 33, 64, 129, 600]);
         let (x, d_out) = inputs(&case);
-        let expected = attend(&case, &x, &d_out);
+        let expected = attend_with(&case, &x, &d_out, true);
         let single = |x: &Vec<f64>| x.iter().map(|&x| x as f32).collect::<Vec<f32>>();
         let mut narrow = Tensors::<f32>::zeros(&case);
         for (to, (_, from)) in narrow.each_mut().into_iter().zip(x.each()) {
             *to = single(from);
         }
-        let found = attend(&case, &narrow, &single(&d_out));
+        let d_out = ResultGradients {
+            out: single(&d_out.out),
+            weights: single(&d_out.weights),
+            lse: single(&d_out.lse),
+        };
+        let found = attend_with(&case, &narrow, &d_out, true);
         let double = |x: &Vec<f32>| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
+        assert_close(
+            format_args!("weights: {case:?}"),
+            &double(&found.weights),
+            &expected.weights,
+            OfEach(1e-4),
+        );
         // Sums of up to 6 * 600 numbers about 1, each rounded to 6e-8; the norm of a short vector may multiply that.
         assert_close(
             format_args!("out: {case:?}"),

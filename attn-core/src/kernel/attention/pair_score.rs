@@ -1,0 +1,133 @@
+//! A score modification that is put together at run time: a function of every pair, and a tensor that is added.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::pair_mask::PairTensor;
+use super::{ScoreSums, Sizes, SumLens, TileOrigin, TileScore};
+use crate::kernel::{Matrix, MatrixMut};
+
+/// A function of a score and of its place.
+pub trait PairFunction<E>: Send + Sync {
+    /// Modifies the scores of query `at.q` and the keys from `at.k` on.
+    fn apply(&self, at: TileOrigin, scores: &mut [E]);
+
+    /// Multiplies `d` by the slopes of the function at these scores.
+    fn differentiate(&self, at: TileOrigin, scores: &[E], d: &mut [E]);
+}
+
+/// `function(score) + bias`. What is not there changes nothing.
+pub struct PairScore<'a, E: Clone> {
+    /// The function.
+    pub function: Option<&'a dyn PairFunction<E>>,
+    /// The tensor that is added.
+    pub bias: Option<PairTensor<'a, E>>,
+    /// Its gradient, before that is summed over the axes that are repeated.
+    pub d_bias: Option<PairGradients<'a, E>>,
+}
+
+/// The gradients of a number for every pair.
+pub struct PairGradients<'a, E> {
+    heads: usize,
+    key: usize,
+    /// `[query, key]` for every head of every sequence. Two tasks may write the gradients of one head, but never the same.
+    each: Vec<Mutex<&'a mut [E]>>,
+}
+
+impl<'a, E> PairGradients<'a, E> {
+    /// `d`: zeros, `[batch, heads, query, key]`.
+    pub fn new(d: &'a mut [E], sizes: Sizes) -> Self {
+        let Sizes {
+            heads, query, key, ..
+        } = sizes;
+        let each = d.chunks_mut((query * key).max(1)).map(Mutex::new);
+        Self {
+            heads,
+            key,
+            each: each.collect(),
+        }
+    }
+
+    fn write(&self, at: TileOrigin, d: Matrix<'_, E>)
+    where
+        E: Copy,
+    {
+        let head = &self.each[at.b * self.heads + at.h];
+        let mut head = head.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in 0..d.rows() {
+            let d = d.row(row);
+            head[(at.q + row) * self.key + at.k..][..d.len()].copy_from_slice(d);
+        }
+    }
+}
+
+impl<E: Clone> fmt::Debug for PairScore<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PairScore")
+            .field("has_function", &self.function.is_some())
+            .field("has_bias", &self.bias.is_some())
+            .finish()
+    }
+}
+
+impl<E> fmt::Debug for PairGradients<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PairGradients({} heads)", self.each.len())
+    }
+}
+
+/// The element types that there are score modifications of.
+pub trait PairScores<E: Clone> {
+    /// The score as kernels call it.
+    fn tile_score<'s>(score: &'s PairScore<'_, E>) -> &'s dyn TileScore<E>;
+}
+
+// The implementation is not generic over `E`: another crate might implement `Score` for an element type of its own.
+macro_rules! score {
+    ($($E:ty)*) => {$(
+        impl TileScore<$E> for PairScore<'_, $E> {
+            fn apply(&self, at: TileOrigin, scores: &mut MatrixMut<'_, $E>) {
+                for row in 0..scores.rows() {
+                    let at = at.later(row, 0);
+                    let scores = scores.row_mut(row);
+                    if let Some(function) = self.function {
+                        function.apply(at, scores);
+                    }
+                    if let Some(bias) = &self.bias {
+                        bias.zip(at, scores, |bias, score| *score += bias);
+                    }
+                }
+            }
+
+            fn backward(
+                &self,
+                at: TileOrigin,
+                scores: Matrix<'_, $E>,
+                d: &mut MatrixMut<'_, $E>,
+                _: Option<ScoreSums<'_, $E>>,
+            ) {
+                if let Some(d_bias) = &self.d_bias {
+                    d_bias.write(at, d.as_ref());
+                }
+                let Some(function) = self.function else {
+                    return;
+                };
+                for row in 0..d.rows() {
+                    function.differentiate(at.later(row, 0), scores.row(row), d.row_mut(row));
+                }
+            }
+
+            fn sums(&self) -> SumLens {
+                SumLens::default()
+            }
+        }
+
+        impl PairScores<$E> for $E {
+            fn tile_score<'s>(score: &'s PairScore<'_, $E>) -> &'s dyn TileScore<$E> {
+                score
+            }
+        }
+    )*};
+}
+
+score!(f32 f64);
