@@ -412,7 +412,7 @@ pub mod __private {
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted, asserted,
             axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple, count,
-            on, summary, summary_of, tapes_of_results,
+            on, output_and_weights, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,

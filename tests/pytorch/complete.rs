@@ -89,8 +89,9 @@ fn every_key_of_an_attention_is_compared() {
     let models = models();
     let table: &str = attn_macros::key_table!();
     let (keys, _) = table.split_once("\n\n").unwrap();
-    // Not a number of a forward pass: a promise, how training begins, and numbers that are drawn. A context in a model has its own width.
-    let apart = ["ensure", "init", "dropout", "d_context"];
+    // Not a number of a forward pass: a promise, how training begins, and numbers that are drawn. A context in a model and its values
+    // have widths of their own.
+    let apart = ["ensure", "init", "dropout", "d_context", "d_values"];
     for key in names(keys).filter(|key| !apart.contains(key)) {
         let is_there = is_compared(&models, key, &['=']);
         assert!(is_there, "`tests/pytorch/` has no values of `{key}`");

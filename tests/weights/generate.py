@@ -108,6 +108,74 @@ def multihead_attention():
     record("mha_values", layer.state_dict(), {"x": x, "context": other, "values": values, "y": y, "weights": weights})
 
 
+class Head(torch.nn.Module):
+    """A causal head with matrices of its own, as "Let's build GPT" has it."""
+
+    def __init__(self, bias):
+        super().__init__()
+        width = D_MODEL // HEADS
+        self.key, self.query, self.value = (torch.nn.Linear(D_MODEL, width, bias=bias) for _ in range(3))
+        self.register_buffer("tril", torch.tril(torch.ones(MAX_LEN, MAX_LEN)))
+
+    def forward(self, x):
+        length, key, query = x.shape[1], self.key(x), self.query(x)
+        scores = query @ key.transpose(-2, -1) * key.shape[-1] ** -0.5
+        scores = scores.masked_fill(self.tril[:length, :length] == 0, float("-inf"))
+        return scores.softmax(-1) @ self.value(x)
+
+
+class Heads(torch.nn.Module):
+    def __init__(self, bias=False):
+        super().__init__()
+        self.heads = torch.nn.ModuleList([Head(bias) for _ in range(HEADS)])
+        self.proj = torch.nn.Linear(D_MODEL, D_MODEL)
+
+    def forward(self, x):
+        return self.proj(torch.cat([head(x) for head in self.heads], -1))
+
+
+class LectureBlock(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sa, self.ffwd = Heads(), torch.nn.Module()
+        self.ffwd.net = torch.nn.Sequential(
+            torch.nn.Linear(D_MODEL, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, D_MODEL), torch.nn.Dropout(0.2)
+        )
+        self.ln1, self.ln2 = torch.nn.LayerNorm(D_MODEL), torch.nn.LayerNorm(D_MODEL)
+
+    def forward(self, x):
+        x = x + self.sa(self.ln1(x))
+        return x + self.ffwd.net(self.ln2(x))
+
+
+class LectureGpt(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token_embedding_table = torch.nn.Embedding(VOCAB, D_MODEL)
+        self.position_embedding_table = torch.nn.Embedding(MAX_LEN, D_MODEL)
+        self.blocks = torch.nn.Sequential(*[LectureBlock() for _ in range(LAYERS)])
+        self.ln_f = torch.nn.LayerNorm(D_MODEL)
+        self.lm_head = torch.nn.Linear(D_MODEL, VOCAB)
+
+    def forward(self, tokens):
+        positions = self.position_embedding_table(torch.arange(tokens.shape[1]))
+        return self.lm_head(self.ln_f(self.blocks(self.token_embedding_table(tokens) + positions)))
+
+
+def heads_as_modules():
+    x, layer = inputs(6, BATCH, SEQ, D_MODEL), Heads(bias=True)
+    scattered(layer, 60)
+    record("heads_as_modules", layer.state_dict(), {"x": x, "y": layer(x)})
+
+    tokens, model = ids(61), LectureGpt()
+    scattered(model, 61)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".ln1.weight" in name or ".ln2.weight" in name or name == "ln_f.weight":
+                parameter.add_(1)
+    record("lecture_gpt", model.state_dict(), {"tokens": tokens.float(), "logits": model(tokens)})
+
+
 def encoder_layers():
     x = inputs(4, BATCH, SEQ, D_MODEL)
     for name, norm_first, activation in [("post_relu", False, "relu"), ("pre_gelu", True, "gelu")]:
@@ -223,5 +291,5 @@ def meta_llama():
 if __name__ == "__main__":
     print(f"torch {torch.__version__}, transformers {transformers.__version__}", file=sys.stderr)
     torch.set_num_threads(1)
-    for generate in [multihead_attention, encoder_layers, bert, gpt2, llama, meta_llama]:
+    for generate in [multihead_attention, heads_as_modules, encoder_layers, bert, gpt2, llama, meta_llama]:
         generate()

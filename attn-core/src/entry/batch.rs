@@ -30,15 +30,15 @@ pub fn drop_batch<
 >(
     (output, weights): OutputAndWeights<
         Tensor<(Const<1>, Q, Const<W>), E, D, T>,
-        Tensor<(Const<1>, Const<H>, Q, K), E, D>,
+        Tensor<(Const<1>, Const<H>, Q, K), E, D, T>,
     >,
 ) -> Result<
-    OutputAndWeights<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D>>,
+    OutputAndWeights<Tensor<(Q, Const<W>), E, D, T>, Tensor<(Const<H>, Q, K), E, D, T>>,
     Error<D::Err>,
 > {
     let (_, len, width) = *output.shape();
     let output = reshape(output, (len, width))?;
-    let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D>| {
+    let without_batch = |weights: Tensor<(Const<1>, Const<H>, Q, K), E, D, T>| {
         let (_, heads, q, k) = *weights.shape();
         reshape(weights, (heads, q, k))
     };
@@ -76,8 +76,8 @@ mod tests {
         let x: Tensor<(Const<2>, usize), f64, Cpu> = tensor((Const, 3), 1);
         check_gradient(&x, |x| {
             let view: Traced<(usize, Const<2>)> = x.leaky_trace().permute();
-            let alone: OutputAndWeights<_, Tensor<(Const<1>, Const<1>, usize, usize), f64, Cpu>> =
-                (add_batch(view).unwrap(), None);
+            type Weights = Traced<(Const<1>, Const<1>, usize, usize)>;
+            let alone: OutputAndWeights<_, Weights> = (add_batch(view).unwrap(), None);
             drop_batch(alone).unwrap().0
         });
     }

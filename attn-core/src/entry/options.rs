@@ -35,6 +35,15 @@ impl ForwardOptions<'_> {
         observer: None,
     };
 
+    /// Without dropout, with the weights. The composed form has them.
+    pub const WITH_WEIGHTS: Self = Self::COMPOSED;
+
+    /// While training, with the weights. The composed form has them.
+    pub const TRAIN_WITH_WEIGHTS: Self = Self {
+        train: true,
+        ..Self::COMPOSED
+    };
+
     /// Without dropout, in the composed form.
     pub const COMPOSED: Self = Self {
         train: false,
@@ -96,16 +105,16 @@ pub fn into_device<Output, Weights, Dev: Debug + Display>(
     output(attended).map_err(Error::into_device)
 }
 
-/// The output and the weights of [`ForwardOptions::COMPOSED`].
+/// The output and the weights of [`ForwardOptions::WITH_WEIGHTS`] and [`ForwardOptions::TRAIN_WITH_WEIGHTS`].
 ///
 /// # Errors
 /// The error of the layer.
 ///
 /// # Panics
-/// If the layer ran in its fused form.
+/// If the layer ran with other options.
 pub fn with_weights<Output, Weights, Dev>(
     attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
 ) -> Result<(Output, Weights), Error<Dev>> {
     let (output, weights) = attended?;
-    Ok((output, weights.expect("the composed form has weights")))
+    Ok((output, weights.expect("the options ask for weights")))
 }

@@ -34,7 +34,7 @@ pub trait AttentionWeights {
     fn to_host(&self) -> ([usize; 4], Vec<f32>);
 }
 
-impl<S: Shape, E: Element, D: Storage<E>> AttentionWeights for Tensor<S, E, D> {
+impl<S: Shape, E: Element, D: Storage<E>, T> AttentionWeights for Tensor<S, E, D, T> {
     fn to_host(&self) -> ([usize; 4], Vec<f32>) {
         let mut shape = [1; 4];
         let axes: Vec<_> = self.shape().concrete().into();

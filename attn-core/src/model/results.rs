@@ -2,7 +2,12 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use dfdx::tensor::{Storage, Tape};
+use dfdx::{
+    shapes::Shape,
+    tensor::{PutTape, SplitTape, Storage, Tape, Tensor},
+};
+
+use crate::entry::OutputAndWeights;
 
 /// A tape for each of the `N` results of a model. The first one has the `history`, the others are empty. dfdx merges the tapes when
 /// results are added.
@@ -57,4 +62,18 @@ pub fn tapes_of_results<E, D: Storage<E>, T: Tape<E, D>, const N: usize>(
         *first = history;
     }
     tapes
+}
+
+/// The output and the weights of an attention, each with a tape: [`tapes_of_results`].
+pub fn output_and_weights<S: Shape, W: Shape, E: Clone, D: Storage<E>, T: Tape<E, D>>(
+    layer: &'static str,
+    output: Tensor<S, E, D, T>,
+    weights: Tensor<W, E, D>,
+) -> OutputAndWeights<Tensor<S, E, D, T>, Tensor<W, E, D, T>> {
+    let (output, history) = output.split_tape();
+    let [of_output, of_weights] = tapes_of_results(layer, history);
+    (
+        output.put_tape(of_output),
+        Some(weights.put_tape(of_weights)),
+    )
 }

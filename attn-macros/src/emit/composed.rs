@@ -41,6 +41,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     let lines = block.nodes().map(|node| emit_node(cx, node, &mut uses));
     let lines: Vec<_> = inputs_read.chain(lines).collect();
     let result = var(&block.value(block.output()).name);
+    let label = cx.label();
     quote_spanned! {cx.at=>
         #check_integers
 
@@ -54,7 +55,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             let axes = (p::HasShape::shape(&x).0, #q, #k);
             let device = p::Clone::clone(x.device());
             #(#lines)*
-            Ok((#result, Some(seen)))
+            Ok(p::output_and_weights(#label, #result, seen))
         }
     }
 }

@@ -480,8 +480,9 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     }
 }
 
-/// The docs of `forward`, `try_forward`, `forward_mut`, `try_forward_mut`, `forward_with_weights`, and its fallible version.
-pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
+/// The docs of `forward`, `forward_mut`, `forward_with_weights` and `forward_mut_with_weights`, each with its fallible version, and of
+/// `composed`.
+pub(super) fn methods(cx: &Layer<'_>) -> [String; 9] {
     let call = call(cx);
     let output = shape_text(cx, &cx.output_shape());
     let weights = shape_text(cx, &cx.graph.weights);
@@ -490,6 +491,11 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
     let dropout = match &cx.spec.dropout {
         Some(p) => format!(" If `x` is traced, weights are dropped with probability {p}."),
         None => " The layer has no dropout, so this is the same as `forward`.".to_owned(),
+    };
+    let gradients = "If `x` is traced, both results have a tape: add what is computed of both before `backward()`, and gradients flow through the weights as well.";
+    let dropped = match &cx.spec.dropout {
+        Some(_) => " that the values are multiplied by, after dropout",
+        None => "",
     };
     [
         format!(
@@ -500,10 +506,16 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 7] {
         format!("Runs the layer in training.{dropout}{panics}"),
         format!("[`forward_mut`](Self::forward_mut) with a typed error.{errors}"),
         format!(
-            "[`forward`](Self::forward) that also returns the attention weights, `{weights}` (`{}` without a batch). They have no tape.{panics}",
+            "[`forward`](Self::forward) that also returns the attention weights, `{weights}` (`{}` without a batch). {gradients} The composed form runs, which has all weights in memory.{panics}",
             unbatched(&weights)
         ),
         format!("[`forward_with_weights`](Self::forward_with_weights) with a typed error.{errors}"),
+        format!(
+            "[`forward_mut`](Self::forward_mut) that also returns the attention weights{dropped}, as [`forward_with_weights`](Self::forward_with_weights) does.{panics}"
+        ),
+        format!(
+            "[`forward_mut_with_weights`](Self::forward_mut_with_weights) with a typed error.{errors}"
+        ),
         "The equivalent chain of dfdx's operations, as a reference and for debugging.".to_owned(),
     ]
 }

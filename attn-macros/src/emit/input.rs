@@ -30,7 +30,7 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
         #vis trait #input<E: #krate::__private::Dtype, D: #krate::__private::Storage<E>>: ::core::marker::Sized {
             /// The type that `forward` returns.
             type Output;
-            /// The attention weights, without a tape.
+            /// The attention weights. They have a tape if the input has one.
             type Weights: #krate::__private::AttentionWeights;
             #[doc(hidden)]
             fn attend(
@@ -133,7 +133,7 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
             #(#bounds)*
         {
             type Output = p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>;
-            type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D>;
+            type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D, T>;
 
             fn attend(
                 self,

@@ -93,6 +93,8 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
         try_forward_mut,
         with_weights,
         try_with_weights,
+        mut_with_weights,
+        try_mut_with_weights,
         composed,
     ] = docs::methods(cx);
     quote_spanned! {cx.at=>
@@ -131,7 +133,21 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
                 &self,
                 x: X,
             ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
-                p::with_weights(x.attend(self, p::ForwardOptions::COMPOSED))
+                p::with_weights(x.attend(self, p::ForwardOptions::WITH_WEIGHTS))
+            }
+
+            #[doc = #mut_with_weights]
+            #[track_caller]
+            #vis fn forward_mut_with_weights<X: #input<E, D>>(&mut self, x: X) -> (X::Output, X::Weights) {
+                p::unwrap(self.try_forward_mut_with_weights(x))
+            }
+
+            #[doc = #try_mut_with_weights]
+            #vis fn try_forward_mut_with_weights<X: #input<E, D>>(
+                &mut self,
+                x: X,
+            ) -> Result<(X::Output, X::Weights), p::Error<D::Err>> {
+                p::with_weights(x.attend(self, p::ForwardOptions::TRAIN_WITH_WEIGHTS))
             }
 
             #[doc = #composed]

@@ -285,10 +285,10 @@ impl<'a> Layer<'a> {
         axes.iter().map(dim).collect()
     }
 
-    /// The result of both forms: the output, and the weights if the form has them.
+    /// The result of both forms: the output, and the weights if the form has them. Both have a tape.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(&self.output_shape(), &quote!(T));
-        let weights = self.tensor(&self.graph.weights, &quote!(p::NoneTape));
+        let weights = self.tensor(&self.graph.weights, &quote!(T));
         quote!(p::OutputAndWeights<#output, #weights>)
     }
 }

@@ -1,8 +1,12 @@
-//! The layout of a file tensor that consists of one or more model tensors.
+//! The layout of a file tensor that consists of one or more model tensors, or of the parts of these that belong to one head.
 
 use std::ops::Range;
 
-use super::{MapProblem, Rule, rule::Part, view::View};
+use super::{
+    MapProblem, Rule,
+    rule::{Part, Split},
+    view::View,
+};
 use crate::checkpoint::{TensorType, archive::Expected};
 
 /// A tensor of a file.
@@ -15,16 +19,79 @@ pub(super) struct FileTensor {
     pub(super) parts: Vec<(String, TensorType)>,
 }
 
-/// The location of a model tensor in a file.
+/// The location in a file of a model tensor, or of the part of a head.
 #[derive(Debug)]
 pub(super) struct TensorSource {
     pub(super) theirs: String,
     /// Its location in the file tensor; `None` if it is the whole file tensor, unchanged.
     pub(super) view: Option<View>,
+    /// The location of the part in the model tensor; `None` if it is the whole.
+    pub(super) part: Option<View>,
 }
 
-/// A rule, and the model tensor that it maps.
-pub(super) type RuleMatch<'a> = (&'a Rule, &'a Expected);
+/// A rule, and the model tensor that it maps, or the part of a head.
+pub(super) struct RuleMatch<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) tensor: &'a Expected,
+    /// The shape of what is mapped.
+    shape: Vec<usize>,
+    /// The location of the part in the model tensor.
+    part: Option<View>,
+}
+
+impl<'a> RuleMatch<'a> {
+    /// The whole tensor, or its parts, head by head.
+    pub(super) fn all(rule: &'a Rule, tensor: &'a Expected) -> Result<Vec<Self>, MapProblem> {
+        let ours = &tensor.described.shape;
+        let Some(split) = rule.split else {
+            let (shape, part) = (ours.clone(), None);
+            return Ok(vec![Self {
+                rule,
+                tensor,
+                shape,
+                part,
+            }]);
+        };
+        let shape = split
+            .shape(ours)
+            .map_err(|reason| refused(rule, tensor, reason))?;
+        let heads = (0..split.heads).map(|head| Self {
+            rule,
+            tensor,
+            shape: shape.clone(),
+            part: Some(part_of_head(split, head, &shape, ours)),
+        });
+        Ok(heads.collect())
+    }
+
+    fn described(&self) -> TensorType {
+        TensorType {
+            dtype: self.tensor.described.dtype,
+            shape: self.shape.clone(),
+        }
+    }
+}
+
+/// The location of the part of a head, of this shape, in a model tensor.
+fn part_of_head(split: Split, head: usize, shape: &[usize], ours: &[usize]) -> View {
+    let axes = shape.iter().enumerate().map(|(axis, &len)| {
+        let stride: usize = ours[axis + 1..].iter().product();
+        let start = if axis == split.axis { head * len } else { 0 };
+        (start..start + len).map(|i| i * stride).collect()
+    });
+    View {
+        axes: axes.collect(),
+    }
+}
+
+fn refused(rule: &Rule, tensor: &Expected, reason: String) -> MapProblem {
+    MapProblem::Shape {
+        rule: rule.to_string(),
+        tensor: tensor.name.clone(),
+        described: tensor.described.clone(),
+        reason,
+    }
+}
 
 /// A model tensor in the axes of its file tensor.
 struct PlacedTensor {
@@ -41,16 +108,16 @@ struct PlacedTensor {
 /// The layout of a file tensor, and the locations of its model tensors in it.
 pub(super) fn assemble(
     name: &str,
-    given: &[RuleMatch<'_>],
+    given: Vec<RuleMatch<'_>>,
 ) -> Result<(FileTensor, Vec<TensorSource>), MapProblem> {
     let mut placed: Vec<PlacedTensor> = Vec::new();
-    for &(rule, tensor) in given {
+    for given in &given {
         let behind = placed.last().map_or(0, |before| before.range.end);
-        placed.push(place(rule, tensor, behind)?);
+        placed.push(place(given, behind)?);
     }
     let parts = given
         .iter()
-        .map(|(_, tensor)| (tensor.name.clone(), tensor.described.clone()));
+        .map(|given| (given.tensor.name.clone(), given.described()));
     let parts: Vec<_> = parts.collect();
     let mut shape = placed[0].shape.clone();
     if let Some(axis) = placed[0].along {
@@ -61,35 +128,30 @@ pub(super) fn assemble(
             ours: [one.clone(), other.clone()],
         });
     }
-    let sources = placed
-        .iter()
-        .zip(given)
-        .map(|(placed, (rule, _))| TensorSource {
-            theirs: name.into(),
-            view: (!rule.is_plain()).then(|| view(rule, placed, &shape)),
-        });
-    let sources = sources.collect();
     let theirs = FileTensor {
         name: name.into(),
         described: TensorType {
-            dtype: given[0].1.described.dtype,
-            shape,
+            dtype: given[0].tensor.described.dtype,
+            shape: shape.clone(),
         },
-        optional: given.iter().all(|(_, tensor)| tensor.optional),
+        optional: given.iter().all(|given| given.tensor.optional),
         parts,
     };
-    Ok((theirs, sources))
+    let sources = placed
+        .iter()
+        .zip(given)
+        .map(|(placed, given)| TensorSource {
+            theirs: name.into(),
+            view: (!given.rule.is_plain()).then(|| view(given.rule, placed, &shape)),
+            part: given.part,
+        });
+    Ok((theirs, sources.collect()))
 }
 
 /// Places a model tensor in its file tensor: the inverse of the rule.
-fn place(rule: &Rule, tensor: &Expected, behind: usize) -> Result<PlacedTensor, MapProblem> {
-    let refused = |reason: String| MapProblem::Shape {
-        rule: rule.to_string(),
-        tensor: tensor.name.clone(),
-        described: tensor.described.clone(),
-        reason,
-    };
-    let ours = &tensor.described.shape;
+fn place(given: &RuleMatch<'_>, behind: usize) -> Result<PlacedTensor, MapProblem> {
+    let (rule, ours) = (given.rule, &given.shape);
+    let refused = |reason: String| refused(rule, given.tensor, reason);
     if let Some(reason) = rule.heads.and_then(|heads| heads.refuses(ours)) {
         return Err(refused(reason));
     }
@@ -200,13 +262,14 @@ fn view(rule: &Rule, placed: &PlacedTensor, shape: &[usize]) -> View {
 }
 
 impl Rule {
-    /// Whether the rule only renames.
+    /// Whether the rule only renames, a tensor or that of each head.
     fn is_plain(&self) -> bool {
         let Self {
             squeezed,
             transposed,
             part,
             heads,
+            split: _,
             ours: _,
             theirs: _,
             optional: _,

@@ -29,6 +29,15 @@ pub enum MapProblem {
         theirs: String,
     },
 
+    /// A rule whose name in the file says nothing of heads, or that is not per head.
+    #[error(
+        "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`: {rule}"
+    )]
+    HeadName {
+        /// The rule.
+        rule: String,
+    },
+
     /// A rule that matches no tensor of the model.
     #[error("no tensor of the model is for the rule {rule}")]
     Unused {

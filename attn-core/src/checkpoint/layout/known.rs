@@ -48,6 +48,73 @@ pub fn torch_multihead_attention_apart() -> WeightMap {
     WeightMap::new(rules).and(renamed(&[("o_proj.*", "out_proj.*")]))
 }
 
+/// An attention whose heads are modules with matrices of their own, as tutorials write it:
+///
+/// ```text
+/// class Head(nn.Module):                              class MultiHeadAttention(nn.Module):
+///     self.query = nn.Linear(d_model, d_head)             self.heads = nn.ModuleList([Head() for _ in range(heads)])
+///     self.key = nn.Linear(d_model, d_head)               self.proj = nn.Linear(heads * d_head, d_model)
+///     self.value = nn.Linear(d_model, d_head)
+/// ```
+///
+/// with or without biases. It fits
+///
+/// ```text
+/// attention! { struct SelfAttention<heads = 4, d_model = 32>; }
+/// ```
+///
+/// For other names, write the rules: those of [`per_head`](Rule::per_head).
+pub fn heads_as_modules(heads: usize) -> WeightMap {
+    let projections = [("q", "query"), ("k", "key"), ("v", "value")];
+    let projections = projections.map(|(ours, theirs)| {
+        Rule::new(
+            format!("{ours}_proj.*"),
+            format!("heads.{{head}}.{theirs}.*"),
+        )
+        .per_head(heads)
+    });
+    // The causal mask is a buffer of each head.
+    WeightMap::new(projections)
+        .and(renamed(&[("o_proj.*", "proj.*")]))
+        .ignore("heads.{}.tril")
+}
+
+/// The `GPTLanguageModel` of Andrej Karpathy's lecture "Let's build GPT", whose attention is that of [`heads_as_modules`], with this number
+/// of heads.
+///
+/// ```text
+/// model! {
+///     struct Gpt<vocab = 65, d_model = 384, heads = 6, layers = 6, max_len = 256>;
+///
+///     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+///         let mut x = embedding::<vocab, d_model>(tokens) + learned_position::<max_len, d_model>(tokens);
+///         repeat layers {
+///             x = x + attention::<heads, mask = causal, bias = [o]>(layer_norm(x));
+///             x = x + feed_forward::<{ 4 * d_model }, activation = relu>(layer_norm(x));
+///         }
+///         linear::<vocab>(layer_norm(x))
+///     }
+/// }
+/// ```
+///
+/// Its dropout is `attention::<.., dropout = 0.2>`, and `dropout::<0.2>(..)` around the attention and the feed-forward layer.
+pub fn lecture_gpt(heads: usize) -> WeightMap {
+    let layer = renamed(&[
+        ("layer_norm.*", "ln1.*"),
+        ("layer_norm_2.*", "ln2.*"),
+        ("feed_forward.up_proj.*", "ffwd.net.0.*"),
+        ("feed_forward.down_proj.*", "ffwd.net.2.*"),
+    ]);
+    let layer = layer.and(heads_as_modules(heads).under("attention.", "sa."));
+    let ends = renamed(&[
+        ("embedding.weight", "token_embedding_table.weight"),
+        ("learned_position.weight", "position_embedding_table.weight"),
+        ("layer_norm.*", "ln_f.*"),
+        ("linear.*", "lm_head.*"),
+    ]);
+    layer.under("blocks.{}.", "blocks.{}.").and(ends)
+}
+
 /// `torch.nn.TransformerEncoderLayer(d_model, heads, dim_feedforward)`, with any `norm_first` and `activation`.
 ///
 /// ```text

@@ -75,6 +75,8 @@
 //! | --- | --- | --- |
 //! | [`torch_multihead_attention`] | one layer | `torch.nn.MultiheadAttention(d_model, heads)` |
 //! | [`torch_multihead_attention_apart`] | one layer, keys or values of another width | `torch.nn.MultiheadAttention(.., kdim=.., vdim=..)` |
+//! | [`heads_as_modules`] | one layer, with matrices for each head | `nn.ModuleList` of heads, as in tutorials |
+//! | [`lecture_gpt`] | with its head | `GPTLanguageModel` of "Let's build GPT" |
 //! | [`torch_transformer_encoder_layer`] | one layer | `torch.nn.TransformerEncoderLayer(..)` |
 //! | [`hugging_face_bert`] | the encoder and its pooler | `transformers.BertModel` |
 //! | [`hugging_face_gpt2`], [`hugging_face_gpt2_model`] | with its head, without | `transformers.GPT2LMHeadModel`, `GPT2Model` |
@@ -99,8 +101,9 @@ mod tests;
 
 pub use error::{MapError, MapProblem};
 pub use known::{
-    hugging_face_bert, hugging_face_gpt2, hugging_face_gpt2_model, hugging_face_llama, meta_llama,
-    torch_multihead_attention, torch_multihead_attention_apart, torch_transformer_encoder_layer,
+    heads_as_modules, hugging_face_bert, hugging_face_gpt2, hugging_face_gpt2_model,
+    hugging_face_llama, lecture_gpt, meta_llama, torch_multihead_attention,
+    torch_multihead_attention_apart, torch_transformer_encoder_layer,
 };
 pub use report::LoadReport;
 pub use rule::Rule;

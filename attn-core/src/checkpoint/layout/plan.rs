@@ -6,6 +6,7 @@ use super::{
     MapError, MapProblem, Rule, WeightMap,
     assemble::{FileTensor, RuleMatch, TensorSource, assemble},
     pattern::{Pattern, check_pair},
+    rule::Split,
 };
 use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 
@@ -14,8 +15,8 @@ use crate::checkpoint::{Mismatch, Problem, archive::Expected};
 pub(super) struct Plan {
     /// The tensors of a file, in the order of the model.
     pub(super) theirs: Vec<FileTensor>,
-    /// The location of each tensor of the model.
-    pub(super) ours: BTreeMap<String, TensorSource>,
+    /// The location of each tensor of the model: one, or one for each head.
+    pub(super) ours: BTreeMap<String, Vec<TensorSource>>,
     /// The tied tensors of the file: the second name and the first.
     pub(super) tied: Vec<[String; 2]>,
     /// The tensors of the file that rules map to fresh tensors of the model.
@@ -41,11 +42,13 @@ impl Plan {
             map: map.clone(),
         };
         for (name, given) in given {
-            match assemble(&name, &given) {
+            let ours: Vec<_> = given.iter().map(|given| &given.tensor.name).collect();
+            match assemble(&name, given) {
                 Ok((theirs, sources)) => {
                     plan.theirs.push(theirs);
-                    let names = given.into_iter().map(|(_, tensor)| tensor.name.clone());
-                    plan.ours.extend(names.zip(sources));
+                    for (ours, source) in ours.into_iter().zip(sources) {
+                        plan.ours.entry(ours.clone()).or_default().push(source);
+                    }
                 }
                 Err(problem) => problems.push(problem),
             }
@@ -164,6 +167,11 @@ fn group<'a>(
     let pairs = pairs.chain(map.scopes.iter().map(|[ours, theirs]| [ours, theirs]));
     let checked = pairs.map(|[ours, theirs]| check_pair(ours, theirs));
     problems.extend(checked.filter_map(Result::err));
+    let says_heads = |rule: &&Rule| rule.theirs.contains(Split::HEAD) != rule.split.is_some();
+    let unclear = map.rules.iter().filter(says_heads);
+    problems.extend(unclear.map(|rule| MapProblem::HeadName {
+        rule: rule.to_string(),
+    }));
     if !problems.is_empty() {
         return Groups::default();
     }
@@ -175,17 +183,26 @@ fn group<'a>(
     let mut at = HashMap::new();
     for tensor in model {
         if is_fresh(map, &tensor.name) {
-            for (index, _, name) in best_rules(map, &tensor.name) {
+            for (index, rule, name) in best_rules(map, &tensor.name) {
                 used[index] = true;
-                replaced.insert(name);
+                replaced.extend(names(rule, &name));
             }
         } else if let Some((index, rule, name)) = find(map, tensor, problems) {
             used[index] = true;
-            let at = *at.entry(name.clone()).or_insert_with(|| {
-                groups.push((name, Vec::new()));
-                groups.len() - 1
-            });
-            groups[at].1.push((index, (rule, tensor)));
+            let parts = match RuleMatch::all(rule, tensor) {
+                Ok(parts) => parts,
+                Err(problem) => {
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            for (part, name) in parts.into_iter().zip(names(rule, &name)) {
+                let at = *at.entry(name.clone()).or_insert_with(|| {
+                    groups.push((name, Vec::new()));
+                    groups.len() - 1
+                });
+                groups[at].1.push((index, part));
+            }
         }
     }
     let unused = map.rules.iter().zip(used);
@@ -201,6 +218,13 @@ fn group<'a>(
         given: given.collect(),
         replaced,
     }
+}
+
+/// The names in the file: one, or one for each head.
+fn names(rule: &Rule, name: &str) -> Vec<String> {
+    let heads = rule.split.map_or(1, |split| split.heads);
+    let name_of = |head: usize| name.replace(Split::HEAD, &head.to_string());
+    (0..heads).map(name_of).collect()
 }
 
 /// Checks that the model has the tensors that the map names outside of its rules.

@@ -11,8 +11,8 @@ use std::{
 /// In both names, `{}` matches an index, and a `*` at the end matches the rest of the name. If several rules match a name, those
 /// without `*` take precedence, then the longest.
 ///
-/// The operations always apply in this order: remove axes of length 1, transpose, take a part, reorder the rows of the heads.
-/// taken, and then the rows of the heads are put in order.
+/// The operations always apply in this order: remove axes of length 1, transpose, take a part, reorder the rows of the heads. With
+/// [`per_head`](Self::per_head) they apply to the tensor of each head, and these are joined then.
 ///
 /// ```
 /// use attn::checkpoint::layout::Rule;
@@ -29,6 +29,15 @@ pub struct Rule {
     pub(super) transposed: bool,
     pub(super) part: Option<Part>,
     pub(super) heads: Option<Heads>,
+    pub(super) split: Option<Split>,
+}
+
+/// Ours in as many equal parts as there are heads, each of which is a tensor of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    pub(super) heads: usize,
+    /// Our axis along which the heads stand side by side.
+    pub(super) axis: usize,
 }
 
 /// The part of their tensor that ours is.
@@ -59,6 +68,7 @@ impl Rule {
             transposed: false,
             part: None,
             heads: None,
+            split: None,
         }
     }
 
@@ -133,6 +143,36 @@ impl Rule {
         self.ordered(heads, false)
     }
 
+    /// Joins the tensors of the heads: theirs is a module for each of these heads, and `{head}` in the name is its index. The first rows of
+    /// ours are those of head 0.
+    ///
+    /// PyTorch: `torch.cat([head.query.weight for head in heads], dim=0)`.
+    ///
+    /// ```
+    /// use attn::checkpoint::layout::Rule;
+    ///
+    /// let rule = Rule::new("blocks.{}.attention.q_proj.*", "blocks.{}.sa.heads.{head}.query.*").per_head(6);
+    /// assert_eq!(rule.to_string(), "blocks.{}.attention.q_proj.* <- blocks.{}.sa.heads.{head}.query.*, rows of 6 heads");
+    /// ```
+    #[doc(alias = "cat")]
+    pub fn per_head(self, heads: usize) -> Self {
+        self.split(heads, 0)
+    }
+
+    /// The same for columns: the output projection of a module that multiplies each head by a matrix of its own, and adds the results. It
+    /// has one bias, or none, since only a matrix has columns.
+    ///
+    /// PyTorch: `torch.cat([head.proj.weight for head in heads], dim=1)`.
+    #[doc(alias = "cat")]
+    pub fn columns_per_head(self, heads: usize) -> Self {
+        self.split(heads, 1)
+    }
+
+    fn split(mut self, heads: usize, axis: usize) -> Self {
+        self.split = Some(Split { heads, axis });
+        self
+    }
+
     fn part(mut self, axis: usize, range: Option<Range<usize>>) -> Self {
         self.part = Some(Part { axis, range });
         self
@@ -141,6 +181,26 @@ impl Rule {
     fn ordered(mut self, count: usize, interleaved: bool) -> Self {
         self.heads = Some(Heads { count, interleaved });
         self
+    }
+}
+
+impl Split {
+    /// The index of a head in the name of a tensor of theirs.
+    pub(super) const HEAD: &str = "{head}";
+
+    /// The shape of the part of a head, or the reason why there is none.
+    pub(super) fn shape(self, ours: &[usize]) -> Result<Vec<usize>, String> {
+        let Self { heads, axis } = self;
+        let what = ["rows", "columns"][axis];
+        let Some(&len) = ours.get(axis) else {
+            return Err(format!("it has no {what} that could be those of heads"));
+        };
+        if heads == 0 || !len.is_multiple_of(heads) {
+            return Err(format!("its {len} {what} are not those of {heads} heads"));
+        }
+        let mut shape = ours.to_vec();
+        shape[axis] = len / heads;
+        Ok(shape)
     }
 }
 
@@ -196,6 +256,10 @@ impl Display for Rule {
                 "in halves"
             };
             write!(f, ", {order} in {count} heads")?;
+        }
+        if let Some(Split { heads, axis }) = self.split {
+            let what = ["rows", "columns"][axis];
+            write!(f, ", {what} of {heads} heads")?;
         }
         Ok(())
     }

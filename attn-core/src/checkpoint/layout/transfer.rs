@@ -13,7 +13,7 @@ use dfdx::{
 };
 use num_traits::NumCast;
 
-use super::{LoadReport, Plan, WeightMap};
+use super::{LoadReport, Plan, WeightMap, assemble::TensorSource};
 use crate::{
     Element,
     checkpoint::{
@@ -69,21 +69,28 @@ where
     let names = plan.theirs.iter().enumerate();
     let at: HashMap<&str, usize> = names.map(|(at, theirs)| (&*theirs.name, at)).collect();
     for_each(model, |slot| {
-        let source = plan.ours.get(&slot.name);
-        let Some((source, &at)) =
-            source.and_then(|source| Some((source, at.get(&*source.theirs)?)))
-        else {
+        let Some(sources) = plan.ours.get(&slot.name) else {
             return;
         };
-        let Stored {
-            described, bytes, ..
-        } = &mut stored[at];
-        match &source.view {
-            None => *bytes = (slot.bytes)(),
-            Some(view) => {
-                // The tensors of the model that it consists of are in memory, so its size fits as well.
-                bytes.resize(described.bytes().unwrap_or_default(), 0);
-                view.scatter(&(slot.bytes)(), bytes, described.dtype.bitsize() / 8);
+        let ours = (slot.bytes)();
+        for source in sources {
+            let Some(&at) = at.get(&*source.theirs) else {
+                continue;
+            };
+            let Stored {
+                described, bytes, ..
+            } = &mut stored[at];
+            let width = described.dtype.bitsize() / 8;
+            let of_head = source.part.as_ref();
+            let of_head = of_head.map(|part| part.gather(&ours, width));
+            let ours = of_head.as_ref().unwrap_or(&ours);
+            match &source.view {
+                None => bytes.clone_from(ours),
+                Some(view) => {
+                    // The tensors of the model that it consists of are in memory, so its size fits as well.
+                    bytes.resize(described.bytes().unwrap_or_default(), 0);
+                    view.scatter(ours, bytes, width);
+                }
             }
         }
     });
@@ -166,7 +173,23 @@ impl<'a> Mapped<'a> {
 
     /// The numbers of a tensor of the model, rounded to the type `E`.
     fn numbers<E: Element>(&self, ours: &str) -> Option<Vec<E>> {
-        let source = self.plan.ours.get(ours)?;
+        let sources = self.plan.ours.get(ours)?;
+        if let [source] = &sources[..]
+            && source.part.is_none()
+        {
+            return self.part(source);
+        }
+        let parts = sources.iter().map(|source| self.part(source));
+        let parts: Vec<Vec<E>> = parts.collect::<Option<_>>()?;
+        let mut joined = vec![E::zero(); parts.iter().map(Vec::len).sum()];
+        for (source, numbers) in sources.iter().zip(&parts) {
+            source.part.as_ref()?.place(numbers, &mut joined);
+        }
+        Some(joined)
+    }
+
+    /// The numbers at a place of the file.
+    fn part<E: Element>(&self, source: &TensorSource) -> Option<Vec<E>> {
         let (dtype, bytes) = self.values.bytes(&source.theirs)?;
         Some(match &source.view {
             None => decode(dtype, bytes).map(E::of).collect(),

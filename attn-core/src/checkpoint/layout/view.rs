@@ -29,6 +29,16 @@ impl View {
         });
     }
 
+    /// Writes numbers to their locations.
+    pub(super) fn place<T: Copy>(&self, numbers: &[T], to: &mut [T]) {
+        let mut numbers = numbers.iter();
+        self.for_each(|place| {
+            if let Some(&number) = numbers.next() {
+                to[place] = number;
+            }
+        });
+    }
+
     /// Calls `f` with the offset of each number of the model tensor, in row-major order.
     fn for_each(&self, mut f: impl FnMut(usize)) {
         let Some((last, first)) = self.axes.split_last() else {

@@ -150,7 +150,7 @@ impl LayerOp for Attend {
 }
 
 impl Emit<LayerFrame<'_>> for Attend {
-    /// The weights are returned without a tape as well, as `seen`.
+    /// The weights are returned as well, as `seen`: what is computed of them adds to their gradient.
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let ty = of.weights_type();
         let x = of.operand(0);

@@ -41,7 +41,7 @@ fn problems(map: &WeightMap, model: &[(&str, &[usize])]) -> Vec<String> {
 
 /// The offsets in their tensor of the numbers of ours, in our order.
 fn taken(plan: &Plan, ours: &str) -> Vec<u8> {
-    let place = &plan.ours[ours];
+    let place = &plan.ours[ours][0];
     let theirs = plan
         .theirs
         .iter()
@@ -319,5 +319,109 @@ fn shapes_that_do_not_fit_a_rule_are_errors() {
     for (rule, shape, message) in cases {
         let found = refused(rule, shape);
         assert!(found.len() == 1 && found[0].ends_with(message), "{found:?}");
+    }
+}
+
+#[test]
+fn heads_are_rows_or_columns_of_ours() {
+    let rows = Rule::new("q.*", "heads.{head}.query.*").per_head(2);
+    let columns = Rule::new("o.weight", "heads.{head}.out")
+        .transposed()
+        .columns_per_head(2);
+    let map = WeightMap::new([rows, columns]);
+    let model: [(&str, &[usize]); 3] = [
+        ("q.weight", &[4, 3]),
+        ("q.bias", &[4]),
+        ("o.weight", &[2, 6]),
+    ];
+    let plan = plan(&map, &model).expect("the map fits");
+    let theirs = plan
+        .theirs
+        .iter()
+        .map(|theirs| format!("{} {:?}", theirs.name, theirs.described.shape));
+    let theirs: Vec<_> = theirs.collect();
+    let names = [
+        "heads.0.query.weight [2, 3]",
+        "heads.1.query.weight [2, 3]",
+        "heads.0.query.bias [2]",
+        "heads.1.query.bias [2]",
+        "heads.0.out [3, 2]",
+        "heads.1.out [3, 2]",
+    ];
+    assert_eq!(theirs, names);
+    let places = |ours: &str, head: usize| {
+        let places: Vec<u8> = (0..12).collect();
+        plan.ours[ours][head]
+            .part
+            .as_ref()
+            .expect("it is a part")
+            .gather(&places, 1)
+    };
+    assert_eq!(places("q.weight", 1), [6, 7, 8, 9, 10, 11]);
+    assert_eq!(places("q.bias", 1), [2, 3]);
+    // The columns 3 to 5 of two rows, which theirs has as rows.
+    assert_eq!(places("o.weight", 1), [3, 4, 5, 9, 10, 11]);
+    let view = plan.ours["o.weight"][1]
+        .view
+        .as_ref()
+        .expect("it is transposed");
+    assert_eq!(view.gather(&[0, 1, 2, 3, 4, 5], 1), [0, 2, 4, 1, 3, 5]);
+}
+
+/// A head's queries, keys and values may be one tensor, and an index of a layer may stand before that of the head.
+#[test]
+fn tensors_of_a_head_may_be_stacked_under_a_prefix() {
+    let stacked = |name: &str| {
+        let ours = format!("attention.{name}.weight");
+        Rule::new(ours, "heads.{head}.qkv.weight")
+            .stacked()
+            .per_head(2)
+    };
+    let map = WeightMap::new(["q", "k", "v"].map(stacked)).under("blocks.{}.", "layers.{}.");
+    let model: [(&str, &[usize]); 3] = [
+        ("blocks.3.attention.k.weight", &[4, 1]),
+        ("blocks.3.attention.q.weight", &[4, 1]),
+        ("blocks.3.attention.v.weight", &[6, 1]),
+    ];
+    let plan = plan(&map, &model).expect("the map fits");
+    assert_eq!(plan.theirs.len(), 2);
+    assert_eq!(plan.theirs[1].name, "layers.3.heads.1.qkv.weight");
+    assert_eq!(plan.theirs[1].described.shape, [7, 1]);
+    let view = plan.ours["blocks.3.attention.v.weight"][1]
+        .view
+        .as_ref()
+        .expect("it is stacked");
+    assert_eq!(view.gather(&[0, 1, 2, 3, 4, 5, 6], 1), [4, 5, 6]);
+}
+
+#[test]
+fn heads_that_do_not_fit_are_refused() {
+    let rule = |theirs: &str| Rule::new("q.*", theirs);
+    let of =
+        |rule: Rule, shape: &[usize]| problems(&WeightMap::new([rule]), &[("q.weight", shape)]);
+    assert_eq!(
+        of(rule("heads.{head}.query.*").per_head(3), &[4, 3]),
+        [
+            "q.weight, F32 [4, 3], cannot come from the rule q.* <- heads.{head}.query.*, rows of 3 heads: its 4 rows are not those of 3 heads"
+        ]
+    );
+    assert_eq!(
+        of(rule("heads.{head}.out.*").columns_per_head(2), &[4]),
+        [
+            "q.weight, F32 [4], cannot come from the rule q.* <- heads.{head}.out.*, columns of 2 heads: it has no columns that could be those of heads"
+        ]
+    );
+    assert!(
+        of(rule("heads.{head}.query.*").per_head(0), &[4])[0]
+            .ends_with("its 4 rows are not those of 0 heads")
+    );
+    for unclear in [
+        rule("heads.{head}.query.*"),
+        rule("heads.query.*").per_head(2),
+    ] {
+        let problem = format!(
+            "a rule is `.per_head(..)`, or `.columns_per_head(..)`, where the name in the file has a `{{head}}`: {unclear}"
+        );
+        assert_eq!(of(unclear, &[4, 3]), [problem]);
     }
 }

@@ -72,7 +72,7 @@ proptest! {
             let numbers = written..written + shape.iter().product::<usize>() as u32;
             written = numbers.end;
             let bytes: Vec<u8> = numbers.flat_map(|number| (number + 1).to_le_bytes()).collect();
-            plan.ours[name].view.as_ref().expect("it is a part").scatter(&bytes, &mut file, 4);
+            plan.ours[name][0].view.as_ref().expect("it is a part").scatter(&bytes, &mut file, 4);
             ours.push(bytes);
         }
         prop_assert_eq!(written as usize, count);
@@ -80,7 +80,7 @@ proptest! {
         sorted.sort();
         prop_assert_eq!(sorted, (1..=written).collect::<Vec<_>>());
         for (name, bytes) in names.iter().zip(ours) {
-            let found = plan.ours[name].view.as_ref().expect("it is a part").gather(&file, 4);
+            let found = plan.ours[name][0].view.as_ref().expect("it is a part").gather(&file, 4);
             prop_assert_eq!(found, bytes);
         }
     }
