@@ -385,7 +385,7 @@ pub mod __private {
         },
         generate::{
             Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, SequenceState, Session,
-            Sessions, no_session,
+            Sessions, StateOfScan, no_session,
         },
         init,
         kernel::{

@@ -69,6 +69,11 @@ impl<E: Pooled, const N: usize> Array<E, N> {
         array
     }
 
+    /// Sets all numbers to 0.
+    pub fn clear(&mut self) {
+        self.numbers.fill(E::ZERO);
+    }
+
     /// A copy of the array.
     pub fn copy(&self) -> Self {
         let mut copy = Self::uninit(self.rows, self.widths);

@@ -67,6 +67,17 @@ impl<'a, T> Pass<'a, T> {
         self.run.is_fused::<E, D>()
     }
 
+    /// Shows no results to the observer until [`resume`](Self::resume), which takes what this returns: a loop over steps has as many
+    /// results as the call has steps.
+    pub fn pause(&mut self) -> Option<&'a Observer> {
+        self.run.observer.take()
+    }
+
+    /// Shows results to the observer again.
+    pub fn resume(&mut self, observer: Option<&'a Observer>) {
+        self.run.observer = observer;
+    }
+
     /// Adds an input, of numbers or of indices: its tape is merged into that of the pass.
     pub fn input<S: Shape, F: Clone, D: Storage<F>>(
         &mut self,

@@ -58,14 +58,14 @@ pub fn try_stack<const N: usize, const I: isize, S, E: Element, D: Backend<E>, T
 where
     S: Shape + ReduceShape<shapes::Axis<I>>,
 {
-    stack_with_form(D::FUSED, values, axis, to)
+    stack_with_form(D::FUSED, Vec::from(values), axis, to)
 }
 
 /// [`try_stack`] in the fused or the composed form.
 #[track_caller]
-pub(crate) fn stack_with_form<const N: usize, const I: isize, S, E, D, T>(
+pub(crate) fn stack_with_form<const I: isize, S, E, D, T>(
     fused: bool,
-    values: [Tensor<Without<S, I>, E, D, T>; N],
+    values: Vec<Tensor<Without<S, I>, E, D, T>>,
     axis: shapes::Axis<I>,
     to: S,
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
@@ -81,17 +81,18 @@ where
     let len = without.remove(I as usize);
     let fits = |x: &Tensor<_, E, D, T>| dims(x.shape()) == without;
     assert!(
-        len == N && N > 0 && values.iter().all(fits),
-        "{N} values of {:?} along a new axis {I} are not {sizes:?}",
+        len == values.len() && len > 0 && values.iter().all(fits),
+        "{} values of {:?} along a new axis {I} are not {sizes:?}",
+        values.len(),
         values.first().map(|x| dims(x.shape())).unwrap_or_default()
     );
     if !fused {
-        return Ok(composed::stack(values, axis, to)?);
+        return Ok(composed::stack_all(values, axis, to)?);
     }
     let device = values[0].device().clone();
     let axis = Axis::of(&sizes, I as usize);
     let mut operation = Operation::default();
-    let mut operands = Vec::with_capacity(N);
+    let mut operands = Vec::with_capacity(len);
     for x in values {
         operands.push(operation.read(x)?);
     }
@@ -130,7 +131,41 @@ impl<T> Pass<'_, T> {
         self.with_tape(|tape| {
             let mut tape = Some(tape);
             let values = values.map(|x| x.clone().put_tape(tape.take().unwrap_or_default()));
-            stack_with_form(fused, values, axis, to)
+            stack_with_form(fused, Vec::from(values), axis, to)
+        })
+    }
+
+    /// Stacks the values of the steps of a loop along a new first axis, the last step first if it runs backwards. There may be none.
+    ///
+    /// # Errors
+    /// The errors of [`try_stack`].
+    ///
+    /// # Panics
+    /// The panics of [`try_stack`].
+    #[track_caller]
+    pub fn stack_steps<S, E: Element, D: Backend<E>>(
+        &mut self,
+        device: &D,
+        mut values: Vec<Tensor<Without<S, 0>, E, D>>,
+        reverse: bool,
+        to: S,
+    ) -> Result<Tensor<S, E, D>, Error<D::Err>>
+    where
+        S: Shape + ReduceShape<shapes::Axis<0>>,
+        T: Tape<E, D>,
+    {
+        if reverse {
+            values.reverse();
+        }
+        let fused = self.fused::<E, D>();
+        self.with_tape(|tape| {
+            if values.is_empty() {
+                return Ok(device.try_zeros_like(&to)?.put_tape(tape));
+            }
+            let mut tape = Some(tape);
+            let values = values.into_iter();
+            let values = values.map(|x| x.put_tape(tape.take().unwrap_or_default()));
+            stack_with_form(fused, values.collect(), shapes::Axis::<0>, to)
         })
     }
 }
@@ -177,6 +212,18 @@ pub(super) mod composed {
     /// If there are no values.
     pub fn stack<const N: usize, const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
         values: [Tensor<Without<S, I>, E, D, T>; N],
+        axis: Axis<I>,
+        to: S,
+    ) -> Result<Tensor<S, E, D, T>, D::Err>
+    where
+        S: Shape + ReduceShape<Axis<I>>,
+    {
+        stack_all(Vec::from(values), axis, to)
+    }
+
+    /// The same for any number of values.
+    pub(super) fn stack_all<const I: isize, S, E: Element, D: Device<E>, T: Tape<E, D>>(
+        values: Vec<Tensor<Without<S, I>, E, D, T>>,
         _: Axis<I>,
         to: S,
     ) -> Result<Tensor<S, E, D, T>, D::Err>

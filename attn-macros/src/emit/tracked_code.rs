@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, quote};
 
-use crate::spec::Size;
-
 /// Lines of a forward or a backward pass.
 #[derive(Default)]
 pub(crate) struct TrackedCode {
@@ -36,7 +34,7 @@ enum Entry {
     Keep(String),
     /// It comes out of that.
     Restore(String),
-    Repeat(Size, Vec<Entry>),
+    Repeat(TokenStream, Vec<Entry>),
 }
 
 impl TrackedCode {
@@ -96,9 +94,9 @@ impl TrackedCode {
     }
 
     /// The code of other lines in a loop, which the caller writes, and their effect in this many rounds.
-    pub(crate) fn repeat(&mut self, count: &Size, body: TrackedCode) -> TokenStream {
-        self.entries
-            .push(Entry::Repeat(count.clone(), body.entries));
+    pub(crate) fn repeat(&mut self, count: impl ToTokens, body: TrackedCode) -> TokenStream {
+        let count = count.into_token_stream();
+        self.entries.push(Entry::Repeat(count, body.entries));
         body.code
     }
 

@@ -74,14 +74,14 @@ impl LayerBlock {
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node<dyn LayerOp>> {
         self.body.steps.iter().filter_map(|step| match step {
             Step::Node(node) => Some(node),
-            Step::Repeat(_) => None,
+            Step::Repeat(_) | Step::Scan(_) => None,
         })
     }
 
     pub(crate) fn nodes_mut(&mut self) -> impl Iterator<Item = &mut Node<dyn LayerOp>> {
         self.body.steps.iter_mut().filter_map(|step| match step {
             Step::Node(node) => Some(node),
-            Step::Repeat(_) => None,
+            Step::Repeat(_) | Step::Scan(_) => None,
         })
     }
 

@@ -189,7 +189,7 @@ fn remove_unread(layer: &mut LayerBlock) {
     let read: BTreeSet<usize> = read.chain([layer.output().0]).collect();
     let is_read = |step: &Step<_>| match step {
         Step::Node(Node { result, .. }) => read.contains(&result.0),
-        Step::Repeat(_) => true,
+        Step::Repeat(_) | Step::Scan(_) => true,
     };
     layer.body.steps.retain(is_read);
 }

@@ -5,6 +5,7 @@ mod buffers;
 mod constants;
 mod elsewhere;
 mod layers;
+mod scans;
 mod shapes;
 mod values;
 
@@ -15,6 +16,7 @@ pub(crate) use buffers::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
 pub(crate) use layers::*;
+pub(crate) use scans::*;
 pub(crate) use shapes::*;
 pub(crate) use values::*;
 

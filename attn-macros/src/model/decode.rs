@@ -1,7 +1,7 @@
 //! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
 
 use super::emit::operation_name;
-use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
+use super::graph::{Field, Model, Module, ModuleId, Node, Region, Scan, Step, Submodule, ValueId};
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::Decode;
@@ -42,7 +42,14 @@ impl Model {
     }
 
     pub(crate) fn remembers(&self, module: ModuleId) -> bool {
-        self.remembering(self.module(module)).next().is_some()
+        let mut layers = self.remembering(self.module(module));
+        layers.next().is_some() || !self.scans_in(module).is_empty()
+    }
+
+    /// The scans that stand in a module.
+    pub(crate) fn scans_in(&self, module: ModuleId) -> Vec<&Scan> {
+        let scans = self.body.scans().into_iter();
+        scans.filter(|scan| scan.module == module).collect()
     }
 }
 
@@ -122,12 +129,62 @@ impl<'m> Tokens<'m> {
         region.steps.iter().try_for_each(|step| match step {
             Step::Node(node) => self.node(node),
             Step::Repeat(repeat) => self.region(&repeat.body),
+            Step::Scan(scan) => self.scan(scan),
+        })
+    }
+
+    /// A scan along the tokens goes on where it was: its states are what it remembers.
+    fn scan(&self, scan: &Scan) -> Result<(), String> {
+        let is_along = match &scan.axis {
+            Axis::Symbol(symbol) => self.model.sequence() == Some(&symbol.length),
+            Axis::Size(_) => false,
+        };
+        if !is_along || scan.reverse {
+            return Err(messages::session_scan(&scan.axis, scan.reverse));
+        }
+        for state in &scan.states {
+            let value = self.model.value(state.before);
+            if self.has_tokens(state.before) {
+                return Err(messages::session_operation(&value.source));
+            }
+        }
+        for node in scan.body.nodes() {
+            if node.op.decode(self.model)? == Decode::Never {
+                let name = operation_name(self.model, node);
+                return Err(messages::session_operation(&name));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_tokens(&self, value: ValueId) -> bool {
+        let mut axes = self.axes(value).iter();
+        axes.any(
+            |axis| matches!(axis, Axis::Symbol(of) if self.model.sequence() == Some(&of.length)),
+        )
+    }
+
+    /// Whether an operation brings the tokens to the front for a scan, or back. A session has one sequence at a time.
+    fn is_at_scan(&self, node: &Node) -> bool {
+        let mut scans = self.model.body.scans().into_iter();
+        scans.any(|scan| {
+            let is_slice = scan.slices.iter().any(|of| of.whole == node.result);
+            let mut yields = scan.yields.iter();
+            is_slice || yields.any(|of| node.operands == [of.whole])
         })
     }
 
     fn node(&self, node: &Node) -> Result<(), String> {
+        if self.is_at_scan(node) {
+            return Ok(());
+        }
         let has_numbers = self.axes_per_token(node.result).is_some();
-        let stands_alone = has_numbers || self.is_constant(node.result);
+        let is_repeated = !self.has_tokens(node.result)
+            && node
+                .operands
+                .iter()
+                .all(|operand| self.is_constant(*operand));
+        let stands_alone = has_numbers || is_repeated || self.is_constant(node.result);
         match node.op.decode(self.model)? {
             Decode::WithPast => Ok(()),
             Decode::PerToken if stands_alone => Ok(()),

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use super::graph::{Block, Carried, Node, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Node, Region, Repeat, Scan, Step, ValueId};
 use super::strips::join_lines;
 use super::types::{Axis, ValueKind};
 use crate::ops::{Gradient, ModelOp, Op};
@@ -86,6 +86,14 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
         carried: Vec<[BufferId; 2]>,
         lines: Vec<BackwardStep<'m, O>>,
     },
+    /// The derivative of a loop over steps, the last one first.
+    Scan {
+        scan: &'m Scan<O>,
+        /// The gradients of its results, in their order.
+        d_results: Vec<Option<GradSource>>,
+        /// Where those of its operands go: they are added to.
+        to: Vec<(ValueId, GradTarget)>,
+    },
     /// Lines that are computed strip by strip, for rows of these axes.
     Strips {
         axes: Vec<Axis>,
@@ -130,6 +138,10 @@ fn reads<O: Op + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec
             let reads = lines.iter().flat_map(|line| reads(block, line));
             reads.collect()
         }
+        BackwardStep::Scan { scan, .. } => {
+            let saved = scan.saved(block).into_iter();
+            saved.map(|value| block.memory(value)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -169,6 +181,47 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             match step {
                 Step::Node(node) => self.node(node, lines),
                 Step::Repeat(repeat) => self.repeat(repeat, lines),
+                Step::Scan(scan) => self.scan(scan, lines),
+            }
+        }
+    }
+
+    /// A scan adds to the gradients of its operands, step by step.
+    fn scan(&mut self, scan: &'m Scan<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
+        let defined = scan.defined();
+        let d_results = defined.iter().map(|id| self.gradients.get(&id.0).copied());
+        let d_results: Vec<_> = d_results.collect();
+        if d_results.iter().all(Option::is_none) {
+            return;
+        }
+        let mut to: Vec<(ValueId, GradTarget)> = Vec::new();
+        for value in scan.operands() {
+            let value = self.block.whole(value);
+            let is_float = self.block.value(value).ty.kind == ValueKind::Floats;
+            let is_known = to.iter().any(|(other, _)| *other == value);
+            if is_known || !is_float || self.block.is_alias(value) {
+                continue;
+            }
+            let target = match self.is_input(value) {
+                true => GradTarget::Input(value),
+                false => GradTarget::Add(self.own_or_zeros(self.block.holder(value), lines)),
+            };
+            to.push((value, target));
+        }
+        for value in &defined {
+            self.gradients.remove(&value.0);
+        }
+        let free = d_results.iter().flatten().copied().collect::<Vec<_>>();
+        lines.push(BackwardStep::Scan {
+            scan,
+            d_results,
+            to,
+        });
+        let mut freed: Vec<GradSource> = Vec::new();
+        for gradient in free {
+            if !freed.contains(&gradient) {
+                self.free(gradient, lines);
+                freed.push(gradient);
             }
         }
     }
@@ -408,6 +461,14 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
                     read.extend(ends.map(|value| self.block.holder(value)));
                     defined.extend(repeat.carried.iter().map(|carried| carried.value));
                     self.gather(&repeat.body, read, defined);
+                }
+                Step::Scan(scan) => {
+                    let operands = scan.operands().into_iter();
+                    let is_float =
+                        |id: &ValueId| self.block.value(*id).ty.kind == ValueKind::Floats;
+                    let floats = operands.filter(is_float);
+                    read.extend(floats.map(|operand| self.block.holder(operand)));
+                    defined.extend(scan.defined());
                 }
             }
         }

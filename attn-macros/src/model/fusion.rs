@@ -170,7 +170,7 @@ impl<'m, O: Op + ?Sized> Fusions<'m, O> {
 fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     match step {
         Step::Node(node) => Some(node),
-        Step::Repeat(_) => None,
+        Step::Repeat(_) | Step::Scan(_) => None,
     }
 }
 

@@ -32,6 +32,10 @@ pub(crate) fn group(region: &Region, ends: &[ValueId]) -> Region {
                     ..repeat.clone()
                 }));
             }
+            Step::Scan(scan) => {
+                let body = group(&scan.body, &scan.results);
+                steps.push(Step::Scan(scan.with_body(body)));
+            }
         }
     }
     Region { steps }
@@ -139,6 +143,6 @@ fn elementwise(step: &Step) -> Option<&Elementwise> {
             Fusion::Elementwise(op) => Some(op),
             _ => None,
         },
-        Step::Repeat(_) => None,
+        Step::Repeat(_) | Step::Scan(_) => None,
     }
 }

@@ -18,6 +18,7 @@ pub(crate) fn hoist(region: &Region) -> Region {
                 body: hoist(&repeat.body),
                 ..repeat.clone()
             }),
+            Step::Scan(scan) => Step::Scan(scan.with_body(hoist(&scan.body))),
         };
         let is_small = matches!(&step, Step::Node(node) if is_small(node, region));
         let place = match is_small {
@@ -37,6 +38,7 @@ fn behind(steps: &[Step], values: &[ValueId]) -> usize {
             .carried
             .iter()
             .any(|carried| values.contains(&carried.value)),
+        Step::Scan(scan) => scan.defined().iter().any(|id| values.contains(id)),
     };
     let last = steps.iter().rposition(defines);
     last.map_or(0, |last| last + 1)

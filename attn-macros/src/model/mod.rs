@@ -26,6 +26,7 @@ pub(crate) mod plan;
 mod repeated;
 mod reshape;
 mod results;
+mod scan;
 pub(crate) mod signature;
 pub(crate) mod sizes;
 pub(crate) mod strips;

@@ -15,10 +15,12 @@ use super::expression::{in_the_way, parse_expr, parse_values};
 use super::header::parse_sizes;
 use super::import::{self, Import};
 use super::items::{Kind, next_item, parse_blocks, parse_items, starts_block};
+use super::scan::{follows_scan, is_scan, parse_scan, parse_state, parse_yield};
 use super::signature::{is_named_values, parse_named_parts, parse_named_values, parse_type};
 use super::sizes;
 use super::syntax::{
-    Argument, BlockDraft, BufferDraft, Expr, ModelDraft, Operator, Repeat, Statement, TypeDraft,
+    Argument, BlockDraft, BufferDraft, Expr, ModelDraft, Operator, Repeat, ScanTo, Statement,
+    TypeDraft,
 };
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
@@ -249,7 +251,7 @@ pub(super) fn argument(tokens: TokenStream) -> Argument {
 }
 
 /// To the end, past the next `;`, or past braces that a statement follows.
-fn skip(input: ParseStream<'_>) {
+pub(super) fn skip(input: ParseStream<'_>) {
     while let Ok(token) = input.parse::<TokenTree>() {
         let ends = match &token {
             TokenTree::Punct(punct) => punct.as_char() == ';',
@@ -291,6 +293,15 @@ fn parse_statement(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Stat
     }
     if is_tensor(input, "buffer") {
         return parse_buffer(input, cx);
+    }
+    if is_tensor(input, "state") {
+        return parse_state(input, cx);
+    }
+    if input.peek(Token![yield]) {
+        return parse_yield(input, cx);
+    }
+    if is_scan(input) {
+        return parse_scan(input, ScanTo::Return, cx);
     }
     if let Some(word) = unsupported(input) {
         return Err(syn::Error::new(input.span(), messages::unsupported(&word)));
@@ -357,7 +368,7 @@ fn is_repeat(input: ParseStream<'_>) -> bool {
 }
 
 /// `param name`, `buffer name`
-fn is_tensor(input: ParseStream<'_>, word: &str) -> bool {
+pub(super) fn is_tensor(input: ParseStream<'_>, word: &str) -> bool {
     let fork = input.fork();
     let is_word = fork.parse::<Ident>().is_ok_and(|found| found == word);
     let is_label = fork.peek(Token![:]) && !fork.peek(Token![::]);
@@ -465,6 +476,11 @@ fn parse_let(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement>
         return parse_let_parts(mutable, input, cx);
     }
     let name: Ident = expect(input, messages::EXPECTED_VARIABLE)?;
+    if follows_scan(input) {
+        input.parse::<Token![=]>()?;
+        let names = vec![name];
+        return parse_scan(input, ScanTo::Let { names, mutable }, cx);
+    }
     if input.peek(Token![,]) {
         cx.error(input.parse::<Token![,]>()?, messages::SEVERAL_VARIABLES);
         let mut declares = vec![name];
@@ -513,6 +529,10 @@ fn parse_let_parts(
             return Ok(Statement::Unreadable { declares });
         }
     };
+    if follows_scan(input) {
+        input.parse::<Token![=]>()?;
+        return parse_scan(input, ScanTo::Let { names, mutable }, cx);
+    }
     match parse_value(input, cx) {
         Ok(value) => Ok(Statement::LetParts {
             names,
@@ -554,7 +574,7 @@ fn parse_value(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
 }
 
 /// `value;`
-fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
+pub(super) fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Expr> {
     let value = parse_expr(input, cx)?;
     if input.is_empty() {
         return Err(syn::Error::new(value.span(), messages::NO_SEMICOLON));
@@ -577,6 +597,10 @@ fn is_compound(input: ParseStream<'_>) -> bool {
 fn parse_assignment(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     let name: Ident = input.parse()?;
     let at = input.span();
+    if follows_scan(input) {
+        input.parse::<Token![=]>()?;
+        return parse_scan(input, ScanTo::Assign(name), cx);
+    }
     let operator = if input.parse::<Option<Token![+=]>>()?.is_some() {
         Some(Operator::Add)
     } else if input.parse::<Option<Token![-=]>>()?.is_some() {

@@ -2,7 +2,7 @@
 
 use super::diff::{Backward, diff};
 use super::graph::Block;
-use super::plan::{Forward, plan, plan_to_decode};
+use super::plan::{Forward, keep_apart, plan, plan_to_decode};
 use crate::emit::ExecMode;
 use crate::ops::{ModelOp, Op};
 
@@ -21,6 +21,13 @@ impl<'m, O: Op + ?Sized> Passes<'m, O> {
             forward: plan(block),
             decode: plan_to_decode(block),
         }
+    }
+
+    /// The passes over the body of a scan.
+    pub(crate) fn of_scan(block: Block<'m, O>) -> Self {
+        let mut passes = Passes::new(block);
+        keep_apart(block, &mut passes.forward);
+        passes
     }
 }
 

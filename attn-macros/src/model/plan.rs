@@ -50,6 +50,28 @@ pub(crate) fn plan_to_decode<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
     region(block, block.body, &[], block.results, &Vec::new())
 }
 
+/// A kept value of a step of a scan stands with those of the other steps: it takes no memory of another value.
+pub(crate) fn keep_apart<O: Op + ?Sized>(block: Block<'_, O>, plan: &mut Forward) {
+    let saved = &plan.saved;
+    let steps = &block.body.steps;
+    for (index, planned) in plan.steps.iter_mut().enumerate() {
+        let behind = match planned.with {
+            Some(FuseWith::Next) => steps.get(index + 1),
+            _ => None,
+        };
+        let results = steps.get(index).into_iter().chain(behind);
+        let mut results = results.filter_map(|step| match step {
+            Step::Node(node) => Some(node.result),
+            _ => None,
+        });
+        if results.any(|id| saved.contains(&id))
+            && let Some(term) = planned.reuse.take()
+        {
+            planned.free.push(planned.terms[term].value);
+        }
+    }
+}
+
 /// A result that its operation can write where the block returns it: nobody else reads it.
 pub(crate) fn is_written_directly<O: ?Sized>(
     block: Block<'_, O>,
@@ -79,6 +101,7 @@ pub(super) fn uses<O: ?Sized>(step: &Step<O>) -> Vec<ValueId> {
                 .chain(inside)
                 .collect()
         }
+        Step::Scan(scan) => scan.operands(),
     }
 }
 
@@ -95,6 +118,7 @@ fn save<'m, O: Op + ?Sized>(
     let defined = region.steps.iter().flat_map(|step| match step {
         Step::Node(node) => vec![node.result],
         Step::Repeat(repeat) => carried_values(&repeat.carried),
+        Step::Scan(scan) => scan.defined(),
     });
     let mut inside = outside.to_vec();
     match inside.last_mut() {
@@ -104,22 +128,31 @@ fn save<'m, O: Op + ?Sized>(
     }
     for step in &region.steps {
         match step {
-            Step::Node(node) => {
-                for value in node.saved() {
-                    let value = block.memory(value);
-                    let mut regions = inside.iter().rev();
-                    let home = regions.find(|(_, defined)| defined.contains(&value));
-                    if let Some((home, _)) = home {
-                        note(home, value, saved);
-                    }
-                }
-            }
+            Step::Node(node) => keep(block, node.saved(), &inside, saved),
+            Step::Scan(scan) => keep(block, scan.saved(block), &inside, saved),
             Step::Repeat(repeat) => {
                 let mut around = inside.clone();
                 around.push((&repeat.body, carried_values(&repeat.carried)));
                 saved.push((&repeat.body, Vec::new()));
                 save(block, &repeat.body, &around, saved);
             }
+        }
+    }
+}
+
+/// Notes that these values are kept, in the regions that define them.
+fn keep<'m, O: ?Sized>(
+    block: Block<'m, O>,
+    values: Vec<ValueId>,
+    inside: &[(&'m Region<O>, Vec<ValueId>)],
+    saved: &mut Saved<'m, O>,
+) {
+    for value in values {
+        let value = block.memory(value);
+        let mut regions = inside.iter().rev();
+        let home = regions.find(|(_, defined)| defined.contains(&value));
+        if let Some((home, _)) = home {
+            note(home, value, saved);
         }
     }
 }
@@ -163,6 +196,7 @@ fn region<'m, O: Op + ?Sized>(
                 }
             }
             Step::Repeat(repeat) => rounds(block, repeat, &free, saved),
+            Step::Scan(_) => Planned::default(),
         };
         let taken = taken(block, step, &planned);
         free.retain(|value| !taken.contains(value));
@@ -172,6 +206,7 @@ fn region<'m, O: Op + ?Sized>(
             Step::Node(node) if block.is_alias(node.result) => {}
             Step::Node(node) => own.push(node.result),
             Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
+            Step::Scan(scan) => own.extend(scan.defined()),
         }
     }
     let moved = carried.iter().map(|of| {
@@ -248,5 +283,6 @@ fn taken<O: ?Sized>(block: Block<'_, O>, step: &Step<O>, planned: &Planned) -> V
                 .map(|(carried, _)| block.memory(carried.before))
                 .collect()
         }
+        Step::Scan(_) => Vec::new(),
     }
 }

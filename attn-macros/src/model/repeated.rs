@@ -31,6 +31,7 @@ fn read(region: &Region, expanded: &mut Vec<Expanded>) -> Region {
             body: read(&repeat.body, expanded),
             ..repeat.clone()
         }),
+        Step::Scan(scan) => Step::Scan(scan.with_body(read(&scan.body, expanded))),
     });
     Region {
         steps: steps.collect(),
@@ -92,6 +93,10 @@ fn without_unread(region: &Region, expanded: &[Expanded], ends: &[ValueId]) -> R
                 body: without_unread(&repeat.body, expanded, &ends),
                 ..repeat.clone()
             }))
+        }
+        Step::Scan(scan) => {
+            let body = without_unread(&scan.body, expanded, &scan.results);
+            Some(Step::Scan(scan.with_body(body)))
         }
     });
     Region {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::graph::{Model, Region, Repeat, Step, ValueId, View};
+use super::graph::{Model, Region, Repeat, Scan, Step, ValueId, View};
 use crate::ops::Fusion;
 
 /// Takes the operations that change a shape alone out of the fused form. Their results are views.
@@ -13,6 +13,31 @@ pub(crate) fn share_memory(model: &mut Model) {
     for (result, operand) in views {
         let of = values[operand.0].view.map_or(operand, |view| view.of);
         values[result.0].view = Some(View { of, part: None });
+    }
+    let values = model.values.clone();
+    let mut scans = Vec::new();
+    scans_of(&mut model.grouped, &mut scans);
+    for scan in scans {
+        let block = scan.block(&values);
+        let memory = scan.inputs.iter();
+        let memory = memory.flat_map(|id| [block.holder(*id), block.memory(*id)]);
+        let memory: Vec<_> = memory.collect();
+        for id in memory {
+            if !scan.inputs.contains(&id) {
+                scan.inputs.push(id);
+            }
+        }
+    }
+}
+
+/// The scans of a region: in their bodies, the memory of a value from outside is that of an input.
+fn scans_of<'r>(region: &'r mut Region, scans: &mut Vec<&'r mut Scan>) {
+    for step in &mut region.steps {
+        match step {
+            Step::Node(_) => {}
+            Step::Repeat(repeat) => scans_of(&mut repeat.body, scans),
+            Step::Scan(scan) => scans.push(scan),
+        }
     }
 }
 
@@ -28,6 +53,10 @@ fn without_reshapes(region: &Region, views: &mut Vec<(ValueId, ValueId)>) -> Reg
             body: without_reshapes(&repeat.body, views),
             ..repeat.clone()
         })),
+        Step::Scan(scan) => {
+            let body = without_reshapes(&scan.body, views);
+            Some(Step::Scan(scan.with_body(body)))
+        }
     });
     Region {
         steps: steps.collect(),

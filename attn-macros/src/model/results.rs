@@ -22,6 +22,7 @@ fn read(region: &Region, saved: &[ValueId]) -> Region {
             body: read(&repeat.body, saved),
             ..repeat.clone()
         }),
+        Step::Scan(scan) => Step::Scan(scan.with_body(read(&scan.body, saved))),
     });
     Region {
         steps: steps.collect(),

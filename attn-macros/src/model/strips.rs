@@ -124,7 +124,7 @@ pub(super) fn join_lines<'m, O: Op + ?Sized>(
 fn node<O: ?Sized>(step: &Step<O>) -> Option<&Node<O>> {
     match step {
         Step::Node(node) => Some(node),
-        Step::Repeat(_) => None,
+        Step::Repeat(_) | Step::Scan(_) => None,
     }
 }
 
@@ -201,6 +201,9 @@ fn is_line<O: Op + ?Sized>(
             has_rows(block, from, axes) && to.is_some_and(|to| has_rows(block, to, axes))
         }
         BackwardStep::Free(_) => true,
-        BackwardStep::Zeros(_) | BackwardStep::Repeat { .. } | BackwardStep::Strips { .. } => false,
+        BackwardStep::Zeros(_)
+        | BackwardStep::Repeat { .. }
+        | BackwardStep::Scan { .. }
+        | BackwardStep::Strips { .. } => false,
     }
 }

@@ -99,6 +99,16 @@ pub(crate) enum Statement {
     Assign { name: Ident, value: Expr },
     /// `repeat count, options { statements }`
     Repeat(Repeat),
+    /// `let y = scan axis, options { statements };`
+    Scan(Scan),
+    /// In a scan, `state h: [axes] = value;`
+    State {
+        name: Ident,
+        ty: TypeDraft,
+        init: Expr,
+    },
+    /// In a scan, `yield y;`, `yield (a, b);`
+    Yield { at: Span, values: Vec<Expr> },
     /// `if condition { statements } else { statements }`, of a condition that is known while compiling
     If {
         at: Span,
@@ -138,6 +148,37 @@ pub(crate) struct Repeat {
     pub(crate) count: TokenStream,
     pub(crate) options: Vec<Argument>,
     pub(crate) statements: Vec<Statement>,
+}
+
+pub(crate) struct Scan {
+    /// The word `scan`.
+    pub(crate) at: Ident,
+    pub(crate) axis: TokenStream,
+    pub(crate) options: Vec<Argument>,
+    pub(crate) statements: Vec<Statement>,
+    pub(crate) to: ScanTo,
+    /// Where it stands, for errors about its results.
+    pub(crate) result: Expr,
+}
+
+/// Where the results of a scan go.
+pub(crate) enum ScanTo {
+    /// `let y = scan ..`, `let (y, h) = scan ..`
+    Let { names: Vec<Ident>, mutable: bool },
+    /// `y = scan ..`
+    Assign(Ident),
+    /// They are returned.
+    Return,
+}
+
+impl ScanTo {
+    /// The names that it declares.
+    pub(crate) fn declares(&self) -> &[Ident] {
+        match self {
+            ScanTo::Let { names, .. } => names,
+            ScanTo::Assign(_) | ScanTo::Return => &[],
+        }
+    }
 }
 
 /// `key = value`, or a value by its position.
@@ -529,6 +570,9 @@ pub(crate) fn calls(statements: &[Statement]) -> Vec<&Call> {
         | Statement::Assign { value, .. } => calls_in(value),
         Statement::Return { values, .. } => values.iter().flat_map(calls_in).collect(),
         Statement::Repeat(repeat) => calls(&repeat.statements),
+        Statement::Scan(scan) => calls(&scan.statements),
+        Statement::State { init, .. } => calls_in(init),
+        Statement::Yield { values, .. } => values.iter().flat_map(calls_in).collect(),
         Statement::If { branches, .. } => {
             branches.iter().flat_map(|branch| calls(branch)).collect()
         }

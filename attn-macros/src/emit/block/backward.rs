@@ -44,7 +44,9 @@ impl<F: Frame> Backward<'_, F> {
             self.emit_line(emitted, region, plan, line);
             // Behind the last line, all memory goes by itself.
             if Some(index) < last {
-                let mut free: Vec<_> = free.iter().map(|id| self.frame.value(*id)).collect();
+                let is_apart = |id: &&ValueId| self.frame.place_of_step(**id).is_none();
+                let free = free.iter().filter(is_apart);
+                let mut free: Vec<_> = free.map(|id| self.frame.value(*id)).collect();
                 if let BackwardStep::Free(buffer) = line {
                     free.push(self.frame.buffer(*buffer));
                 }
@@ -94,6 +96,17 @@ impl<F: Frame> Backward<'_, F> {
             BackwardStep::Free(_) => {}
             BackwardStep::Strips { axes, lines } => {
                 self.emit_strips(emitted, region, plan, axes, lines);
+            }
+            BackwardStep::Scan {
+                scan,
+                d_results,
+                to,
+            } => {
+                let d_results = d_results.iter().zip(scan.defined());
+                let d_results =
+                    d_results.map(|(from, of)| from.map(|from| self.gradient(from, of)));
+                let d_results: Vec<_> = d_results.collect();
+                self.frame.emit_scan_backward(emitted, scan, &d_results, to);
             }
             BackwardStep::Repeat {
                 repeat,

@@ -80,6 +80,7 @@ impl<F: Frame> Forward<'_, F> {
                     pass.clear();
                 }
                 Step::Repeat(repeat) => self.emit_repeat(&mut lines, repeat, planned),
+                Step::Scan(scan) => self.frame.emit_scan(&mut lines, scan),
             }
             let free = done.drain(..).flat_map(|planned| &planned.free);
             free.for_each(|id| lines.drop(&self.frame.value(*id)));
@@ -143,7 +144,7 @@ impl<F: Frame> Forward<'_, F> {
         let steps = steps.skip(strips.steps.start).take(strips.steps.len());
         let nodes = steps.filter_map(|(step, planned)| match step {
             Step::Node(node) => Some((node, planned)),
-            Step::Repeat(_) => None,
+            Step::Repeat(_) | Step::Scan(_) => None,
         });
         let nodes: Vec<_> = nodes.collect();
         let pass = self.computed(lines, &nodes);
@@ -399,7 +400,10 @@ impl<F: Frame> Forward<'_, F> {
             };
         }
         let name = self.frame.value(id);
-        self.frame.make(lines, &name, "uninit", id);
+        match self.frame.place_of_step(id) {
+            Some(place) => lines.line(quote!(let mut #name = #place;)),
+            None => self.frame.make(lines, &name, "uninit", id),
+        }
         array(&name)
     }
 

@@ -12,8 +12,8 @@ use quote::{format_ident, quote};
 
 use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
-use crate::model::diff::{Backward, BufferId};
-use crate::model::graph::{Block, Region, Repeat, Step, ValueId};
+use crate::model::diff::{Backward, BufferId, GradTarget};
+use crate::model::graph::{Block, Region, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Type, ValueKind};
@@ -76,6 +76,21 @@ pub(crate) trait Frame: Sized {
     /// The variables around a loop. A layer has no loops.
     fn rounds(&self, repeat: &Repeat<Self::Op>) -> Option<Rounds>;
 
+    /// The forward pass of a loop over steps. A layer has none.
+    fn emit_scan(&self, lines: &mut TrackedCode, scan: &Scan<Self::Op>);
+
+    /// Its derivative, with the gradients of its results, and where those of its operands go.
+    fn emit_scan_backward(
+        &self,
+        lines: &mut TrackedCode,
+        scan: &Scan<Self::Op>,
+        d_results: &[Option<Access>],
+        to: &[(ValueId, GradTarget)],
+    );
+
+    /// What it keeps for its derivative.
+    fn kept_of_scan(&self, scan: &Scan<Self::Op>) -> Vec<Ident>;
+
     fn block(&self) -> Block<'_, Self::Op> {
         self.passes().block
     }
@@ -137,6 +152,9 @@ pub(crate) trait Frame: Sized {
         let width = axes.last().map_or(quote!(1), size);
         [self.rows(&axes[..axes.len().saturating_sub(1)]), width]
     }
+
+    /// Where a value stands that a step of a scan keeps: `x_all.at_mut(step)`.
+    fn place_of_step(&self, id: ValueId) -> Option<TokenStream>;
 
     /// `let mut name = p::Array::<E>::uninit(rows, [width]);`
     fn make(&self, lines: &mut TrackedCode, name: &Ident, how: &str, id: ValueId) {
@@ -275,9 +293,29 @@ pub(crate) fn saved<F: Frame>(frame: &F) -> Vec<Ident> {
 /// The same of a region.
 fn saved_fields<F: Frame>(frame: &F, region: &Region<F::Op>, saved: &[ValueId]) -> Vec<Ident> {
     let values = saved.iter().map(|id| frame.value(*id));
-    let kept = region.steps.iter().filter_map(|step| match step {
-        Step::Node(node) => node.op.properties().kept.map(|_| frame.kept(node.result)),
-        Step::Repeat(repeat) => frame.rounds(repeat).map(|rounds| rounds.kept),
+    values.chain(kept_fields(frame, region)).collect()
+}
+
+/// What its operations keep beside values.
+fn kept_fields<F: Frame>(frame: &F, region: &Region<F::Op>) -> Vec<Ident> {
+    let kept = region.steps.iter().flat_map(|step| match step {
+        Step::Node(node) => {
+            let kept = node.op.properties().kept;
+            kept.map(|_| frame.kept(node.result)).into_iter().collect()
+        }
+        Step::Repeat(repeat) => {
+            let rounds = frame.rounds(repeat).map(|rounds| rounds.kept);
+            rounds.into_iter().collect()
+        }
+        Step::Scan(scan) => frame.kept_of_scan(scan),
     });
-    values.chain(kept).collect()
+    kept.collect()
+}
+
+/// The fields of what a step of a scan keeps beside floats.
+pub(crate) fn kept_of_step<F: Frame>(frame: &F) -> Vec<Ident> {
+    let saved = frame.plan().saved.iter();
+    let ids = saved.filter(|id| frame.ty(**id).kind == ValueKind::Ids);
+    let ids = ids.map(|id| frame.value(*id));
+    ids.chain(kept_fields(frame, frame.block().body)).collect()
 }

@@ -6,10 +6,11 @@ use quote::{format_ident, quote};
 use super::score::Score;
 use super::{LayerFrame, var};
 use crate::emit::block::{Access, BlockNode, Frame, Rounds};
-use crate::emit::tracked_code;
+use crate::emit::tracked_code::{self, TrackedCode};
 use crate::emit::{ComposedNode, ExecMode};
 use crate::graph::block::is_by_key;
-use crate::model::graph::{Repeat, ValueId};
+use crate::model::diff::GradTarget;
+use crate::model::graph::{Repeat, Scan, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
@@ -55,6 +56,25 @@ impl Frame for LayerFrame<'_> {
             slice: quote!(#name.values()),
             matrix: quote!(#name),
         }
+    }
+
+    fn emit_scan(&self, _: &mut TrackedCode, _: &Scan<dyn LayerOp>) {}
+
+    fn emit_scan_backward(
+        &self,
+        _: &mut TrackedCode,
+        _: &Scan<dyn LayerOp>,
+        _: &[Option<Access>],
+        _: &[(ValueId, GradTarget)],
+    ) {
+    }
+
+    fn kept_of_scan(&self, _: &Scan<dyn LayerOp>) -> Vec<Ident> {
+        Vec::new()
+    }
+
+    fn place_of_step(&self, _: ValueId) -> Option<TokenStream> {
+        None
     }
 
     fn rows(&self, axes: &[Axis]) -> TokenStream {

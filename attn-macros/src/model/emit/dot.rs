@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use super::docs;
-use crate::model::graph::{Model, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Model, Region, Repeat, Scan, Step, ValueId};
 
 pub(crate) fn dot(model: &Model) -> String {
     let mut dot = format!(
@@ -35,6 +35,7 @@ fn push_region(model: &Model, region: &Region, indent: &str, dot: &mut String) {
                 }
             }
             Step::Repeat(repeat) => push_repeat(model, repeat, indent, dot),
+            Step::Scan(scan) => push_scan(model, scan, indent, dot),
         }
     }
 }
@@ -60,6 +61,38 @@ fn push_repeat(model: &Model, repeat: &Repeat, indent: &str, dot: &mut String) {
         );
     }
     let _ = writeln!(dot, "{indent}}}");
+}
+
+fn push_scan(model: &Model, scan: &Scan, indent: &str, dot: &mut String) {
+    let inner = &format!("{indent}    ");
+    let label = escaped(format!("scan {}", scan.axis));
+    let id = scan.results[0].0;
+    let _ = writeln!(dot, "{indent}subgraph cluster_scan_{id} {{");
+    let _ = writeln!(dot, "{inner}label=\"{label}\";");
+    let starts = scan.slices.iter().map(|of| (of.whole, of.slice));
+    let states = scan.states.iter().map(|of| (of.before, of.value));
+    for (from, to) in starts.chain(states) {
+        push_value(model, to, inner, dot);
+        let _ = writeln!(dot, "{inner}v{} -> v{};", from.0, to.0);
+    }
+    push_region(model, &scan.body, inner, dot);
+    for state in &scan.states {
+        let [after, value] = [state.after.0, state.value.0];
+        let _ = writeln!(
+            dot,
+            "{inner}v{after} -> v{value} [style=dashed, constraint=false];"
+        );
+    }
+    let _ = writeln!(dot, "{indent}}}");
+    let yields = scan.yields.iter().map(|of| (of.slice, of.whole));
+    let lasts = scan
+        .states
+        .iter()
+        .filter_map(|of| Some((of.after, of.last?)));
+    for (from, to) in yields.chain(lasts) {
+        push_value(model, to, indent, dot);
+        let _ = writeln!(dot, "{indent}v{} -> v{};", from.0, to.0);
+    }
 }
 
 /// An input, or a variable of a loop.

@@ -229,6 +229,11 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
             let inner = flops(cx, &repeat.body);
             Some(quote!((#count as u64).saturating_mul(#inner)))
         }
+        Step::Scan(scan) => {
+            let steps = extent_of(cx.model, &scan.axis);
+            let inner = flops(cx, &scan.body);
+            Some(quote!((#steps as u64).saturating_mul(#inner)))
+        }
     });
     let terms: Vec<_> = terms.collect();
     quote!(p::total(&[#(#terms),*]))
@@ -289,11 +294,16 @@ impl<'a> Extents<'a> {
 
 /// The sizes of the axes of a value, by the names of the arguments.
 pub(super) fn extent(model: &Model, id: ValueId) -> Vec<TokenStream> {
-    let axes = model.value(id).ty.axes.iter().map(|axis| match axis {
+    let axes = model.value(id).ty.axes.iter();
+    axes.map(|axis| extent_of(model, axis)).collect()
+}
+
+/// The size of an axis, by the name of the argument.
+fn extent_of(model: &Model, axis: &Axis) -> TokenStream {
+    match axis {
         Axis::Symbol(symbol) => length(model, &symbol.length).into_token_stream(),
         Axis::Size(size) => size.into_token_stream(),
-    });
-    axes.collect()
+    }
 }
 
 /// The rows of the table: the layers of a module, those of a loop or a block behind it.

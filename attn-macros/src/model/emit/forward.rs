@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::opaque::Access;
 use super::{Emitter, MODEL, ModelFrame, copy, tuple, var};
-use crate::model::graph::{Node, ParamPath, Region, Repeat, Step, ValueId};
+use crate::model::graph::{Node, ParamPath, Region, Repeat, Scan, Step, ValueId};
 use crate::model::types::{Axis, Same, Symbol, Type};
 use crate::ops::{Attention, Emit};
 
@@ -63,6 +63,7 @@ fn emit_region(cx: &Emitter<'_>, region: &Region, access: Access) -> TokenStream
     let steps = region.steps.iter().map(|step| match step {
         Step::Node(node) => emit_node(cx, node, access),
         Step::Repeat(repeat) => emit_repeat(cx, repeat, access),
+        Step::Scan(scan) => emit_scan(cx, scan, access),
     });
     steps.collect()
 }
@@ -273,5 +274,67 @@ fn emit_repeat(cx: &Emitter<'_>, repeat: &Repeat, access: Access) -> TokenStream
             #body
             #assign
         }
+    }
+}
+
+/// A loop over steps: their slices, the body, and the results of all steps stacked.
+fn emit_scan(cx: &Emitter<'_>, scan: &Scan, access: Access) -> TokenStream {
+    let ty = |id: ValueId| cx.value_type(id);
+    let count = match &scan.axis {
+        Axis::Size(size) => quote!(#size),
+        Axis::Symbol(_) => {
+            let axis = axis_value(cx, &scan.axis);
+            quote!(p::Dim::size(&#axis))
+        }
+    };
+    let starts = scan.states.iter().map(|state| {
+        let (value, before, ty) = (cx.var(state.value), cx.var(state.before), ty(state.value));
+        quote!(let mut #value: #ty = p::Clone::clone(&#before);)
+    });
+    let slices = scan.slices.iter().map(|of| {
+        let (slice, whole, ty) = (cx.var(of.slice), cx.var(of.whole), ty(of.slice));
+        quote!(let #slice: #ty = pass.select(&#whole, p::shapes::Axis::<0>, step)?;)
+    });
+    let values: Vec<_> = scan.states.iter().map(|of| cx.var(of.value)).collect();
+    let ends = scan.states.iter().map(|of| {
+        let end = as_type(cx, of.after, &cx.model.value(of.value).ty);
+        quote!(p::Clone::clone(&#end))
+    });
+    let assign = (!values.is_empty()).then(|| quote!((#(#values,)*) = (#(#ends,)*);));
+    let all: Vec<_> = (0..scan.yields.len())
+        .map(|index| format_ident!("yields_{index}"))
+        .collect();
+    let pushes = scan.yields.iter().zip(&all).map(|(of, all)| {
+        let slice = cx.var(of.slice);
+        quote!(#all.push(p::Clone::clone(&#slice));)
+    });
+    let reverse = scan.reverse;
+    let stacked = scan.yields.iter().zip(&all).map(|(of, all)| {
+        let (whole, ty) = (cx.var(of.whole), ty(of.whole));
+        let axes = cx.model.value(of.whole).ty.axes.iter();
+        let axes = axes.map(|axis| axis_value(cx, axis));
+        quote!(let #whole: #ty = pass.stack_steps(&device_of_steps, #all, #reverse, (#(#axes,)*))?;)
+    });
+    let lasts = scan.states.iter().filter_map(|state| {
+        let (last, value) = (cx.var(state.last?), cx.var(state.value));
+        Some(quote!(let #last = p::Clone::clone(&#value);))
+    });
+    let body = emit_region(cx, &scan.body, access);
+    let rev = reverse.then(|| quote!(.rev()));
+    let input = cx.model.inputs.first().map(|id| cx.var(*id));
+    quote! {
+        let observer = pass.pause();
+        let device_of_steps = p::Clone::clone(#input.device());
+        #(#starts)*
+        #(let mut #all = p::Vec::new();)*
+        for step in (0..#count) #rev {
+            #(#slices)*
+            #body
+            #(#pushes)*
+            #assign
+        }
+        pass.resume(observer);
+        #(#stacked)*
+        #(#lasts)*
     }
 }

@@ -90,10 +90,17 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
             let body = emit_region(cx, &repeat.body);
             quote!(of.repeat(#field, #count, |of| { #body });)
         }
+        [Step::Scan(scan)] => {
+            let yields = scan.yields.iter().map(|of| {
+                let value = &cx.model.value(of.whole).source;
+                quote!((#value, "scan"))
+            });
+            quote!(of.results(&[#(#yields),*]);)
+        }
         nodes => {
             let nodes = nodes.iter().filter_map(|step| match step {
                 Step::Node(node) => Some(node),
-                Step::Repeat(_) => None,
+                Step::Repeat(_) | Step::Scan(_) => None,
             });
             emit_nodes(cx, &nodes.collect::<Vec<_>>())
         }

@@ -15,6 +15,7 @@ use crate::messages::model as messages;
 use crate::model::graph::{self, ValueId};
 use crate::model::sizes::{self, ConstValue};
 use crate::model::syntax::{BufferDraft, Call, Comparison, Condition, Expr, Operator};
+use crate::model::types::Type;
 use crate::ops::Buffer;
 use crate::score::{self, Binary};
 use crate::spec::Real;
@@ -47,6 +48,24 @@ impl Lowering<'_> {
         });
         let op = Buffer::new(self.buffers.len() - 1, &ty);
         let name = draft.name.unraw().to_string();
+        Some(self.node(builder, op, Vec::new(), (&name, ty)))
+    }
+
+    /// A number as a value without axes.
+    pub(super) fn constant(
+        &mut self,
+        name: &Ident,
+        number: &Expr,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let value = self.number_at(number, &Indices(Vec::new()))?;
+        let ty = Type::floats(Vec::new());
+        self.buffers.push(graph::Buffer {
+            sizes: Vec::new(),
+            value: host(&value, 0),
+        });
+        let op = Buffer::new(self.buffers.len() - 1, &ty);
+        let name = format!("initial_{}", name.unraw());
         Some(self.node(builder, op, Vec::new(), (&name, ty)))
     }
 

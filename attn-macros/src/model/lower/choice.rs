@@ -116,7 +116,7 @@ impl Lowering<'_> {
         if marks.is_none() {
             self.no_switch(name);
         }
-        let marks = marks?;
+        let marks = self.seen(name, marks?)?;
         let marks = Float::node(self, builder, marks, "float");
         values.push(marks);
         Some(!Expr::Operand(values.len() - 1).equals(Expr::Float(Real::known(0.0))))

@@ -75,7 +75,8 @@ impl Lowering<'_> {
                 if self.scopes.find(&name).is_none() {
                     return Some(None);
                 }
-                self.scopes.read(&name).and_then(|found| found.value)?
+                let ids = self.scopes.read(&name).and_then(|found| found.value)?;
+                self.seen(&name, ids)?
             }
         };
         let ty = self.ty(ids);

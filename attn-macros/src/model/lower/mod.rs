@@ -22,6 +22,7 @@ mod pattern;
 mod rearrange;
 mod rename;
 mod results;
+mod scan;
 mod scope;
 mod statements;
 mod tied;
@@ -51,6 +52,7 @@ use crate::spec::{Assertion, Item, Size};
 use block::{Block, Declared};
 use fields::Made;
 use function::{LoweredFunction, Progress, Recording};
+use scan::ScanBody;
 use scope::Scopes;
 
 pub(crate) use arguments::Arguments;
@@ -180,6 +182,8 @@ pub(crate) struct Lowering<'a> {
     buffers: Vec<Buffer>,
     assertions: Vec<Assertion>,
     scopes: Scopes,
+    /// The scan whose body is lowered.
+    scan: Option<ScanBody>,
     /// Whether all that is written was understood.
     is_understood: bool,
     /// Whether the names of all variables were understood, and whether the axes of the inputs were: if not, names may be those that
@@ -194,6 +198,8 @@ pub(crate) struct Lowering<'a> {
 pub(crate) struct RegionBuilder {
     pub(crate) module: ModuleId,
     region: Region,
+    /// Whether they are those of a step of a scan.
+    is_scan: bool,
 }
 
 impl RegionBuilder {
@@ -201,6 +207,14 @@ impl RegionBuilder {
         RegionBuilder {
             module,
             region: Region::default(),
+            is_scan: false,
+        }
+    }
+
+    fn of_scan(module: ModuleId) -> Self {
+        RegionBuilder {
+            is_scan: true,
+            ..RegionBuilder::new(module)
         }
     }
 }
@@ -260,6 +274,7 @@ impl<'a> Lowering<'a> {
             buffers: Vec::new(),
             assertions: Vec::new(),
             scopes: Scopes::new(draft.poisoned),
+            scan: None,
             is_understood: !draft.poisoned,
             wrong_axes: Vec::new(),
             knows_variables: true,

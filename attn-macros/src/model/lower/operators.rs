@@ -158,7 +158,10 @@ impl Lowering<'_> {
 
     fn variable(&mut self, name: &Ident) -> Option<Operand> {
         match self.scopes.read(name) {
-            Some(variable) => variable.value.map(Operand::Tensor),
+            Some(variable) => {
+                let value = variable.value?;
+                self.seen(name, value).map(Operand::Tensor)
+            }
             None if self.sizes.has(name) => {
                 let number = match self.sizes.get(name)? {
                     ConstValue::Size(size) => size.to_number(),

@@ -104,6 +104,17 @@ impl Scopes {
             .find(|variable| variable.name == *name)
     }
 
+    /// How many variables there are.
+    pub(super) fn count(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// The number of the variables before this one.
+    pub(super) fn place(&self, name: &Ident) -> Option<usize> {
+        let mut variables = self.variables.iter();
+        variables.rposition(|variable| variable.name == *name)
+    }
+
     fn find_mut(&mut self, name: &Ident) -> Option<&mut Variable> {
         self.variables
             .iter_mut()

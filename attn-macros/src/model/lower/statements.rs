@@ -8,7 +8,7 @@ use super::scope::{Changes, Variable};
 use super::{Lowering, Made, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, ParamPath, Repeat, Step, Submodule, ValueId};
-use crate::model::syntax::{self, Condition, Expr, Statement};
+use crate::model::syntax::{self, Condition, Expr, ScanTo, Statement};
 use crate::model::types::ValueKind;
 use crate::spec::Size;
 
@@ -28,6 +28,7 @@ impl Later<'_> {
             }
             Statement::Buffer(buffer) => buffer.name == *name,
             Statement::LetParts { names, .. } => names.contains(name),
+            Statement::Scan(scan) => scan.to.declares().contains(name),
             _ => false,
         };
         blocks.any(|block| block.statements.iter().any(is_it))
@@ -93,6 +94,19 @@ impl Lowering<'_> {
                     self.assign(name, value.filter(|_| !is_early));
                 }
                 Statement::Repeat(repeat) => self.repeat(repeat, later, builder),
+                Statement::Scan(scan) => {
+                    let values = self.scan(scan, later, builder);
+                    returned = self.results_of_scan(scan, values, later);
+                }
+                Statement::State { name, .. } => {
+                    let message = match builder.is_scan {
+                        true => messages::STATE_LATE,
+                        false => messages::STATE_OUTSIDE,
+                    };
+                    self.cx.error(name, message);
+                    self.scopes.declare_unknown(name);
+                }
+                Statement::Yield { at, values } => self.yielded(*at, values, later, builder),
                 Statement::If {
                     at,
                     condition,
@@ -128,7 +142,7 @@ impl Lowering<'_> {
         returned
     }
 
-    fn check_names(&mut self, value: &Expr, later: &Later<'_>) {
+    pub(super) fn check_names(&mut self, value: &Expr, later: &Later<'_>) {
         value.for_each_name(&mut |name| {
             self.check_set_later(name, later);
         });
@@ -145,6 +159,10 @@ impl Lowering<'_> {
     }
 
     fn assign(&mut self, name: &Ident, value: Option<ValueId>) {
+        if self.is_outside_of_scan(name) {
+            self.cx.error(name, messages::scan_changes(name));
+            return self.scopes.allow_changes(name);
+        }
         let message = match self.scopes.find(name).map(|variable| variable.changes) {
             None | Some(Changes::Allowed) => return self.scopes.assign(name, value, self.cx),
             Some(Changes::Never) => messages::not_mutable(name),
@@ -186,6 +204,51 @@ impl Lowering<'_> {
         }
         let message = messages::number_in_let(name, &value.text(), &self.item.name);
         self.error(value.span(), message);
+        None
+    }
+
+    /// Gives the results of a scan their names. Those of one that ends a function are returned.
+    fn results_of_scan<'s>(
+        &mut self,
+        scan: &'s syntax::Scan,
+        values: Vec<Option<ValueId>>,
+        later: &Later<'_>,
+    ) -> Option<Returned<'s>> {
+        let (names, changes) = match &scan.to {
+            ScanTo::Return => {
+                let values = values.into_iter().map(|value| (value, &scan.result));
+                return Some(Returned {
+                    values: values.collect(),
+                    names: &[],
+                });
+            }
+            ScanTo::Assign(name) => (std::slice::from_ref(name), None),
+            ScanTo::Let { names, mutable } => {
+                let changes = match mutable {
+                    true => Changes::Allowed,
+                    false => Changes::Never,
+                };
+                (names.as_slice(), Some(changes))
+            }
+        };
+        if !values.is_empty() && values.len() != names.len() {
+            let message = messages::results_of_scan(names.len(), values.len());
+            self.cx.error(&scan.at, message);
+        }
+        for (index, name) in names.iter().enumerate() {
+            let value = values.get(index).copied().flatten();
+            self.note_shape(name, value);
+            match changes {
+                Some(changes) => self.scopes.declare(name, value, changes),
+                None => {
+                    self.check_set_later(name, later);
+                    if self.scopes.find(name).is_none() {
+                        self.undeclared(name);
+                    }
+                    self.assign(name, value);
+                }
+            }
+        }
         None
     }
 
@@ -244,6 +307,9 @@ impl Lowering<'_> {
                     .error(&name, messages::repeat_changes_ids(&name, &ty));
                 continue;
             }
+            let Some(before) = self.seen(&name, before) else {
+                continue;
+            };
             let before = self.memory(before);
             let value = self.value(&name.unraw().to_string(), ty);
             self.scopes.set(&name, value, true);
@@ -336,6 +402,18 @@ impl Lowering<'_> {
                     self.sizes.skip(&repeat.count);
                     self.skip(&repeat.statements);
                 }
+                Statement::Scan(scan) => {
+                    self.sizes.skip(&scan.axis);
+                    self.skip(&scan.statements);
+                }
+                Statement::State { ty, init, .. } => {
+                    let axes = ty.axes.iter();
+                    axes.for_each(|tokens| self.sizes.skip(tokens));
+                    self.skip_value(init);
+                }
+                Statement::Yield { values, .. } => {
+                    values.iter().for_each(|value| self.skip_value(value));
+                }
                 Statement::If {
                     condition,
                     branches,
@@ -371,6 +449,18 @@ impl Lowering<'_> {
                     continue;
                 }
                 Statement::Assign { name, .. } => vec![name.clone()],
+                Statement::Scan(scan) => match &scan.to {
+                    ScanTo::Assign(name) => vec![name.clone()],
+                    to => {
+                        declared.extend(to.declares());
+                        continue;
+                    }
+                },
+                Statement::State { name, .. } => {
+                    declared.push(name);
+                    continue;
+                }
+                Statement::Yield { .. } => continue,
                 Statement::Repeat(repeat) => self.assigned(&repeat.statements),
                 Statement::If {
                     condition,

@@ -201,6 +201,11 @@ fn count(region: &Region) -> [usize; 3] {
             let [operations, variables, operands] = count(&repeat.body);
             [operations, variables + repeat.carried.len(), operands]
         }
+        Step::Scan(scan) => {
+            let [operations, variables, operands] = count(&scan.body);
+            let read = scan.states.len() + scan.slices.len();
+            [operations, variables + read, operands]
+        }
     });
     counts.fold([0; 3], |sum, more| [0, 1, 2].map(|i| sum[i] + more[i]))
 }

@@ -65,6 +65,7 @@ fn push(
                 push(model, backward, lines, &format!("{indent}  "), text);
                 continue;
             }
+            BackwardStep::Scan { .. } => "scan".to_owned(),
             BackwardStep::Repeat { carried, lines, .. } => {
                 text.push(format!("{indent}repeat"));
                 push(model, backward, lines, &format!("{indent}  "), text);
@@ -104,6 +105,7 @@ fn forward(model: &Model) -> Vec<String> {
                     push(model, &repeat.body.steps, &planned.body, text);
                     text.push(format!("next {:?}", planned.body.moved));
                 }
+                Step::Scan(_) => text.push(format!("scan; free {free}")),
             }
         }
     }
@@ -432,6 +434,7 @@ fn passes(model: &Model) -> Vec<String> {
                     text.push("repeat".to_owned());
                     push(model, &repeat.body.steps, &planned.body, text);
                 }
+                Step::Scan(_) => text.push("scan".to_owned()),
             }
         }
     }

@@ -13,6 +13,13 @@ pub(super) fn shapes(model: &Model) -> Vec<String> {
                     lines.push(format!("{}: {}", value.name, value.ty));
                 }
                 Step::Repeat(repeat) => push(model, &repeat.body, lines),
+                Step::Scan(scan) => {
+                    push(model, &scan.body, lines);
+                    for id in scan.defined() {
+                        let value = model.value(id);
+                        lines.push(format!("{}: {}", value.name, value.ty));
+                    }
+                }
             }
         }
     }

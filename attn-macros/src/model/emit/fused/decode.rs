@@ -6,8 +6,9 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::ModelFrame;
 use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
-use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Repeat, Submodule};
+use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Repeat, Scan, State, Submodule};
 use crate::model::plan::is_written_directly;
+use crate::model::types::Axis;
 
 impl ModelFrame<'_> {
     pub(super) fn emit_session(&self) -> TokenStream {
@@ -42,9 +43,11 @@ impl ModelFrame<'_> {
             let module = self.model().module(id);
             let name = self.past_type(module);
             let fields = self.model().remembering(module);
-            let (names, types): (Vec<_>, Vec<_>) = fields
-                .map(|of| (field(&of.name), self.type_of_past(&of.layer)))
-                .unzip();
+            let fields = fields.map(|of| (field(&of.name), self.type_of_past(&of.layer)));
+            let states = self.states_in(id).into_iter();
+            let states =
+                states.map(|(_, state)| (self.past_name(state), quote!(p::StateOfScan<E>)));
+            let (names, types): (Vec<_>, Vec<_>) = fields.chain(states).unzip();
             quote_spanned! {self.cx.at=>
                 /// The state of the attentions in a session.
                 #[derive(p::Clone)]
@@ -136,7 +139,35 @@ impl ModelFrame<'_> {
             };
             quote!(#name: #value)
         });
-        quote!(#name { #(#fields,)* __types: p::PhantomData })
+        let states = self.states_in(id).into_iter().map(|(_, state)| {
+            let name = self.past_name(state);
+            let sizes = self.ty(state.value).axes.iter().filter_map(Axis::size);
+            quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*))
+        });
+        quote!(#name { #(#fields,)* #(#states,)* __types: p::PhantomData })
+    }
+
+    /// The states of the scans in a module.
+    fn states_in(&self, module: ModuleId) -> Vec<(&Scan, &State)> {
+        let scans = self.model().scans_in(module).into_iter();
+        let states = scans.flat_map(|scan| scan.states.iter().map(move |state| (scan, state)));
+        states.collect()
+    }
+
+    /// The field of a state. It is the name of no layer, since these do not end so.
+    fn past_name(&self, state: &State) -> Ident {
+        format_ident!("__state_{}", state.value.0)
+    }
+
+    /// `past.__state_3`
+    pub(super) fn past_of_state(&self, scan: &Scan, state: &State) -> TokenStream {
+        let module = self.model().module(scan.module);
+        let past = match &module.holder {
+            Holder::Variable(_) => self.past_var(module).into_token_stream(),
+            Holder::Field(outer) => self.past_of(outer),
+        };
+        let field = self.past_name(state);
+        quote!(#past.#field)
     }
 
     fn emit_decode(&self) -> TokenStream {

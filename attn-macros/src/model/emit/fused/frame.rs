@@ -6,8 +6,10 @@ use quote::{ToTokens, format_ident, quote};
 use super::{ModelFrame, decode};
 use crate::emit::ExecMode;
 use crate::emit::block::{self, Access, BlockNode, Frame, Rounds, field, product};
+use crate::emit::tracked_code::TrackedCode;
+use crate::model::diff::GradTarget;
 use crate::model::emit::{ComposedNode, Extents, length};
-use crate::model::graph::{Holder, ModuleId, ParamPath, Repeat, ValueId};
+use crate::model::graph::{Holder, ModuleId, ParamPath, Repeat, Scan, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, ModelOp};
@@ -26,6 +28,9 @@ impl Frame for ModelFrame<'_> {
     }
 
     fn input(&self, id: ValueId) -> Access {
+        if let Some(step) = &self.step {
+            return step.input(self, id);
+        }
         let name = self.input_field(id);
         Access {
             slice: quote!(call.inputs.#name.values()),
@@ -34,15 +39,24 @@ impl Frame for ModelFrame<'_> {
     }
 
     fn d_input(&self, id: ValueId) -> TokenStream {
+        if let Some(step) = &self.step {
+            return step.d_input(self, id);
+        }
         let name = self.input_field(id);
         quote!(call.inputs.#name.target())
     }
 
     fn result(&self, index: usize) -> Access {
+        if let Some(step) = &self.step {
+            return step.result(self, index);
+        }
         block::array(&format_ident!("result_{index}"))
     }
 
     fn d_result(&self, index: usize, of: ValueId) -> Access {
+        if let Some(step) = &self.step {
+            return step.d_result(self, index, of);
+        }
         let name = format_ident!("d_result_{index}");
         let [rows, width] = self.extents(of);
         Access {
@@ -57,6 +71,29 @@ impl Frame for ModelFrame<'_> {
 
     fn extent(&self, symbol: &str) -> Ident {
         length(self.model(), symbol)
+    }
+
+    fn emit_scan(&self, lines: &mut TrackedCode, scan: &Scan) {
+        self.scan(lines, scan);
+    }
+
+    fn emit_scan_backward(
+        &self,
+        lines: &mut TrackedCode,
+        scan: &Scan,
+        d_results: &[Option<Access>],
+        to: &[(ValueId, GradTarget)],
+    ) {
+        self.scan_backward(lines, scan, d_results, to);
+    }
+
+    fn kept_of_scan(&self, scan: &Scan) -> Vec<Ident> {
+        let fields = self.fields_of_scan(scan).into_iter();
+        fields.map(|(name, _)| name).collect()
+    }
+
+    fn place_of_step(&self, id: ValueId) -> Option<TokenStream> {
+        self.step.as_ref()?.place(self, id)
     }
 
     /// A name that no layer can give a type.

@@ -6,6 +6,7 @@ mod forward;
 mod frame;
 mod memory;
 mod read;
+mod scan;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -41,7 +42,12 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// ```
 pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
     let goes_on = cx.session.is_ok();
-    let fused = |mode| ModelFrame { cx, mode, passes };
+    let fused = |mode| ModelFrame {
+        cx,
+        mode,
+        passes,
+        step: None,
+    };
     let cx = fused(ExecMode::Forward);
     let loops = cx.emit_loops();
     let session = goes_on.then(|| fused(ExecMode::Session).emit_session());
@@ -64,6 +70,8 @@ pub(crate) struct ModelFrame<'a> {
     cx: &'a Emitter<'a>,
     mode: ExecMode,
     passes: &'a Passes<'a>,
+    /// The scan whose body the block is.
+    step: Option<scan::InStep<'a>>,
 }
 
 impl<'a> ModelFrame<'a> {
@@ -260,7 +268,7 @@ impl ModelFrame<'_> {
                     let is_outside = self.model().round_of(table.module) == ModuleId(0);
                     is_outside.then(|| self.cx.place(table))
                 }
-                Step::Repeat(_) => None,
+                Step::Repeat(_) | Step::Scan(_) => None,
             });
         let is_float = self.ty(self.model().inputs[0]).kind == ValueKind::Floats;
         let table = tables.next().filter(|_| !is_float);

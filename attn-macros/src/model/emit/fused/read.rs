@@ -7,7 +7,7 @@ use super::{FusedNode, ModelFrame};
 use crate::emit::block::{Frame, product, size};
 use crate::emit::input;
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, Node, Region, Repeat, Step};
+use crate::model::graph::{Module, Node, Region, Repeat, Scan, Step};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
@@ -130,6 +130,12 @@ impl ModelFrame<'_> {
                 shapes.push((name, axes.to_vec(), width));
             }
         };
+        let scans = self.model().body.scans().into_iter();
+        for id in scans.flat_map(Scan::defined) {
+            let axes = &self.ty(id).axes;
+            let (before, last) = axes.split_at(axes.len().saturating_sub(1));
+            push(before, product(last));
+        }
         for node in self.model().nodes() {
             let ty = self.ty(node.result);
             let (before, last) = ty.axes.split_at(ty.axes.len().saturating_sub(1));
@@ -209,7 +215,7 @@ impl ModelFrame<'_> {
     }
 
     /// The struct of what a region keeps, and those of the loops in it.
-    fn emit_saved_of(
+    pub(super) fn emit_saved_of(
         &self,
         name: Ident,
         region: &Region,
@@ -223,18 +229,7 @@ impl ModelFrame<'_> {
                 _ => quote!(#name: p::Array<E>),
             }
         });
-        let kept = region.steps.iter().filter_map(|step| match step {
-            Step::Node(node) => {
-                let name = self.kept(node.result);
-                let ty = self.kept_type(node)?;
-                Some(quote!(#name: #ty))
-            }
-            Step::Repeat(repeat) => {
-                let name = self.kept_of_rounds(repeat);
-                let ty = self.saved_type(repeat);
-                Some(quote!(#name: p::Vec<#ty<E>>))
-            }
-        });
+        let kept = self.kept_of(region);
         structs.push(quote_spanned! {self.cx.at=>
             /// Values that the derivative reads.
             struct #name<E: p::Element> {
@@ -248,7 +243,31 @@ impl ModelFrame<'_> {
                 let name = self.saved_type(repeat);
                 self.emit_saved_of(name, &repeat.body, &planned.body, structs);
             }
+            if let Step::Scan(scan) = step {
+                self.emit_saved_of_step(scan, structs);
+            }
         }
+    }
+
+    /// The fields of what a region keeps beside values.
+    pub(super) fn kept_of(&self, region: &Region) -> Vec<TokenStream> {
+        let kept = region.steps.iter().flat_map(|step| match step {
+            Step::Node(node) => {
+                let name = self.kept(node.result);
+                let ty = self.kept_type(node);
+                ty.map(|ty| quote!(#name: #ty)).into_iter().collect()
+            }
+            Step::Repeat(repeat) => {
+                let name = self.kept_of_rounds(repeat);
+                let ty = self.saved_type(repeat);
+                vec![quote!(#name: p::Vec<#ty<E>>)]
+            }
+            Step::Scan(scan) => {
+                let fields = self.fields_of_scan(scan).into_iter();
+                fields.map(|(name, ty)| quote!(#name: #ty)).collect()
+            }
+        });
+        kept.collect()
     }
 
     fn kept_type(&self, node: &Node) -> Option<TokenStream> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::emit::docs;
-use crate::model::graph::{Model, Node, Repeat, Step, ValueId};
+use crate::model::graph::{Model, Node, Repeat, Scan, Step, ValueId};
 
 pub(super) struct Chart {
     /// From top to bottom.
@@ -118,6 +118,7 @@ impl<'a> Builder<'a> {
         match step {
             Step::Node(node) => self.node(node, frame),
             Step::Repeat(repeat) => self.repeat(repeat, frame),
+            Step::Scan(scan) => self.scan(scan, frame),
         }
     }
 
@@ -160,6 +161,47 @@ impl<'a> Builder<'a> {
             self.chart.frames.truncate(frame);
         }
         self.close(repeat, start);
+    }
+
+    /// As a loop: what a step reads is at the top of the frame, and its results are those of the operations that compute them.
+    fn scan(&mut self, scan: &Scan, parent: usize) {
+        let frame = self.chart.frames.len();
+        let start = self.chart.vertices.len();
+        self.chart.frames.push(Frame {
+            title: format!("scan {}", scan.axis),
+            parent,
+            vertices: start..start,
+        });
+        let slices = scan.slices.iter().map(|of| (of.whole, of.slice));
+        let states = scan.states.iter().map(|of| (of.before, of.value));
+        let starts: Vec<_> = states.chain(slices).collect();
+        for (from, to) in &starts {
+            let vertex = self.vertex(VertexKind::Value, self.name(*to), *to, frame);
+            self.edge(*from, vertex);
+        }
+        for (index, (_, to)) in starts.iter().enumerate() {
+            self.at[to.0] = start + index;
+        }
+        for step in &scan.body.steps {
+            self.step(step, frame);
+        }
+        let end = self.chart.vertices.len();
+        self.chart.frames[frame].vertices.end = end;
+        if start == end {
+            self.chart.frames.truncate(frame);
+        }
+        for (index, state) in scan.states.iter().enumerate() {
+            let from = self.at[state.after.0];
+            let to = start + index;
+            let course = Course::Back;
+            self.chart.edges.push(Edge { from, to, course });
+            if let Some(last) = state.last {
+                self.at[last.0] = from;
+            }
+        }
+        for of in &scan.yields {
+            self.at[of.whole.0] = self.at[of.slice.0];
+        }
     }
 
     /// Edges back to the vertices of what the loop changes, the first of which is `start`.
@@ -220,5 +262,6 @@ fn reads(step: &Step, value: ValueId) -> bool {
             carried.any(|of| of.before == value || of.after == value)
                 || repeat.body.steps.iter().any(|step| reads(step, value))
         }
+        Step::Scan(scan) => scan.operands().contains(&value),
     }
 }

@@ -1,0 +1,73 @@
+//! A state of a scan in a session.
+
+use super::session::SequenceState;
+use crate::Element;
+
+/// The value of a state behind the tokens of each sequence.
+#[derive(Clone, Debug)]
+pub struct StateOfScan<E> {
+    /// `[sequences, numbers]`
+    values: Vec<E>,
+    numbers: usize,
+    /// Whether a sequence has tokens.
+    begun: Vec<bool>,
+}
+
+impl<E: Element> StateOfScan<E> {
+    /// Sequences without tokens, with so many numbers each.
+    pub fn new(sequences: usize, numbers: usize) -> Self {
+        Self {
+            values: vec![E::zero(); sequences * numbers],
+            numbers,
+            begun: vec![false; sequences],
+        }
+    }
+
+    fn of(&self, sequence: usize) -> std::ops::Range<usize> {
+        sequence * self.numbers..(sequence + 1) * self.numbers
+    }
+
+    /// Writes the state of a sequence: at its first token, the initial one.
+    pub fn load(&self, sequence: usize, initial: &[E], to: &mut [E]) {
+        to.copy_from_slice(match self.begun[sequence] {
+            true => &self.values[self.of(sequence)],
+            false => initial,
+        });
+    }
+
+    /// Remembers the state of a sequence.
+    pub fn store(&mut self, sequence: usize, state: &[E]) {
+        let place = self.of(sequence);
+        self.values[place].copy_from_slice(state);
+        self.begun[sequence] = true;
+    }
+}
+
+impl<E> SequenceState for StateOfScan<E> {
+    fn reset(&mut self, sequence: usize) {
+        self.begun[sequence] = false;
+    }
+
+    fn elements(&self) -> usize {
+        self.values.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sequence_has_its_own_state() {
+        let mut state = StateOfScan::<f32>::new(2, 1);
+        let load = |state: &StateOfScan<f32>, sequence| {
+            let mut to = [0.0];
+            state.load(sequence, &[7.0], &mut to);
+            to[0]
+        };
+        state.store(1, &[2.0]);
+        assert_eq!([load(&state, 0), load(&state, 1)], [7.0, 2.0]);
+        state.reset(1);
+        assert_eq!(load(&state, 1), 7.0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Scans: loops over the steps along an axis.
+
+use proc_macro2::Ident;
+
+use crate::model::types::{Axis, Type};
+
+pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`";
+pub(crate) const EXPECTED_STATE: &str =
+    "expected a state with its axes and its initial value: `state h: [batch, hidden] = 0.0;`";
+pub(crate) const SCAN_AXIS: &str = "expected an axis by its name, as in `scan seq { .. }`";
+pub(crate) const SCAN_OPTIONS: &str =
+    "a `scan` takes `reverse = true`: then the last step comes first";
+pub(crate) const SCAN_IS_NOT_READ: &str = "nothing reads the results of this `scan`\n\
+    help: `let y = scan ..`";
+pub(crate) const SCAN_IN_SCAN: &str = "a `scan` in a `scan`: a step has no steps of its own\n\
+    help: scan along one axis, then along the other, or compute the inner one with `cumsum`, `einsum` or `attention`";
+pub(crate) const ATTENTION_IN_SCAN: &str = "an `attention` in a `scan` would run once for every step\n\
+    help: call it before the scan, on all steps at once, or write what a step attends to: `softmax::<kv>(einsum::<[batch, kv]>(h, keys))`";
+pub(crate) const SCAN_YIELDS_NOTHING: &str = "this `scan` has no result\n\
+    help: `yield y;` is a result for each step; a state as the last line is its value behind the last step";
+pub(crate) const STATE_OUTSIDE: &str = "a `state` is of a `scan`: `let y = scan seq { state h: [batch, hidden] = 0.0; .. };`\n\
+    help: a variable that changes is `let mut`, a learned tensor `param`";
+pub(crate) const STATE_LATE: &str = "the states of a `scan` are its first lines\n\
+    help: their initial values are computed before the first step, of what stands before the scan";
+pub(crate) const YIELD_OUTSIDE: &str = "`yield` is a result of a step of a `scan`, and stands among the statements of its block\n\
+    help: in a `repeat`, assign to a variable of the step, and yield that behind it";
+pub(crate) const YIELD_TWICE: &str = "a step yields once\n\
+    help: several results are `yield (a, b);`";
+
+pub(crate) fn scan_of_indices(name: &Ident, ty: &Type, axis: &Axis) -> String {
+    format!(
+        "a step of a scan along `{axis}` reads floats, and `{name}` is {ty}\n\
+         help: before the scan, look ids up with `embedding`, or make floats of them: `let {name} = float({name});`"
+    )
+}
+
+pub(crate) fn yield_of(ty: &Type, most: usize) -> String {
+    format!("expected floats of at most {most} axes, found {ty}")
+}
+
+pub(crate) fn initial_state(name: &Ident, ty: &Type, found: &Type) -> String {
+    format!(
+        "`{name}` begins as {found}, and is declared as {ty}\n\
+         help: an initial value is repeated along axes that it lacks, and has no others"
+    )
+}
+
+pub(crate) fn state_of_indices(name: &Ident, ty: &Type) -> String {
+    format!("expected floats, found {ty}\nhelp: `state {name}: [..]`")
+}
+
+pub(crate) fn state_is_constant(name: &Ident) -> String {
+    format!(
+        "no step changes the state `{name}`\n\
+         help: assign its next value, `{name} = ..;`, or read the initial value itself"
+    )
+}
+
+pub(crate) fn scan_changes_shape(name: &Ident, start: &Type, end: &Type) -> String {
+    format!("a step changes the shape of `{name}`: it begins with {start} and ends with {end}")
+}
+
+pub(crate) fn scan_changes(name: &Ident) -> String {
+    format!(
+        "`{name}` is declared outside of this `scan`, whose steps change its states only\n\
+         help: `state {name}: [..] = {name};`"
+    )
+}
+
+pub(crate) fn last_value(states: &[String]) -> String {
+    let names: Vec<_> = states.iter().map(|name| format!("`{name}`")).collect();
+    let states = match names.as_slice() {
+        [] => "this scan has none".to_owned(),
+        names => format!("this scan has {}", names.join(", ")),
+    };
+    format!(
+        "the last line of a `scan` is a state, for its value behind the last step: {states}\n\
+         help: a result for each step is `yield y;`"
+    )
+}
+
+pub(crate) fn results_of_scan(names: usize, results: usize) -> String {
+    let s = |count| if count == 1 { "" } else { "s" };
+    format!(
+        "this scan has {results} result{}, and {names} variable{} for {}\n\
+         help: first what each step yields, then states of the last line: `let (y, h) = scan ..`",
+        s(results),
+        s(names),
+        if names == 1 { "it" } else { "them" }
+    )
+}
+
+/// The cause, and behind it a note.
+pub(crate) fn session_scan(axis: &Axis, reverse: bool) -> String {
+    match reverse {
+        true => format!(
+            "a scan along `{axis}` begins with the last token, which a session does not know"
+        ),
+        false => format!("a session scans along the tokens, not along `{axis}`"),
+    }
+}
