@@ -8,7 +8,7 @@ pub use crate::ops::{
     concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
     convolution::{
         Channels,
-        slices::{Convolve, length_of_windows},
+        slices::{Convolve, least_windows, length_of_windows},
     },
     cumsum::slices::{cumsum, cumsum_backward},
     einsum::slices::{Contraction, einsum, einsum_backward},

@@ -99,6 +99,7 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::Size if key.name.contains("heads") => "8".to_owned(),
         KeyKind::Size if key.name == "d_model" || key.name == "d_context" => "512".to_owned(),
         KeyKind::Size => "64".to_owned(),
+        KeyKind::Sizes(_) => "3".to_owned(),
         // A probability, a factor, a bound.
         KeyKind::Number => "0.1".to_owned(),
         KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words

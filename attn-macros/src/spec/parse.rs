@@ -8,7 +8,7 @@ use syn::{Attribute, Expr, Token, Visibility, braced, token};
 use super::body::{self, BodyDraft};
 use super::claims;
 use super::elsewhere::{NamePosition, instead_of};
-use super::keys::{KEYS, Key, KeyKind, nearest};
+use super::keys::{KEYS, Key, KeyKind, Word, nearest};
 use super::mask::{self, MaskExpr};
 use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
@@ -53,6 +53,8 @@ impl Entry {
 
 pub(crate) enum Value {
     Size(Size),
+    /// In their order. One may stand for all.
+    Sizes(Vec<Size>),
     Number(Real),
     Word(Call),
     Mask {
@@ -73,6 +75,7 @@ impl Value {
     pub(crate) fn for_each_constant(&mut self, f: &mut impl FnMut(&mut dyn Constant)) {
         match self {
             Value::Size(size) => f(size),
+            Value::Sizes(sizes) => sizes.iter_mut().for_each(|size| f(size)),
             Value::Number(number) => f(number),
             Value::Word(call) => call.constants().for_each(f),
             Value::Mask { mask, .. } => {
@@ -499,6 +502,7 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
     }
     match key.kind {
         KeyKind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
+        KeyKind::Sizes(words) => parse_sizes(origin, key, words, cx),
         KeyKind::Number => {
             word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number)
         }
@@ -521,6 +525,35 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
             Value::Tokens(origin.clone())
         }
     }
+}
+
+/// `3`, `[3, 5]`, `same`
+fn parse_sizes(
+    origin: &TokenStream,
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &Diagnostics,
+) -> Value {
+    let tokens: Vec<_> = origin.clone().into_iter().collect();
+    let sizes = match tokens.as_slice() {
+        [TokenTree::Ident(word)] if words.iter().any(|known| word == known.name) => {
+            let word = word::parse_single(origin, key, words, cx);
+            return word.map_or(Value::Invalid, Value::Word);
+        }
+        [TokenTree::Group(group)] if group.delimiter() == Delimiter::Bracket => {
+            word::split_at_commas(group.stream())
+        }
+        _ => vec![origin.clone()],
+    };
+    if sizes.is_empty() {
+        cx.error(origin, messages::expected_size(key.name, origin));
+    }
+    let sizes = sizes
+        .iter()
+        .map(|size| word::parse_size(size, key.name, cx));
+    let sizes: Option<Vec<Size>> = sizes.collect();
+    let sizes = sizes.filter(|sizes| !sizes.is_empty());
+    sizes.map_or(Value::Invalid, Value::Sizes)
 }
 
 /// `true`, `false`, `q`, or `[q, v]`.

@@ -18,7 +18,10 @@ pub use module::{
 use crate::{
     Backend, Element, Error,
     fused::{Operation, zeros},
-    kernel::convolution::{Convolution, Slide as Axis},
+    kernel::{
+        convolution::{Convolution, Slide as Axis},
+        windows::Windows,
+    },
     model::Pass,
     ops::{check_shape, shape::dims},
     unwrap,
@@ -74,7 +77,7 @@ impl Window {
     /// The number of windows of `kernel` numbers in an axis of this length, and in the zeros around it.
     pub const fn output(self, len: usize, kernel: usize) -> usize {
         let len = len.saturating_add(self.before).saturating_add(self.after);
-        slices::count_windows(len, self.reach(kernel), self.stride)
+        Windows::count_in(len, self.reach(kernel), self.stride)
     }
 
     /// The length of the result of a transposed convolution of an axis of this length.
@@ -473,8 +476,6 @@ pub(crate) mod slices {
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
-    pub use crate::ops::windows::slices::count_windows;
-
     /// A convolution with its parameters.
     pub struct Convolve<E: Element> {
         pub(super) weight: Operand<E>,
@@ -548,5 +549,14 @@ pub(crate) mod slices {
             .saturating_mul(stride)
             .saturating_add(reach)
             .saturating_sub(stride.saturating_add(cut))
+    }
+
+    /// The least number of windows of which something is left.
+    pub const fn least_windows(reach: usize, stride: usize, cut: usize) -> usize {
+        let missing = stride.saturating_add(cut).saturating_sub(reach);
+        match stride {
+            0 => 0,
+            stride => missing.div_ceil(stride),
+        }
     }
 }

@@ -5,12 +5,12 @@ use std::{fmt::Debug, marker::PhantomData};
 use dfdx::{
     dtypes::Dtype,
     nn::{BuildOnDevice, Module, ModuleVisitor, NonMutableModule, TensorCollection, TensorOptions},
-    shapes::{Const, Dim, HasShape, Rank1, Rank3, Rank4, Shape},
+    shapes::{Const, Dim, HasShape, Rank1, Rank3, Rank4},
     tensor::{AutoDevice, Storage, Tape, Tensor},
     tensor_ops::Device,
 };
 
-use super::{Channels, Convolves, Kernel, Window, convolve, slices::Convolve};
+use super::{Convolves, Kernel, Window, convolve, slices::Convolve};
 use crate::{Backend, Element, Error, fused::Operation, init, model::weighted, ops::shape::dims};
 
 /// How windows slide along an axis: a type that is a [`Window`].
@@ -57,7 +57,7 @@ macro_rules! convolution {
     (
         $(#[$doc:meta])*
         $Conv:ident<$I:ident, $O:ident, [$($K:ident),+], [$($W:ident = $Default:ty),+]>:
-        weight $Rank:ident<$A:ident, $B:ident>, fan $fan:ident, bias [$($bias:ident)?],
+        weight $Rank:ident<$A:ident, $B:ident>, fan $fan:ident, result $Out:ident [$($All:ident)?], bias [$($bias:ident)?],
         $kind:expr, $windows:expr,
         [$($Axis:ident),+] => [$($Result:ty),+]
     ) => {
@@ -68,6 +68,7 @@ macro_rules! convolution {
             const $O: usize,
             $(const $K: usize,)+
             $($W: Slides = $Default,)+
+            $(const $All: usize = $O,)?
             E: Dtype = f32,
             D: Storage<E> = AutoDevice,
         > {
@@ -75,25 +76,28 @@ macro_rules! convolution {
             pub weight: Tensor<$Rank<$A, $B, $($K),+>, E, D>,
             $(
                 /// The bias.
-                pub $bias: Tensor<Rank1<$O>, E, D>,
+                pub $bias: Tensor<Rank1<$Out>, E, D>,
             )?
             /// How the windows slide.
             pub slides: PhantomData<($($W,)+)>,
         }
 
-        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ E: Dtype, D: Storage<E>>
-            $Conv<$I, $O, $($K,)+ $($W,)+ E, D>
+        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ $(const $All: usize,)? E: Dtype, D: Storage<E>>
+            $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>
         {
             /// The number of parameters.
             pub const PARAMS: usize = $I * $O $(* $K)+
-                + $O * ([$(stringify!($bias),)? ""].len() - 1);
+                + $Out * ([$(stringify!($bias),)? ""].len() - 1);
+
+            /// The numbers of the weight for each channel of its first axis: the fan of PyTorch.
+            const FAN: usize = $fan $(* $K)+;
         }
 
-        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ E: Dtype, D: Storage<E>>
-            Convolves<E, D> for $Conv<$I, $O, $($K,)+ $($W,)+ E, D>
+        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ $(const $All: usize,)? E: Dtype, D: Storage<E>>
+            Convolves<E, D> for $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>
         {
             type Weight = $Rank<$A, $B, $($K),+>;
-            type Bias = Rank1<$O>;
+            type Bias = Rank1<$Out>;
 
             fn weight(&self) -> &Tensor<Self::Weight, E, D> {
                 &self.weight
@@ -117,41 +121,41 @@ macro_rules! convolution {
             const $I: usize,
             const $O: usize,
             $(const $K: usize,)+
-            $($W: Slides,)+
-            N: Dim,
+            $($W: Slides,)+ $(const $All: usize,)?
+            Batch: Dim,
             $($Axis: Dim,)+
-            C: Dim,
+            Channels: Dim,
             E: Element,
             D: Backend<E>,
             T: Tape<E, D>,
-        > Module<Tensor<(N, $($Axis,)+ C), E, D, T>> for $Conv<$I, $O, $($K,)+ $($W,)+ E, D>
+        > Module<Tensor<(Batch, $($Axis,)+ Channels), E, D, T>> for $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>
         {
-            type Output = Tensor<(N, $($Result,)+ Const<$O>), E, D, T>;
+            type Output = Tensor<(Batch, $($Result,)+ Const<$Out>), E, D, T>;
             type Error = D::Err;
 
             fn try_forward(
                 &self,
-                x: Tensor<(N, $($Axis,)+ C), E, D, T>,
+                x: Tensor<(Batch, $($Axis,)+ Channels), E, D, T>,
             ) -> Result<Self::Output, D::Err> {
                 let kernel = Kernel::of(self);
                 let sizes = kernel.plan.result_of(&dims(x.shape()));
                 let mut places = sizes.into_iter();
                 let batch = x.shape().0;
                 let to = (batch, $(<$Result>::from(places.next().unwrap_or_default()),)+ Const);
-                let y = convolve(D::FUSED, x, &kernel, Channels::Last, to);
+                let y = convolve(D::FUSED, x, &kernel, super::Channels::Last, to);
                 y.map_err(Error::into_device)
             }
         }
 
-        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ E: Dtype, D: Storage<E>>
-            NonMutableModule for $Conv<$I, $O, $($K,)+ $($W,)+ E, D>
+        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ $(const $All: usize,)? E: Dtype, D: Storage<E>>
+            NonMutableModule for $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>
         {
         }
 
-        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ E: Element, D: Device<E>>
-            TensorCollection<E, D> for $Conv<$I, $O, $($K,)+ $($W,)+ E, D>
+        impl<const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides,)+ $(const $All: usize,)? E: Element, D: Device<E>>
+            TensorCollection<E, D> for $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>
         {
-            type To<E2: Dtype, D2: Device<E2>> = $Conv<$I, $O, $($K,)+ $($W,)+ E2, D2>;
+            type To<E2: Dtype, D2: Device<E2>> = $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E2, D2>;
 
             fn iter_tensors<V: ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
@@ -163,14 +167,14 @@ macro_rules! convolution {
                             |s| &s.weight,
                             |s| &mut s.weight,
                             TensorOptions::reset_with(|t| {
-                                init::weight(t, |t| init::uniform(t, bound($fan $(* $K)+)))
+                                init::weight(t, |t| init::uniform(t, bound(Self::FAN)))
                             }),
                         ),
                         $(Self::tensor(
                             stringify!($bias),
                             |s| &s.$bias,
                             |s| &mut s.$bias,
-                            TensorOptions::reset_with(|t| init::uniform(t, bound($fan $(* $K)+))),
+                            TensorOptions::reset_with(|t| init::uniform(t, bound(Self::FAN))),
                         ),)?
                     ),
                     |(weight, $($bias,)?)| $Conv {
@@ -187,19 +191,19 @@ macro_rules! convolution {
             const $I: usize,
             const $O: usize,
             $(const $K: usize,)+
-            $($W: Slides,)+
+            $($W: Slides,)+ $(const $All: usize,)?
             E0: Dtype,
             D0: Storage<E0>,
             E: Element,
             D: Device<E>,
-        > BuildOnDevice<D, E> for $Conv<$I, $O, $($K,)+ $($W,)+ E0, D0>
+        > BuildOnDevice<D, E> for $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E0, D0>
         {
-            type Built = $Conv<$I, $O, $($K,)+ $($W,)+ E, D>;
+            type Built = $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>;
         }
 
         weighted! {
-            [const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides),+]
-            $Conv<$I, $O, $($K,)+ $($W,)+ E, D>:
+            [const $I: usize, const $O: usize, $(const $K: usize,)+ $($W: Slides),+ $(, const $All: usize)?]
+            $Conv<$I, $O, $($K,)+ $($W,)+ $($All,)? E, D>:
                 Convolve<E>, |layer, operation| Kernel::of(layer).read(operation)?;
         }
     };
@@ -223,22 +227,22 @@ macro_rules! convolutions {
     (
         @one [$(#[$doc:meta])*] $Conv:ident $bias:tt
         {
-            $generics:tt, weight $Rank:ident<$A:ident, $B:ident>, fan $fan:ident,
+            $generics:tt, weight $Rank:ident<$A:ident, $B:ident>, fan $fan:ident, result $Out:ident $all:tt,
             $kind:expr, $windows:expr, $axes:tt => $results:tt
         }
     ) => {
         convolutions!(
-            @generics [$(#[$doc])*] $Conv $bias $generics, ($Rank $A $B $fan), $kind, $windows, $axes, $results
+            @generics [$(#[$doc])*] $Conv $bias $generics, ($Rank $A $B $fan $Out $all), $kind, $windows, $axes, $results
         );
     };
     (
         @generics [$(#[$doc:meta])*] $Conv:ident [$($bias:ident)?]
-        ($I:ident, $O:ident, $K:tt, $W:tt), ($Rank:ident $A:ident $B:ident $fan:ident), $kind:expr, $windows:expr, $axes:tt, $results:tt
+        ($I:ident, $O:ident, $K:tt, $W:tt), ($Rank:ident $A:ident $B:ident $fan:ident $Out:ident $all:tt), $kind:expr, $windows:expr, $axes:tt, $results:tt
     ) => {
         convolution! {
             $(#[$doc])*
             $Conv<$I, $O, $K, $W>:
-            weight $Rank<$A, $B>, fan $fan, bias [$($bias)?],
+            weight $Rank<$A, $B>, fan $fan, result $Out $all, bias [$($bias)?],
             $kind, $windows, $axes => $results
         }
     };
@@ -272,7 +276,7 @@ convolutions! {
     /// assert_eq!(y.shape().concrete(), [2, 15, 16]);
     /// ```
     Conv1d, UnbiasedConv1d, "Conv1d": {
-        (I, O, [K], [W = Slide]), weight Rank3<O, I>, fan I,
+        (I, O, [K], [W = Slide]), weight Rank3<O, I>, fan I, result O [],
         (1, false), [Window::ONE, W::WINDOW], [L] => [usize]
     }
 
@@ -290,12 +294,14 @@ convolutions! {
     /// | `weight` | `[O, I, H, W]` | uniform in `±1 / sqrt(I * H * W)` |
     /// | `bias` | `[O]` | the same |
     Conv2d, UnbiasedConv2d, "Conv2d": {
-        (I, O, [H, W], [A = Slide, B = A]), weight Rank4<O, I>, fan I,
+        (I, O, [H, W], [A = Slide, B = A]), weight Rank4<O, I>, fan I, result O [],
         (2, false), [A::WINDOW, B::WINDOW], [Y, X] => [usize, usize]
     }
 
     /// A transposed convolution over an axis: [`conv_transpose1d`](crate::ops::conv_transpose1d) with its parameters. One operation on the
     /// tape.
+    ///
+    /// `O` is the number of channels of the result in a group, and `C` their number in all groups.
     ///
     /// PyTorch: `torch.nn.ConvTranspose1d(I, O, K, stride, padding, output_padding)`, with its names and initial values. Its channels come
     /// first; as a module of dfdx, this one takes the channels last.
@@ -303,16 +309,18 @@ convolutions! {
     /// | | shape | initial value |
     /// | --- | --- | --- |
     /// | input | `[batch, len, I]` | |
-    /// | output | `[batch, new, O]` | |
+    /// | output | `[batch, new, C]` | |
     /// | `weight` | `[I, O, K]` | uniform in `±1 / sqrt(O * K)` |
-    /// | `bias` | `[O]` | the same |
+    /// | `bias` | `[C]` | the same |
     ConvTranspose1d, UnbiasedConvTranspose1d, "ConvTranspose1d": {
-        (I, O, [K], [W = Slide]), weight Rank3<I, O>, fan O,
+        (I, O, [K], [W = Slide]), weight Rank3<I, O>, fan O, result C [C],
         (1, true), [Window::ONE, W::WINDOW], [L] => [usize]
     }
 
     /// A transposed convolution over two axes: [`conv_transpose2d`](crate::ops::conv_transpose2d) with its parameters. One operation on the
     /// tape.
+    ///
+    /// `O` is the number of channels of the result in a group, and `C` their number in all groups.
     ///
     /// PyTorch: `torch.nn.ConvTranspose2d(I, O, (H, W), stride, padding, output_padding)`, with its names and initial values. Its channels
     /// come first; as a module of dfdx, this one takes the channels last.
@@ -320,11 +328,11 @@ convolutions! {
     /// | | shape | initial value |
     /// | --- | --- | --- |
     /// | input | `[batch, height, width, I]` | |
-    /// | output | `[batch, new, new, O]` | |
+    /// | output | `[batch, new, new, C]` | |
     /// | `weight` | `[I, O, H, W]` | uniform in `±1 / sqrt(O * H * W)` |
-    /// | `bias` | `[O]` | the same |
+    /// | `bias` | `[C]` | the same |
     ConvTranspose2d, UnbiasedConvTranspose2d, "ConvTranspose2d": {
-        (I, O, [H, W], [A = Slide, B = A]), weight Rank4<I, O>, fan O,
+        (I, O, [H, W], [A = Slide, B = A]), weight Rank4<I, O>, fan O, result C [C],
         (2, true), [A::WINDOW, B::WINDOW], [Y, X] => [usize, usize]
     }
 }

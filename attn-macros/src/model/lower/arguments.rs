@@ -160,7 +160,9 @@ impl Lowering<'_> {
             return None;
         }
         let mut value = match key.kind {
-            keys::KeyKind::Size | keys::KeyKind::Number if !self.is_constant(&argument.value) => {
+            keys::KeyKind::Size | keys::KeyKind::Number | keys::KeyKind::Sizes(_)
+                if !self.is_constant(&argument.value) =>
+            {
                 Value::Invalid
             }
             _ if !self.sizes.is_sound(&argument.value) => Value::Invalid,
