@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use dfdx::{
-    shapes::{HasShape, Rank1, Rank2, Shape},
+    shapes::{HasShape, Rank1, Shape},
     tensor::Tensor,
     tensor_ops::Device,
 };
@@ -221,10 +221,10 @@ fn fans(sizes: &[usize]) -> [usize; 2] {
     [input * rest, output * rest]
 }
 
-/// Fills a matrix of a layer with the requested distribution, or else by `own`.
-pub(crate) fn matrix<const O: usize, const I: usize, E: Element, D: Device<E>>(
-    t: &mut Tensor<Rank2<O, I>, E, D>,
-    own: impl FnOnce(&mut Tensor<Rank2<O, I>, E, D>) -> Result<(), D::Err>,
+/// Fills the weight of a layer with the requested distribution, or else by `own`.
+pub(crate) fn weight<S: Shape, E: Element, D: Device<E>>(
+    t: &mut Tensor<S, E, D>,
+    own: impl FnOnce(&mut Tensor<S, E, D>) -> Result<(), D::Err>,
 ) -> Result<(), D::Err> {
     match Initial::requested() {
         None => own(t),

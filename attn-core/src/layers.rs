@@ -6,6 +6,10 @@
 pub use crate::ops::{
     buffer::slices::Constants,
     concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
+    convolution::{
+        Channels,
+        slices::{Convolve, least_windows, length_of_windows},
+    },
     cumsum::slices::{cumsum, cumsum_backward},
     einsum::slices::{Contraction, einsum, einsum_backward},
     elementwise::{elementwise, elementwise_backward},

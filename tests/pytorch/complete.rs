@@ -4,6 +4,7 @@
 fn models() -> Vec<String> {
     let modules = [
         crate::attention::MODELS,
+        crate::convolutions::MODELS,
         crate::elementwise::MODELS,
         crate::indices::MODELS,
         crate::layers::MODELS,

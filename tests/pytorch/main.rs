@@ -12,6 +12,7 @@
 mod case;
 mod attention;
 mod complete;
+mod convolutions;
 mod elementwise;
 mod indices;
 mod layers;

@@ -12,6 +12,7 @@ pub mod axis;
 mod compiled;
 pub mod concat;
 pub mod contraction;
+pub mod convolution;
 pub mod cross_entropy;
 pub mod cumsum;
 pub mod dropout;
@@ -60,6 +61,7 @@ pub trait Kernels:
     + axis::Axes<Self>
     + concat::Concat<Self>
     + contraction::Contractions<Self>
+    + convolution::Convolutions<Self>
     + cross_entropy::CrossEntropy<Self>
     + cumsum::Cumsum<Self>
     + elementwise::Elementwise<Self>

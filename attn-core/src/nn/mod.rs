@@ -8,6 +8,7 @@
 //! | | | dfdx's |
 //! | --- | --- | --- |
 //! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
+//! | [`Conv1d`], [`Conv2d`], [`ConvTranspose1d`], [`ConvTranspose2d`] | convolutions; without a bias they are `Unbiased..` | of the same names |
 //! | [`FeedForward`], [`UnbiasedFeedForward`], [`GatedFeedForward`], [`BiasedGatedFeedForward`] | two or three of them, and a nonlinearity | |
 //! | [`LayerNorm`], [`RmsNorm`], [`GroupNorm`] | norms; without gain or bias they are `Unbiased..`, `Ungained..` and `Plain..`, with the gain `1 + weight` `OnePlus..` | `LayerNorm1D` |
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
@@ -40,6 +41,10 @@ pub use residual::Residual;
 // Each module is defined beside its operation.
 pub use crate::ops::{
     activation::{Gelu, GeluTanh, Relu, ReluSquared, Sigmoid, Silu, Tanh},
+    convolution::{
+        Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Slide, Slides, UnbiasedConv1d,
+        UnbiasedConv2d, UnbiasedConvTranspose1d, UnbiasedConvTranspose2d,
+    },
     dropout::Dropout,
     embedding::Embedding,
     feed_forward::{BiasedGatedFeedForward, FeedForward, GatedFeedForward, UnbiasedFeedForward},

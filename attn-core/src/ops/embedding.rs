@@ -223,7 +223,7 @@ impl<const V: usize, const M: usize, E: Element, D: Device<E>> TensorCollection<
                 "weight",
                 |s| &s.weight,
                 |s| &mut s.weight,
-                TensorOptions::reset_with(|t| init::matrix(t, |t| init::normal(t, 1.0))),
+                TensorOptions::reset_with(|t| init::weight(t, |t| init::normal(t, 1.0))),
             ),
             |weight| Embedding { weight },
         )

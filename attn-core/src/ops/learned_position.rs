@@ -203,7 +203,7 @@ impl<const MAX: usize, const W: usize, E: Element, D: Device<E>> TensorCollectio
                 "weight",
                 |s| &s.weight,
                 |s| &mut s.weight,
-                TensorOptions::reset_with(|t| init::matrix(t, |t| init::normal(t, STD))),
+                TensorOptions::reset_with(|t| init::weight(t, |t| init::normal(t, STD))),
             ),
             |weight| LearnedPosition { weight },
         )

@@ -272,7 +272,7 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
             ["weight", "bias"],
             |s| s,
             |s| s,
-            |t| init::matrix(t, |t| init::uniform(t, bound(I))),
+            |t| init::weight(t, |t| init::uniform(t, bound(I))),
             |t| init::uniform(t, bound(I)),
         )
     }
@@ -324,7 +324,7 @@ impl<const I: usize, const O: usize, E: Element, D: Device<E>> TensorCollection<
                 "weight",
                 |s| &s.weight,
                 |s| &mut s.weight,
-                TensorOptions::reset_with(|t| init::matrix(t, |t| init::uniform(t, bound(I)))),
+                TensorOptions::reset_with(|t| init::weight(t, |t| init::uniform(t, bound(I)))),
             ),
             |weight| UnbiasedLinear { weight },
         )

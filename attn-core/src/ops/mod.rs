@@ -6,6 +6,8 @@
 //! | | |
 //! | --- | --- |
 //! | [`linear`] | `x Wᵀ + b` |
+//! | [`conv1d`], [`conv2d`] | convolutions over one or two axes |
+//! | [`conv_transpose1d`], [`conv_transpose2d`] | transposed ones |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
 //! | [`layer_norm`], [`rms_norm`], [`normalize`], [`l2_norm`] | normalisation of the last axis |
 //! | [`group_norm`] | normalisation of groups of channels |
@@ -52,6 +54,7 @@ pub(crate) mod activation;
 pub(crate) mod arithmetic;
 pub(crate) mod buffer;
 pub(crate) mod concat;
+pub(crate) mod convolution;
 mod cross_entropy;
 pub(crate) mod cumsum;
 pub(crate) mod detach;
@@ -100,6 +103,10 @@ pub use arithmetic::{
     add, mul, scale, shift, sub, try_add, try_mul, try_scale, try_shift, try_sub,
 };
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
+pub use convolution::{
+    Channels, Convolves, Window, conv_transpose1d, conv_transpose2d, conv1d, conv2d,
+    try_conv_transpose1d, try_conv_transpose2d, try_conv1d, try_conv2d,
+};
 pub use cross_entropy::{cross_entropy, try_cross_entropy};
 pub use cumsum::{cumsum, try_cumsum};
 pub use detach::{detach, try_detach};

@@ -87,6 +87,13 @@ pub(super) fn walk_value(
 ) {
     match key.kind {
         KeyKind::Size | KeyKind::Number | KeyKind::Index => size(names, &value, sizes),
+        KeyKind::SizePerAxis(words) => {
+            let is_name = matches!(value.rest(), [] | [TokenTree::Ident(_)]);
+            match is_name && !words.is_empty() {
+                true => walk_words(names, key, value, sizes),
+                false => list_of_sizes(names, value, sizes),
+            }
+        }
         KeyKind::Word(_) | KeyKind::Mask(_) | KeyKind::Claims(_) => {
             walk_words(names, key, value, sizes);
         }
@@ -101,6 +108,17 @@ pub(super) fn walk_value(
         KeyKind::Type => names.ty(value.rest()),
         // Its axes are names of a model, which walks them itself.
         KeyKind::Shape | KeyKind::Axes | KeyKind::Pattern => {}
+    }
+}
+
+/// `3`, `[3, 5]`
+fn list_of_sizes(names: &mut Names<'_>, mut value: Tokens, sizes: Option<Scope>) {
+    match value.take_group(Delimiter::Bracket) {
+        Some(list) => {
+            let list = list.split();
+            list.iter().for_each(|value| size(names, value, sizes));
+        }
+        None => size(names, &value, sizes),
     }
 }
 

@@ -104,6 +104,7 @@ pub(crate) fn example(key: &Key) -> String {
             "512".to_owned()
         }
         KeyKind::Size => "64".to_owned(),
+        KeyKind::SizePerAxis(_) => "3".to_owned(),
         // A probability, a factor, a bound.
         KeyKind::Number => "0.1".to_owned(),
         KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words

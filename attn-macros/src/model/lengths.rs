@@ -30,6 +30,13 @@ pub(crate) enum Length {
         size: Size,
         step: Size,
     },
+    /// The length of an axis in which so many windows lie, without what is left out at its ends.
+    OfWindows {
+        count: Box<Length>,
+        reach: Size,
+        stride: Size,
+        cut: Size,
+    },
 }
 
 impl Length {
@@ -109,6 +116,25 @@ impl Length {
         })
     }
 
+    /// The length of an axis in which so many windows lie, without what is left out at its ends. Where neither is left over, it is a product.
+    pub(crate) fn of_windows(count: Length, reach: &Size, stride: &Size, cut: &Size) -> Length {
+        let known = reach.value.zip(stride.value).zip(cut.value);
+        match known {
+            Some(((reach, 1), cut)) if reach == cut + 1 => count,
+            Some(((reach, step), cut)) if reach == step + cut => {
+                let factors = count.factors().into_iter();
+                let stride = Length::Constant(stride.clone());
+                Length::Product(factors.chain([stride]).collect())
+            }
+            _ => Length::OfWindows {
+                count: Box::new(count),
+                reach: reach.clone(),
+                stride: stride.clone(),
+                cut: cut.clone(),
+            },
+        }
+    }
+
     fn constant(&self) -> Option<&Size> {
         match self {
             Length::Constant(size) => Some(size),
@@ -150,6 +176,15 @@ impl Length {
             Length::Windows { of, size, step } => {
                 let of = of.tokens(symbol);
                 quote!(p::layers::count_windows(#of, #size, #step))
+            }
+            Length::OfWindows {
+                count,
+                reach,
+                stride,
+                cut,
+            } => {
+                let count = count.tokens(symbol);
+                quote!(p::layers::length_of_windows(#count, #reach, #stride, #cut))
             }
         }
     }
@@ -198,6 +233,14 @@ impl fmt::Display for Length {
             }
             Length::Windows { of, size, step } => {
                 write!(f, "({of} - {size}) / {step} + 1")
+            }
+            Length::OfWindows {
+                count,
+                reach,
+                stride,
+                cut,
+            } => {
+                write!(f, "({count} - 1) * {stride} + {reach} - {cut}")
             }
         }
     }

@@ -92,7 +92,7 @@ fn channels(
 }
 
 /// Whether there is no remainder; if that is for rustc to find out, the rule is noted.
-fn divides(lowering: &mut Lowering<'_>, groups: &Size, channels: &Size) -> Option<()> {
+pub(super) fn divides(lowering: &mut Lowering<'_>, groups: &Size, channels: &Size) -> Option<()> {
     let at = first(&groups.origin);
     let message = messages::groups_do_not_divide(groups, channels);
     match groups.value.zip(channels.value) {

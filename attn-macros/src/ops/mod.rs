@@ -10,6 +10,7 @@ mod attention;
 pub(crate) mod attention_layer;
 mod buffer;
 mod concat;
+mod convolution;
 mod cumsum;
 mod detach;
 mod dropout;
@@ -81,6 +82,10 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &attention::ATTENTION,
     &linear::LINEAR,
     &feed_forward::FEED_FORWARD,
+    &convolution::CONV1D,
+    &convolution::CONV2D,
+    &convolution::CONV_TRANSPOSE1D,
+    &convolution::CONV_TRANSPOSE2D,
     &norm::LAYER_NORM,
     &norm::RMS_NORM,
     &l2_norm::L2_NORM,

@@ -16,6 +16,8 @@ pub(crate) struct Key {
 pub(crate) enum KeyKind {
     /// A positive whole number, or a constant expression for one.
     Size,
+    /// A whole number for all axes, one for each in brackets, or one of these words.
+    SizePerAxis(&'static [Word]),
     /// A number, or a constant expression for one.
     Number,
     /// One of these words, with optional arguments.
@@ -72,7 +74,7 @@ pub(crate) enum ArgKind {
     Flag(&'static [&'static str]),
 }
 
-pub(super) const fn plain(name: &'static str, doc: &'static str) -> Word {
+pub(crate) const fn plain(name: &'static str, doc: &'static str) -> Word {
     Word {
         name,
         args: &[],
@@ -572,7 +574,10 @@ impl Key {
     /// The words that this key knows, if it takes words.
     pub(crate) fn words(&self) -> &'static [Word] {
         match self.kind {
-            KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words,
+            KeyKind::Word(words)
+            | KeyKind::SizePerAxis(words)
+            | KeyKind::Mask(words)
+            | KeyKind::Claims(words) => words,
             KeyKind::Size
             | KeyKind::Number
             | KeyKind::Projections

@@ -8,7 +8,7 @@ use syn::{Attribute, Expr, Token, Visibility, braced, token};
 use super::body::{self, BodyDraft};
 use super::claims;
 use super::elsewhere::{NamePosition, instead_of};
-use super::keys::{KEYS, Key, KeyKind, nearest};
+use super::keys::{KEYS, Key, KeyKind, Word, nearest};
 use super::mask::{self, MaskExpr};
 use super::value::{Constant, Real, Size};
 use super::word::{self, Call};
@@ -53,6 +53,8 @@ impl Entry {
 
 pub(crate) enum Value {
     Size(Size),
+    /// In their order. One may stand for all.
+    Sizes(Vec<Size>),
     Number(Real),
     Word(Call),
     Mask {
@@ -62,7 +64,6 @@ pub(crate) enum Value {
     },
     Claims(Vec<Call>),
     Projections(Projections),
-    Sizes(Vec<Size>),
     /// The tokens of a type or a shape, which `model!` parses itself.
     Tokens(TokenStream),
     /// Not understood, and reported.
@@ -74,6 +75,7 @@ impl Value {
     pub(crate) fn for_each_constant(&mut self, f: &mut impl FnMut(&mut dyn Constant)) {
         match self {
             Value::Size(size) => f(size),
+            Value::Sizes(sizes) => sizes.iter_mut().for_each(|size| f(size)),
             Value::Number(number) => f(number),
             Value::Word(call) => call.constants().for_each(f),
             Value::Mask { mask, .. } => {
@@ -83,7 +85,6 @@ impl Value {
                 let constants = calls.iter_mut().flat_map(Call::constants);
                 constants.for_each(f);
             }
-            Value::Sizes(sizes) => sizes.iter_mut().for_each(|size| f(size)),
             Value::Projections(_) | Value::Tokens(_) | Value::Invalid => {}
         }
     }
@@ -501,6 +502,7 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
     }
     match key.kind {
         KeyKind::Size => word::parse_size(origin, key.name, cx).map_or(Value::Invalid, Value::Size),
+        KeyKind::SizePerAxis(words) => parse_size_per_axis(origin, key, words, cx),
         KeyKind::Number => {
             word::parse_number(origin, key.name, cx).map_or(Value::Invalid, Value::Number)
         }
@@ -519,7 +521,7 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
         KeyKind::Projections => {
             parse_projections(origin, cx).map_or(Value::Invalid, Value::Projections)
         }
-        KeyKind::Sizes => parse_sizes(origin, key.name, cx).map_or(Value::Invalid, Value::Sizes),
+        KeyKind::Sizes => parse_sizes(origin, key, cx),
         KeyKind::Type | KeyKind::Shape | KeyKind::Axes | KeyKind::Pattern | KeyKind::Index => {
             Value::Tokens(origin.clone())
         }
@@ -527,32 +529,65 @@ pub(crate) fn parse_value(key: &'static Key, origin: &TokenStream, cx: &Diagnost
 }
 
 /// `[14, WIDTH]`
-fn parse_sizes(origin: &TokenStream, key: &str, cx: &Diagnostics) -> Option<Vec<Size>> {
-    let mut tokens = origin.clone().into_iter();
-    let list = match (tokens.next(), tokens.next()) {
-        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Bracket => {
-            word::split_at_commas(group.stream())
-        }
-        _ => {
+fn parse_sizes(origin: &TokenStream, key: &'static Key, cx: &Diagnostics) -> Value {
+    match bracketed(origin) {
+        Some(list) => parse_list_of_sizes(&list, key, cx),
+        None => {
             let found = messages::quoted(origin);
-            cx.error(origin, messages::grid::expected_sizes(key, &found));
-            return None;
+            cx.error(origin, messages::grid::expected_sizes(key.name, &found));
+            Value::Invalid
         }
-    };
-    let before = cx.count();
-    let sizes = list.iter().filter_map(|size| {
-        let known = syn::parse2(size.clone()).ok();
-        let unknown = known.and_then(|known| not_constant::find_name(&known));
-        match (unknown, Key::find(key)) {
-            (Some(name), Some(key)) => {
-                cx.error(&name, messages::no_constant(key, &name));
-                None
+    }
+}
+
+/// `3`, `[3, 5]`, `same`
+fn parse_size_per_axis(
+    origin: &TokenStream,
+    key: &'static Key,
+    words: &'static [Word],
+    cx: &Diagnostics,
+) -> Value {
+    let name: Option<Ident> = syn::parse2(origin.clone()).ok();
+    if name.is_some_and(|name| words.iter().any(|known| name == known.name)) {
+        let word = word::parse_single(origin, key, words, cx);
+        return word.map_or(Value::Invalid, Value::Word);
+    }
+    let list = bracketed(origin).unwrap_or_else(|| vec![origin.clone()]);
+    if list.is_empty() {
+        cx.error(origin, messages::expected_size(key.name, origin));
+        return Value::Invalid;
+    }
+    parse_list_of_sizes(&list, key, cx)
+}
+
+/// The parts of a list in brackets.
+fn bracketed(origin: &TokenStream) -> Option<Vec<TokenStream>> {
+    let mut tokens = origin.clone().into_iter();
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Group(group)), None) if group.delimiter() == Delimiter::Bracket => {
+            Some(word::split_at_commas(group.stream()))
+        }
+        _ => None,
+    }
+}
+
+fn parse_list_of_sizes(list: &[TokenStream], key: &'static Key, cx: &Diagnostics) -> Value {
+    let sizes: Vec<_> = list
+        .iter()
+        .map(|size| {
+            let known = syn::parse2(size.clone()).ok();
+            let unknown = known.and_then(|known| not_constant::find_name(&known));
+            match unknown {
+                Some(name) => {
+                    cx.error(&name, messages::no_constant(key, &name));
+                    None
+                }
+                None => word::parse_size(size, key.name, cx),
             }
-            _ => word::parse_size(size, key, cx),
-        }
-    });
-    let sizes: Vec<_> = sizes.collect();
-    (cx.count() == before).then_some(sizes)
+        })
+        .collect();
+    let sizes: Option<Vec<Size>> = sizes.into_iter().collect();
+    sizes.map_or(Value::Invalid, Value::Sizes)
 }
 
 /// `true`, `false`, `q`, or `[q, v]`.

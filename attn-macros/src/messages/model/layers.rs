@@ -1,6 +1,8 @@
 //! Messages about the layers of a model.
 
-use crate::model::types::Type;
+use proc_macro2::Ident;
+
+use crate::model::types::{Axis, Type};
 use crate::spec::Size;
 
 pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
@@ -19,5 +21,86 @@ pub(crate) fn channels_of_any_number(axis: &str, ty: &Type) -> String {
 pub(crate) fn groups_do_not_divide(groups: &Size, channels: &Size) -> String {
     format!(
         "`groups` must divide the number of channels, found {groups} groups of {channels} channels"
+    )
+}
+
+pub(crate) fn convolved_axes(operation: &Ident, expected: usize, found: usize) -> String {
+    let help = match expected {
+        1 => "`conv1d::<seq, out = 64, kernel = 3>(x)`",
+        _ => "`conv2d::<[height, width], out = 64, kernel = 3>(x)`",
+    };
+    let expected = match expected {
+        1 => "one axis",
+        _ => "two axes",
+    };
+    format!("`{operation}` is along {expected}, found {found}\nhelp: {help}")
+}
+
+pub(crate) fn channels_along(operation: &Ident, axis: &Axis, value: &Type) -> String {
+    format!(
+        "`{operation}` goes along `{axis}`, so this is no axis of channels: the channels of {value} are its last axis, unless \
+         `channels` names another one\nhelp: `channels = c`"
+    )
+}
+
+pub(crate) fn convolved_channels(operation: &Ident, axis: &str, value: &Type) -> String {
+    format!(
+        "`{operation}` has weights for every channel, so their number is constant, found the axis `{axis}` of {value}\n\
+         help: name the axis of the channels: `channels = c`"
+    )
+}
+
+pub(crate) fn sizes_of_axes(key: &str, expected: usize, found: usize) -> String {
+    let expected = match expected {
+        1 => "one size",
+        _ => "one size for both axes, or two in brackets",
+    };
+    format!("`{key}` is {expected}, found {found}")
+}
+
+pub(crate) fn names_of_axes(operation: &Ident, expected: usize, found: usize) -> String {
+    let expected = match expected {
+        1 => "one axis, `to = frames`",
+        _ => "two axes, `to = [rows, columns]`",
+    };
+    format!("the result of `{operation}` has {expected}, found {found}")
+}
+
+pub(crate) fn same_with_stride(operation: &Ident, stride: &Size) -> String {
+    format!(
+        "`padding = same` makes the result of `{operation}` as long as its operand, so the stride is 1, found {stride}\n\
+         help: write the padding as a number"
+    )
+}
+
+pub(crate) fn window_too_large(
+    operation: &Ident,
+    reach: &Size,
+    axis: &Axis,
+    padding: &Size,
+) -> String {
+    let padding = match padding.value {
+        Some(0) => String::new(),
+        _ => format!(", with {padding} zeros around it"),
+    };
+    format!(
+        "a window of `{operation}` has {reach} places, which do not fit an axis of size {axis}{padding}"
+    )
+}
+
+pub(crate) fn nothing_left(operation: &Ident, axis: &Axis, cut: &Size) -> String {
+    format!(
+        "`{operation}` leaves out {cut} numbers, of more than an axis of size {axis} makes\nhelp: a smaller `padding`"
+    )
+}
+
+pub(crate) fn output_padding_too_large(
+    operation: &Ident,
+    found: &Size,
+    stride: &Size,
+    dilation: &Size,
+) -> String {
+    format!(
+        "the `output_padding` of `{operation}` is less than the stride or the dilation, which are {stride} and {dilation}, found {found}"
     )
 }

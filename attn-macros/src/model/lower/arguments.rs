@@ -160,7 +160,10 @@ impl Lowering<'_> {
             return None;
         }
         let mut value = match key.kind {
-            keys::KeyKind::Size | keys::KeyKind::Number | keys::KeyKind::Sizes
+            keys::KeyKind::Size
+            | keys::KeyKind::Number
+            | keys::KeyKind::Sizes
+            | keys::KeyKind::SizePerAxis(_)
                 if !self.is_constant(&argument.value) =>
             {
                 Value::Invalid

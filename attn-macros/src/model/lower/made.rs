@@ -97,7 +97,18 @@ impl Lowering<'_> {
         axis: &Axis,
         length: &Length,
     ) -> Option<Axis> {
-        if let Some(tokens) = call.arguments.tokens("to") {
+        self.resized_to(call, axis, length, call.arguments.tokens("to"))
+    }
+
+    /// The same with the name that the key has for this axis.
+    pub(crate) fn resized_to(
+        &mut self,
+        call: &CallSite<'_>,
+        axis: &Axis,
+        length: &Length,
+        to: Option<&TokenStream>,
+    ) -> Option<Axis> {
+        if let Some(tokens) = to {
             let Ok(name) = syn::parse2::<Ident>(tokens.clone()) else {
                 self.error(first(tokens), messages::expected_new_name(tokens));
                 return None;
@@ -127,6 +138,42 @@ impl Lowering<'_> {
             value,
             quote!(#krate::__private::layers::count_windows(#len, #size, #step)),
             format!("({len} - {size}) / {step} + 1"),
+        )
+    }
+
+    /// The length of an axis in which so many windows lie, of which the numbers at its ends are left out.
+    pub(crate) fn length_of_windows(
+        &self,
+        count: &Size,
+        reach: &Size,
+        stride: &Size,
+        cut: &Size,
+    ) -> Size {
+        let known = (count.value.zip(reach.value)).zip(stride.value.zip(cut.value));
+        let value = known.and_then(|((count, reach), (stride, cut))| {
+            let len = count.checked_mul(stride)?.checked_add(reach)?;
+            Some(len.saturating_sub(stride.saturating_add(cut)))
+        });
+        let krate = self.krate;
+        Size::derive(
+            value,
+            quote!(#krate::__private::layers::length_of_windows(#count, #reach, #stride, #cut)),
+            format!("({count} - 1) * {stride} + {reach} - {cut}"),
+        )
+    }
+
+    /// The least number of windows of which something is left.
+    pub(crate) fn least_windows(&self, reach: &Size, stride: &Size, cut: &Size) -> Size {
+        let known = reach.value.zip(stride.value).zip(cut.value);
+        let value = known.and_then(|((reach, stride), cut)| {
+            let missing = stride.saturating_add(cut).saturating_sub(reach);
+            (stride > 0).then(|| missing.div_ceil(stride))
+        });
+        let krate = self.krate;
+        Size::derive(
+            value,
+            quote!(#krate::__private::layers::least_windows(#reach, #stride, #cut)),
+            format!("({stride} + {cut} - {reach}) / {stride}"),
         )
     }
 

@@ -402,15 +402,26 @@ pub(super) static FORMS: &[Form] = &[
         "a product by the names of axes is `einsum::<[batch, seq, e]>(x, w)`, with the axes of the result",
     ),
     operation(
-        &["Conv1d"],
-        "write `linear::<out>(rearrange::<[batch, n, (3, d_model)]>(windows::<seq, size = 3, to = n>(x)))`, \
-         with `pad` before it for a result of the same length",
+        &["Conv1d", "conv_1d", "causal_conv1d", "Conv1D"],
+        "write `conv1d::<seq, out = 64, kernel = 3, padding = same>(x)`; the channels are the last axis, or `channels = c`",
+    ),
+    operation(
+        &["Conv2d", "Conv2D", "conv_2d"],
+        "write `conv2d::<[height, width], out = 64, kernel = 3, channels = c>(x)`",
     ),
     operation(
         &[
-            "Conv2d",
-            "Conv3d",
+            "ConvTranspose1d",
             "ConvTranspose2d",
+            "Conv1DTranspose",
+            "Conv2DTranspose",
+            "conv_transpose",
+        ],
+        "write `conv_transpose2d::<[height, width], out = 64, kernel = 2, stride = 2, channels = c>(x)`, or `conv_transpose1d`",
+    ),
+    operation(
+        &[
+            "Conv3d",
             "BatchNorm",
             "BatchNorm1d",
             "BatchNorm2d",

@@ -1,0 +1,163 @@
+//! `dx`: the patches of `dy W`, added up. A thread has a region of an image, and computes all patches that reach into it.
+
+use std::ops::Range;
+
+use super::forward::fill_rows;
+use super::patches::{AddPatches, Region};
+use super::{Channels, Convolution, Start};
+use crate::kernel::multiply::Start as StartOfProduct;
+use crate::kernel::panel::Panel;
+use crate::kernel::parallel::for_each;
+use crate::kernel::{Matrix, MatrixMut, Pooled};
+use crate::simd::{Threads, WriteMode, product};
+
+pub(super) fn input_gradient<E: Pooled>(
+    d_y: &[E],
+    w: &[E],
+    of: &Convolution,
+    start: Start<'_, E>,
+    d_x: &mut [E],
+) {
+    if d_x.is_empty() {
+        return;
+    }
+    match of.layout {
+        Channels::Last => rows(d_y, w, of, start, d_x),
+        Channels::First => columns(d_y, w, of, start, d_x),
+    }
+}
+
+/// With the channels last: `[outputs, channels]` times `[channels, patch]`.
+fn rows<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, d_x: &mut [E]) {
+    let w = of.places_first(w);
+    let w = Matrix::new(&w, of.output, of.patch());
+    let [inputs, outputs] = [of.input_of_group(), of.output_of_group()];
+    let some = of.inputs_at_once();
+    let images = d_x.chunks_mut(of.inputs() * of.input).enumerate();
+    let regions = images.flat_map(|(image, d_x)| {
+        let regions = d_x.chunks_mut(some * of.input).enumerate();
+        regions.map(move |(index, d_x)| (image, index * some, d_x))
+    });
+    let all = of.images * of.outputs();
+    let d_y = Matrix::new(d_y, all, of.output);
+    for_each(regions, |(image, first, d_x): (usize, usize, &mut [E])| {
+        let count = d_x.len() / of.input;
+        let region = Region::of(of, first, count);
+        let d_y = d_y.some_rows(image * of.outputs()..(image + 1) * of.outputs());
+        let mut d_x = MatrixMut::new(d_x, count, of.input);
+        match start {
+            Start::Bias(bias) => drop(StartOfProduct::Row(bias).write(d_x.reborrow())),
+            Start::Zero => d_x.as_mut_slice().fill(E::ZERO),
+            Start::Accumulate => {}
+        }
+        for (group, mut to) in d_x.col_chunks(inputs.max(1)).enumerate() {
+            let of_group = group * outputs..(group + 1) * outputs;
+            let w = w.some_rows(of_group.clone());
+            for (outputs, mut panel) in of.tiles(of.outputs_around(&region)) {
+                let d_y = d_y.part(outputs.clone(), of_group.clone());
+                let to_panel = panel.reshape(outputs.len(), of.patch());
+                product(to_panel, WriteMode::Overwrite, E::ONE, d_y, w, Threads::One);
+                AddPatches {
+                    of,
+                    patches: panel.read(),
+                    outputs,
+                    region: &region,
+                    to: to.reborrow(),
+                }
+                .add();
+            }
+        }
+    });
+}
+
+/// With the channels first: `[patch, channels]` times `[channels, outputs]`, for each image.
+fn columns<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, d_x: &mut [E]) {
+    let w = Matrix::new(w, of.output, of.patch());
+    let [inputs, outputs] = [of.input_of_group(), of.output_of_group()];
+    let some = of.inputs_at_once();
+    let of_image = of.outputs() * of.output;
+    let images = d_x.chunks_mut(of.inputs() * of.input).enumerate();
+    let regions = images.flat_map(|(image, d_x)| {
+        let d_y = &d_y[image * of_image..][..of_image];
+        let d_y = Matrix::new(d_y, of.output, of.outputs());
+        let d_x = MatrixMut::new(d_x, of.input, of.inputs());
+        d_x.col_chunks(some)
+            .enumerate()
+            .map(move |tile| (d_y, tile))
+    });
+    for_each(regions, |(d_y, (index, mut d_x))| {
+        let region = Region::of(of, index * some, d_x.cols());
+        if let Start::Zero = start {
+            (0..d_x.rows()).for_each(|row| d_x.row_mut(row).fill(E::ZERO));
+        }
+        fill_rows(start, &mut d_x);
+        for (group, mut to) in d_x.row_chunks(inputs.max(1)).enumerate() {
+            let of_group = group * outputs..(group + 1) * outputs;
+            let w = w.some_rows(of_group.clone()).transposed();
+            for (outputs, mut panel) in of.tiles(of.outputs_around(&region)) {
+                let d_y = d_y.part(of_group.clone(), outputs.clone());
+                let to_panel = panel.reshape(of.patch(), outputs.len());
+                product(to_panel, WriteMode::Overwrite, E::ONE, w, d_y, Threads::One);
+                AddPatches {
+                    of,
+                    patches: panel.read(),
+                    outputs,
+                    region: &region,
+                    to: to.reborrow(),
+                }
+                .add();
+            }
+        }
+    });
+}
+
+impl Convolution {
+    /// The number of places of a region: whole lines, or a part of the only one.
+    fn inputs_at_once(&self) -> usize {
+        let width = self.axes[1].input;
+        let outputs = self.patches_at_once(self.outputs()).max(1);
+        // As many inputs as belong to so many outputs.
+        let some = (outputs * self.inputs()).div_ceil(self.outputs().max(1));
+        let all = self.inputs().max(1);
+        match self.axes[0].input {
+            1 => some.clamp(1, all),
+            _ => (some.div_ceil(width) * width).clamp(width, all),
+        }
+    }
+
+    /// The outputs whose patches reach into a region, and others between them.
+    fn outputs_around(&self, region: &Region) -> Range<usize> {
+        let [height, width] = &self.axes;
+        let lines = height.around_any(&region.lines);
+        if lines.is_empty() {
+            return 0..0;
+        }
+        match lines.len() {
+            1 => {
+                let columns = width.around_any(&region.columns);
+                let start = lines.start * width.output;
+                start + columns.start..start + columns.end.max(columns.start)
+            }
+            _ => lines.start * width.output..lines.end * width.output,
+        }
+    }
+
+    /// Parts of a range of outputs, each with memory for its patches.
+    fn tiles<E: Pooled>(
+        &self,
+        outputs: Range<usize>,
+    ) -> impl Iterator<Item = (Range<usize>, Panel<E>)> + use<E> {
+        let some =
+            (super::PANEL / self.patch().max(1)).clamp(super::FEW_PATCHES, super::MANY_PATCHES);
+        let patch = self.patch();
+        let is_last = self.layout == Channels::Last;
+        outputs.clone().step_by(some).map(move |first| {
+            let tile = first..outputs.end.min(first + some);
+            let panel = match is_last {
+                true => Panel::new(tile.len(), patch),
+                false => Panel::new(patch, tile.len()),
+            };
+            (tile, panel)
+        })
+    }
+}

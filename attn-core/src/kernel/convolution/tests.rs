@@ -1,0 +1,223 @@
+use super::*;
+use crate::kernel::testing::{Absolute, assert_close, noise, same_for_all_threads};
+
+/// The lengths of an axis, and how windows slide along it.
+fn slide([input, kernel, stride, dilation, before, after]: [usize; 6]) -> Slide {
+    let reach = (kernel - 1) * dilation + 1;
+    let output = (input + before + after)
+        .checked_sub(reach)
+        .map_or(0, |rest| rest / stride + 1);
+    Slide {
+        input,
+        output,
+        kernel,
+        stride,
+        dilation,
+        before,
+    }
+}
+
+const LINES: [[usize; 6]; 14] = [
+    [1, 1, 1, 1, 0, 0],
+    [7, 3, 1, 1, 0, 0],
+    [7, 3, 1, 1, 1, 1],
+    [8, 3, 2, 1, 1, 1],
+    [9, 3, 1, 2, 4, 0],
+    [10, 2, 5, 1, 0, 0],
+    [9, 2, 5, 3, 2, 1],
+    [3, 5, 1, 1, 2, 2],
+    [2, 5, 1, 1, 0, 0],
+    [0, 3, 1, 1, 1, 1],
+    [5, 1, 3, 1, 0, 0],
+    [12, 4, 4, 1, 0, 0],
+    [6, 3, 2, 2, 5, 5],
+    [700, 3, 1, 1, 1, 1],
+];
+
+/// Channels of input and output, and groups.
+const CHANNELS: [[usize; 3]; 8] = [
+    [1, 1, 1],
+    [3, 5, 1],
+    [4, 6, 2],
+    [6, 3, 3],
+    [5, 5, 5],
+    [3, 6, 3],
+    [18, 18, 18],
+    [17, 34, 1],
+];
+
+fn cases() -> impl Iterator<Item = Convolution> {
+    let lines = LINES.map(slide);
+    let one = lines.map(|line| [Slide::NONE, line]);
+    let small = &lines[..13];
+    let two = (0..small.len()).map(|i| [small[i], small[(5 * i + 2) % small.len()]]);
+    let axes: Vec<_> = one.into_iter().chain(two.collect::<Vec<_>>()).collect();
+    axes.into_iter().flat_map(|axes| {
+        [Channels::Last, Channels::First]
+            .into_iter()
+            .flat_map(move |layout| {
+                CHANNELS
+                    .into_iter()
+                    .flat_map(move |[input, output, groups]| {
+                        let images = [0, 1, 3].into_iter();
+                        images.map(move |images| Convolution {
+                            layout,
+                            images,
+                            input,
+                            output,
+                            groups,
+                            axes,
+                        })
+                    })
+            })
+    })
+}
+
+impl Convolution {
+    /// Every product, with the indices of its factors and of its result.
+    fn naive(&self, mut product: impl FnMut(usize, usize, usize)) {
+        let [height, width] = self.axes;
+        let at = |lengths: [usize; 2], channels: usize, [n, h, w, c]: [usize; 4]| match self.layout
+        {
+            Channels::Last => ((n * lengths[0] + h) * lengths[1] + w) * channels + c,
+            Channels::First => ((n * channels + c) * lengths[0] + h) * lengths[1] + w,
+        };
+        let (inputs, outputs) = (self.input / self.groups, self.output / self.groups);
+        for n in 0..self.images {
+            for (h, w) in (0..height.output).flat_map(|h| (0..width.output).map(move |w| (h, w))) {
+                for o in 0..self.output {
+                    for c in 0..inputs {
+                        for i in 0..height.kernel {
+                            for j in 0..width.kernel {
+                                let x_h = (h * height.stride + i * height.dilation) as isize
+                                    - height.before as isize;
+                                let x_w = (w * width.stride + j * width.dilation) as isize
+                                    - width.before as isize;
+                                let inside = |at: isize, len: usize| at >= 0 && (at as usize) < len;
+                                if !inside(x_h, height.input) || !inside(x_w, width.input) {
+                                    continue;
+                                }
+                                let channel = o / outputs * inputs + c;
+                                let x = [n, x_h as usize, x_w as usize, channel];
+                                product(
+                                    at([height.input, width.input], self.input, x),
+                                    ((o * inputs + c) * height.kernel + i) * width.kernel + j,
+                                    at([height.output, width.output], self.output, [n, h, w, o]),
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn lengths(&self) -> [usize; 3] {
+        [
+            self.images * self.inputs() * self.input,
+            self.output * self.patch(),
+            self.images * self.outputs() * self.output,
+        ]
+    }
+
+    fn channel_of(&self, index: usize, channels: usize, places: usize) -> usize {
+        match self.layout {
+            Channels::Last => index % channels,
+            Channels::First => index / places % channels,
+        }
+    }
+}
+
+#[test]
+fn convolutions_and_their_derivatives_are_sums_of_products() {
+    for of in cases() {
+        let what = format!("{of:?}");
+        let [x, w, y] = of.lengths();
+        let [x, w, d_y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<f64>(len, seed));
+        let [b, b_x] = [noise::<f64>(of.output, 4), noise::<f64>(of.input, 5)];
+        // At most 5 * 5 * 17 products, and in the gradient of weights 2100, of at most 1.
+        let near = |got: &[f64], want: &[f64]| assert_close(&what, got, want, Absolute(1e-11));
+
+        let mut want: Vec<f64> = (0..y)
+            .map(|i| b[of.channel_of(i, of.output, of.outputs())])
+            .collect();
+        of.naive(|i, k, o| want[o] += x[i] * w[k]);
+        let mut got = vec![f64::NAN; y];
+        forward(&x, &w, &of, Start::Bias(&b), &mut got);
+        near(&got, &want);
+        forward(&x, &w, &of, Start::Accumulate, &mut got);
+        of.naive(|i, k, o| want[o] += x[i] * w[k]);
+        near(&got, &want);
+        got.fill(f64::NAN);
+        forward(&x, &w, &of, Start::Zero, &mut got);
+        want.fill(0.0);
+        of.naive(|i, k, o| want[o] += x[i] * w[k]);
+        near(&got, &want);
+
+        let mut want: Vec<f64> = (0..x.len())
+            .map(|i| b_x[of.channel_of(i, of.input, of.inputs())])
+            .collect();
+        of.naive(|i, k, o| want[i] += d_y[o] * w[k]);
+        let mut got = vec![f64::NAN; x.len()];
+        input_gradient(&d_y, &w, &of, Start::Bias(&b_x), &mut got);
+        near(&got, &want);
+        input_gradient(&d_y, &w, &of, Start::Accumulate, &mut got);
+        of.naive(|i, k, o| want[i] += d_y[o] * w[k]);
+        near(&got, &want);
+        got.fill(f64::NAN);
+        input_gradient(&d_y, &w, &of, Start::Zero, &mut got);
+        want.fill(0.0);
+        of.naive(|i, k, o| want[i] += d_y[o] * w[k]);
+        near(&got, &want);
+
+        let mut want = vec![1.0; w.len()];
+        of.naive(|i, k, o| want[k] += d_y[o] * x[i]);
+        let mut got = vec![1.0; w.len()];
+        add_weight_gradient(&x, &d_y, &of, &mut got);
+        near(&got, &want);
+
+        let mut want = vec![1.0; of.output];
+        for (i, d) in d_y.iter().enumerate() {
+            want[of.channel_of(i, of.output, of.outputs())] += d;
+        }
+        let mut got = vec![1.0; of.output];
+        add_bias_gradient(&d_y, of.layout, of.images, &mut got);
+        near(&got, &want);
+    }
+}
+
+#[test]
+fn results_have_the_same_bits_for_any_number_of_threads() {
+    let axes = [[20, 3, 1, 1, 1, 1], [33, 3, 2, 1, 1, 1]].map(slide);
+    let line = slide([1500, 3, 2, 1, 1, 1]);
+    for (axes, [input, output, groups]) in [
+        (axes, [24, 40, 1]),
+        (axes, [32, 32, 32]),
+        ([Slide::NONE, line], [40, 60, 2]),
+        ([Slide::NONE, line], [20, 40, 20]),
+    ] {
+        for layout in [Channels::Last, Channels::First] {
+            let of = Convolution {
+                layout,
+                images: 3,
+                input,
+                output,
+                groups,
+                axes,
+            };
+            let [x, w, y] = of.lengths();
+            let [x, w, d_y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<f32>(len, seed));
+            same_for_all_threads(|| {
+                let mut to = vec![0.0; y];
+                forward(&x, &w, &of, Start::Zero, &mut to);
+                let mut d_x = vec![0.0; x.len()];
+                input_gradient(&d_y, &w, &of, Start::Zero, &mut d_x);
+                let mut d_w = vec![0.0; w.len()];
+                add_weight_gradient(&x, &d_y, &of, &mut d_w);
+                let mut d_b = vec![0.0; output];
+                add_bias_gradient(&d_y, layout, of.images, &mut d_b);
+                (to, d_x, d_w, d_b)
+            });
+        }
+    }
+}
