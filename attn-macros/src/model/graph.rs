@@ -347,8 +347,33 @@ impl<O: ?Sized> Scan<O> {
         }
     }
 
-    /// The same with another body.
+    /// The same with another body, which may read others.
     pub(crate) fn with_body(&self, body: Region<O>) -> Box<Self> {
+        let mut scan = self.copy(body);
+        scan.find_inputs();
+        scan
+    }
+
+    /// Finds out what the body reads.
+    pub(crate) fn find_inputs(&mut self) {
+        let slices = self.slices.iter().map(|of| of.slice);
+        let values = self.states.iter().map(|state| state.value);
+        let mut inputs: Vec<ValueId> = slices.chain(values).collect();
+        let nodes = self.body.nodes();
+        let carried = self.body.carried();
+        let defined = nodes.iter().map(|node| node.result);
+        let defined: Vec<_> = defined.chain(carried.values).collect();
+        let read = nodes.iter().flat_map(|node| &node.operands).copied();
+        let results = self.results.iter().copied();
+        for id in read.chain(carried.reads).chain(results) {
+            if !defined.contains(&id) && !inputs.contains(&id) {
+                inputs.push(id);
+            }
+        }
+        self.inputs = inputs;
+    }
+
+    fn copy(&self, body: Region<O>) -> Box<Self> {
         Box::new(Scan {
             axis: self.axis.clone(),
             module: self.module,
@@ -672,7 +697,7 @@ impl<O: ?Sized> Clone for Step<O> {
         match self {
             Step::Node(node) => Step::Node(node.clone()),
             Step::Repeat(repeat) => Step::Repeat(repeat.clone()),
-            Step::Scan(scan) => Step::Scan(scan.with_body(scan.body.clone())),
+            Step::Scan(scan) => Step::Scan(scan.copy(scan.body.clone())),
         }
     }
 }

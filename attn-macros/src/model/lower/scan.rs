@@ -384,23 +384,9 @@ impl Lowering<'_> {
         }
         let after = states.iter().map(|state| state.after);
         let results: Vec<ValueId> = yields.iter().map(|of| of.slice).chain(after).collect();
-        let slices = scan.slices.iter().map(|of| of.slice);
-        let values = states.iter().map(|state| state.value);
-        let mut inputs: Vec<ValueId> = slices.chain(values).collect();
-        let nodes = body.nodes();
-        let defined: Vec<_> = nodes.iter().map(|node| node.result).collect();
-        let carried = body.carried();
-        let read = nodes.iter().flat_map(|node| node.operands.clone());
-        let read: Vec<_> = read.chain(carried.reads).chain(results.clone()).collect();
-        for id in read {
-            let is_inside = defined.contains(&id) || carried.values.contains(&id);
-            if !is_inside && !inputs.contains(&id) {
-                inputs.push(id);
-            }
-        }
         let place = scan.place.unwrap_or(0);
         let wholes: Vec<_> = yields.iter().map(|of| of.whole).collect();
-        builder.region.steps.push(Step::Scan(Box::new(Scan {
+        let mut scan = Scan {
             axis,
             module: builder.module,
             reverse,
@@ -408,10 +394,12 @@ impl Lowering<'_> {
             slices: scan.slices,
             states,
             yields,
-            inputs,
+            inputs: Vec::new(),
             results,
             body,
-        })));
+        };
+        scan.find_inputs();
+        builder.region.steps.push(Step::Scan(Box::new(scan)));
         let wholes = wholes
             .into_iter()
             .map(|whole| Some(self.steps_behind(whole, place, builder)));
