@@ -3,7 +3,7 @@
 use attn::{dfdx::prelude::*, ops::AttendNormalizer};
 use support::compare::assert_same;
 
-use super::{Inputs, Traced, tensor};
+use super::{Inputs, Traced, loss, tensor};
 
 /// Sizes: ordinary ones, one of everything, more than a tile of queries, none of something.
 const SIZES: [[usize; 7]; 9] = [
@@ -132,9 +132,8 @@ fn with_a_bias_of_any_shape() {
                 };
                 let (y, lse) = options.forward_with_lse(q.leaky_trace(), k.clone(), v.clone());
                 let values = [("output", support::compare::flat(&y))];
-                let loss = support::compare::weighted_sum(y)
-                    + support::compare::weighted_sum(lse.clamp(-1e9, 1e9));
-                let ran = support::compare::Backpropagated::of(values, loss);
+                let sum = loss(y) + loss(lse.clamp(-1e9, 1e9));
+                let ran = support::compare::Backpropagated::of(values, sum);
                 let ran = ran.input("q", &q).input("k", &k).input("v", &v);
                 ran.input("bias", &bias).outcome()
             };

@@ -13,7 +13,7 @@ mod pytorch;
 
 use attn::{dfdx::prelude::*, ops::Attend};
 use support::{
-    compare::{Outcome, flat, weighted_sum},
+    compare::{Outcome, flat},
     numbers::scattered,
 };
 
@@ -29,6 +29,17 @@ type Untraced = Attend<f64, Cpu>;
 /// A tensor of numbers between -1 and 1 that depend on the name.
 fn tensor<S: Shape>(name: &str, shape: S) -> Tensor<S, f64, Cpu> {
     Cpu::default().tensor_from_vec(scattered(name, shape.num_elements()), shape)
+}
+
+/// A weighted sum of the elements, also of none.
+fn loss<S: Shape>(
+    y: Tensor<S, f64, Cpu, OwnedTape<f64, Cpu>>,
+) -> Tensor<Rank0, f64, Cpu, OwnedTape<f64, Cpu>> {
+    if y.shape().num_elements() > 0 {
+        return support::compare::weighted_sum(y);
+    }
+    let (y, tape) = y.split_tape();
+    y.device().zeros().put_tape(tape)
 }
 
 /// Queries, keys and values.
@@ -56,13 +67,13 @@ impl Inputs {
         let (q, k, v) = call();
         let alone = {
             let y = options().forward(q, k, v);
-            self.outcome([("output", flat(&y))], weighted_sum(y))
+            self.outcome([("output", flat(&y))], loss(y))
         };
         let (q, k, v) = call();
         let with_weights = {
             let (y, weights) = options().forward_with_weights(q, k, v);
             let values = [("output", flat(&y)), ("weights", flat(&weights))];
-            self.outcome(values, weighted_sum(y) + weighted_sum(weights))
+            self.outcome(values, loss(y) + loss(weights))
         };
         let (q, k, v) = call();
         let with_lse = {
@@ -70,7 +81,7 @@ impl Inputs {
             let values = [("output", flat(&y)), ("lse", flat(&lse))];
             // A query without a key has an lse of -∞.
             let finite = lse.clamp(-1e9, 1e9);
-            self.outcome(values, weighted_sum(y) + weighted_sum(finite))
+            self.outcome(values, loss(y) + loss(finite))
         };
         vec![alone, with_weights, with_lse]
     }

@@ -78,7 +78,7 @@ where
     let k = reshape(k, (groups, key, width))?;
     let v = reshape(v, (groups, key, value_width))?;
     let scores = match width {
-        0 => zeros_after(q, (groups, rows, key))?,
+        0 => zeros_after_both(q, k, (groups, rows, key))?,
         _ => q
             .try_matmul(k.try_permute::<(usize, usize, usize), Axes3<0, 2, 1>>()?)?
             .try_mul(E::of(call.scale))?,
@@ -91,18 +91,18 @@ where
         let bias = expand::composed::expand(bias, (batch, heads, query, key))?;
         scores = scores.try_add(reshape(bias, of_heads)?)?;
     }
+    // Both results are computed of the scores, whose history is on one of their tapes.
     let weights = call.weights(scores.retaped::<T>())?;
-    let (lse, lse_tape) = match wanted {
+    let (lse, history) = match wanted {
         Wanted::Lse => {
-            let without_tape = weights.retaped::<NoneTape>();
-            let lse = call.lse(scores, &without_tape)?;
-            let (lse, tape) = reshape(lse, (batch * heads * query,))?.split_tape();
-            (Some(lse), tape)
+            let lse = call.lse(scores, &weights.retaped::<NoneTape>())?;
+            let (lse, history) = reshape(lse, (batch * heads * query,))?.split_tape();
+            (Some(lse), history)
         }
-        _ => (None, T::default()),
+        _ => (None, scores.split_tape().1),
     };
     let (weights, tape) = weights.split_tape();
-    let weights = weights.put_tape(tape.merge(lse_tape));
+    let weights = weights.put_tape(tape.merge(history));
     let weights = reshape(weights, (batch, heads, query, key))?;
     let weights = match call.dropout {
         Some(dropout) => composed::dropout(weights, dropout.p, dropout.seed)?,
