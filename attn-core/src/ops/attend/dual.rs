@@ -257,7 +257,7 @@ impl<E: Element, F: Fn(Dual<E>, Pair) -> Dual<E> + Send + Sync> PairFunction<E> 
         for (key, (score, d)) in scores.iter().zip(d).enumerate() {
             // The slope at a masked score may be anything.
             if *d != E::zero() {
-                *d = *d * self.0(Dual::variable(*score), Pair::at(at, key)).slope;
+                *d *= self.0(Dual::variable(*score), Pair::at(at, key)).slope;
             }
         }
     }

@@ -231,7 +231,7 @@ fn add_repeated<E: Element>(d: &[E], sizes: Sizes, of: [usize; 4], to: &mut [E])
         let to = &mut to[row * of[3]..][..of[3]];
         match to {
             [one] => *one = d.iter().fold(*one, |sum, &d| sum + d),
-            each => each.iter_mut().zip(d).for_each(|(to, &d)| *to = *to + d),
+            each => each.iter_mut().zip(d).for_each(|(to, &d)| *to += d),
         }
     }
 }
