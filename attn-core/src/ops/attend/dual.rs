@@ -266,7 +266,6 @@ impl<E: Element, F: Fn(Dual<E>, Pair) -> Dual<E> + Send + Sync> PairFunction<E> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::*;
 
     /// Functions, and a point where each is smooth.
     #[test]

@@ -26,7 +26,7 @@ use crate::{
     unwrap,
 };
 use dual::Function;
-use shapes::{check_lengths, check_pairs};
+use shapes::{check_lengths, check_pairs, sizes_of};
 
 /// `[batch, heads, len, width]`
 type Vectors<B, H, S, W, E, D, T> = Tensor<(B, H, S, W), E, D, T>;
@@ -142,7 +142,8 @@ where
 pub struct Attend<E: Element, D: Backend<E>, T = NoneTape> {
     options: Options<E>,
     /// All numbers of the bias, with its tape, and its sizes.
-    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
+    #[allow(clippy::type_complexity, reason = "the bias, if there is memory")]
+    bias: Option<(Result<Tensor<(usize,), E, D, T>, Error<D::Err>>, [usize; 4])>,
 }
 
 /// The options but for those with a gradient.
@@ -309,11 +310,13 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         T: Merge<T2>,
     {
         let sizes = bias.shape().sizes();
-        let (bias, tape) = bias.split_tape();
-        let bias = bias.put_tape(T::default().merge(tape));
-        let len = bias.shape().num_elements();
-        let flat = reshape(bias, (len,));
-        self.bias = Some((flat.unwrap_or_else(|error| panic!("{error:?}")), sizes));
+        let flat = check_shape("attend", bias.shape()).and_then(|()| {
+            let (bias, tape) = bias.split_tape();
+            let len = bias.shape().num_elements();
+            let bias = bias.put_tape(T::default().merge(tape));
+            Ok(reshape(bias, (len,))?)
+        });
+        self.bias = Some((flat, sizes));
         self
     }
 
@@ -490,7 +493,7 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
     where
         T: Merge<T2> + Merge<T3>,
     {
-        let sizes = sizes([
+        let sizes = sizes_of([
             q.shape().concrete(),
             k.shape().concrete(),
             v.shape().concrete(),
@@ -500,6 +503,10 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         check_shape("attend", v.shape())?;
         self.options
             .check(self.bias.as_ref().map(|(_, of)| *of), sizes)?;
+        let bias = match self.bias {
+            Some((bias, sizes)) => Some((bias?, sizes)),
+            None => None,
+        };
         let shape = (q.shape().0, q.shape().1, q.shape().2, v.shape().3);
         let device = q.device().clone();
         let p = self.options.dropout;
@@ -532,8 +539,8 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         let k = k.put_tape(T::default());
         let v = v.put_tape(T::default());
         Ok(match D::FUSED && !self.options.is_composed {
-            true => fused::attend(call, wanted, (q, k, v), self.bias, shape)?,
-            false => composed::attend(call, wanted, (q, k, v), self.bias, shape)?,
+            true => fused::attend(call, wanted, (q, k, v), bias, shape)?,
+            false => composed::attend(call, wanted, (q, k, v), bias, shape)?,
         })
     }
 }
@@ -586,43 +593,4 @@ struct Results<S: Shape, E: Element, D: Backend<E>, T> {
     y: Tensor<S, E, D>,
     other: Tensor<(usize,), E, D>,
     tape: T,
-}
-
-/// The sizes of `q`, `k` and `v`, which must fit each other.
-fn sizes<Dev>([q, k, v]: [[usize; 4]; 3]) -> Result<Sizes, Error<Dev>> {
-    let same = |axis, [input, other]: [&'static str; 2], size, found| match size == found {
-        true => Ok(()),
-        false => Err(Error::AxisMismatch {
-            model: "attend",
-            axis,
-            input,
-            size,
-            other,
-            found,
-        }),
-    };
-    same("batch", ["q", "k"], q[0], k[0])?;
-    same("batch", ["q", "v"], q[0], v[0])?;
-    same("width", ["q", "k"], q[3], k[3])?;
-    same("kv_heads", ["k", "v"], k[1], v[1])?;
-    same("key", ["k", "v"], k[2], v[2])?;
-    let (heads, kv_heads) = (q[1], k[1]);
-    // Neither of them has heads, or the query heads are shared out evenly.
-    if heads != 0 && (kv_heads == 0 || !heads.is_multiple_of(kv_heads)) {
-        return Err(Error::Indivisible {
-            model: "attend",
-            axis: "heads",
-            size: heads,
-            of: kv_heads,
-        });
-    }
-    Ok(Sizes {
-        batch: q[0],
-        heads,
-        kv_heads,
-        query: q[2],
-        key: k[2],
-        width: q[3],
-        value_width: v[3],
-    })
 }

@@ -50,6 +50,45 @@ shapes! {
     (B H Q K) of [of.0.size(), of.1.size(), of.2.size(), of.3.size()];
 }
 
+/// The sizes of `q`, `k` and `v`, which must fit each other.
+pub(super) fn sizes_of<Dev>([q, k, v]: [[usize; 4]; 3]) -> Result<Sizes, Error<Dev>> {
+    let same = |axis, [input, other]: [&'static str; 2], size, found| match size == found {
+        true => Ok(()),
+        false => Err(Error::AxisMismatch {
+            model: "attend",
+            axis,
+            input,
+            size,
+            other,
+            found,
+        }),
+    };
+    same("batch", ["q", "k"], q[0], k[0])?;
+    same("batch", ["q", "v"], q[0], v[0])?;
+    same("width", ["q", "k"], q[3], k[3])?;
+    same("kv_heads", ["k", "v"], k[1], v[1])?;
+    same("key", ["k", "v"], k[2], v[2])?;
+    let (heads, kv_heads) = (q[1], k[1]);
+    // Neither of them has heads, or the query heads are shared out evenly.
+    if heads != 0 && (kv_heads == 0 || !heads.is_multiple_of(kv_heads)) {
+        return Err(Error::Indivisible {
+            model: "attend",
+            axis: "heads",
+            size: heads,
+            of: kv_heads,
+        });
+    }
+    Ok(Sizes {
+        batch: q[0],
+        heads,
+        kv_heads,
+        query: q[2],
+        key: k[2],
+        width: q[3],
+        value_width: v[3],
+    })
+}
+
 /// Checks that data with these sizes can be repeated to all pairs.
 pub(super) fn check_pairs<Dev>(
     data: &'static str,
