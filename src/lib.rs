@@ -122,6 +122,28 @@
 //! assert_eq!(layer.slope.weight.array(), [0.0625, 0.00390625]);
 //! assert!(gradients.get(&layer.slope.weight).array() != [0.0; 2]);
 //! ```
+//!
+//! # Attention at run time
+//!
+//! Where queries, keys and values are there already, and the mask is known when the program runs, [`ops::attend`] is PyTorch's
+//! `scaled_dot_product_attention`, and [`ops::Attend`] has its options and those of `flex_attention`: masks and score functions are
+//! closures or tensors. They run on the same kernels. A function of a score computes with [`ops::Dual`] numbers, which carry the derivative.
+//!
+//! ```
+//! use attn::{ops::Attend, prelude::*};
+//!
+//! let dev = AutoDevice::default();
+//! let q: Tensor<Rank4<2, 4, 5, 8>, f32, _> = dev.sample_normal();
+//! let k: Tensor<Rank4<2, 2, 5, 8>, f32, _> = dev.sample_normal();
+//! let v: Tensor<Rank4<2, 2, 5, 3>, f32, _> = dev.sample_normal();
+//! let (y, weights) = Attend::new()
+//!     .lengths(vec![5, 3])
+//!     .mask_by(|at| at.kv_idx <= at.q_idx)
+//!     .score_by(|score, _| 30.0 * (score / 30.0).tanh())
+//!     .forward_with_weights(q.leaky_trace(), k.clone(), v);
+//! assert_eq!(weights.array()[1][0][4][3], 0.0);
+//! assert!(y.sum().backward().get(&k).array() != k.array());
+//! ```
 
 #[doc = concat!("Declares an attention layer: a struct whose generics are the spec.\n\n", include_str!("attention.md"))]
 #[doc = "# Keys\n"]

@@ -1,5 +1,7 @@
 //! The generated layer, fused and composed, beside the same layer by hand, and beside dfdx's own, which has no mask.
 //!
+//! `attend/` is `ops::Attend`, without and with its weights as a result.
+//!
 //! See `README.md` in the folder above.
 
 #![allow(
@@ -12,7 +14,7 @@ mod hand_written;
 use std::time::Duration;
 
 use attn::dfdx::nn::builders::MultiHeadAttention;
-use attn::{attention, dfdx::prelude::*};
+use attn::{attention, dfdx::prelude::*, ops::Attend};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hand_written::HandWritten;
 
@@ -100,5 +102,52 @@ fn attention(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, attention);
+/// Attention that is put together at run time, without and with its weights as a result.
+fn weights(criterion: &mut Criterion) {
+    let dev = Cpu::default();
+    for (batch, len) in CASES {
+        let x: Tensor<(usize, Const<8>, usize, Const<64>), f32, Cpu> =
+            dev.sample_normal_like(&(batch, Const, len, Const));
+        let case = format!("{batch}x{len}");
+        let mut group = criterion.benchmark_group(format!("attend/{case}"));
+        group
+            .sample_size(10)
+            .measurement_time(Duration::from_secs(3));
+        group.bench_function("forward", |bencher| {
+            bencher.iter(|| {
+                Attend::new()
+                    .causal()
+                    .forward(x.clone(), x.clone(), x.clone())
+            })
+        });
+        group.bench_function("forward_with_weights", |bencher| {
+            bencher.iter(|| {
+                let options = Attend::new().causal();
+                options.forward_with_weights(x.clone(), x.clone(), x.clone())
+            })
+        });
+        group.bench_function("forward+backward", |bencher| {
+            bencher.iter(|| {
+                let y = Attend::new()
+                    .causal()
+                    .forward(x.leaky_trace(), x.clone(), x.clone());
+                y.square().sum().backward()
+            })
+        });
+        group.bench_function("forward+backward_with_weights", |bencher| {
+            bencher.iter(|| {
+                let options = Attend::new().causal();
+                let (y, weights) =
+                    options.forward_with_weights(x.leaky_trace(), x.clone(), x.clone());
+                // The loss reads the weights at no cost: their gradient is 0 and is read.
+                let (_, tape) = weights.split_tape();
+                let (y, history) = y.split_tape();
+                y.put_tape(history.merge(tape)).square().sum().backward()
+            })
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, attention, weights);
 criterion_main!(benches);

@@ -1,12 +1,12 @@
 //! Dropout of attention weights.
 
 use dfdx::{
-    shapes::{Dim, HasShape, Shape},
+    shapes::{HasShape, Shape},
     tensor::{Tape, Tensor, TensorFromVec},
     tensor_ops::{Device, TryMul},
 };
 
-use super::{Scores, tensors::is_empty};
+use super::tensors::is_empty;
 use crate::{Element, random::Philox4x32};
 
 /// Sets each weight to 0 with probability `p`, and multiplies the others by `1 / (1 - p)`.
@@ -14,11 +14,14 @@ use crate::{Element, random::Philox4x32};
 /// Srivastava et al., "Dropout" (2014), applied after the normalizer, as in Vaswani et al. (2017). PyTorch:
 /// `torch.nn.functional.dropout(weights, p)`. The selection is a function of `seed` and of the indices
 /// `(b, h, q_idx, kv_idx)` alone.
-pub fn dropout<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
-    weights: Scores<B, H, Q, K, E, D, T>,
+pub fn dropout<S, E: Element, D: Device<E>, T: Tape<E, D>>(
+    weights: Tensor<S, E, D, T>,
     p: f64,
     seed: u64,
-) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+) -> Result<Tensor<S, E, D, T>, D::Err>
+where
+    S: Shape<Concrete = [usize; 4]>,
+{
     let shape = *weights.shape();
     if p <= 0.0 || is_empty(&shape) {
         return Ok(weights);
@@ -59,8 +62,8 @@ mod tests {
     use dfdx::prelude::*;
 
     // Imported by name, because dfdx's prelude has a function with the same name.
-    use super::{Scores, dropout};
-    use crate::{Element, random::Philox4x32, testing::*};
+    use super::dropout;
+    use crate::{Element, composed::Scores, random::Philox4x32, testing::*};
 
     type Weights<E> = Scores<usize, 2, usize, usize, E, Cpu, NoneTape>;
 

@@ -42,6 +42,7 @@ pub use index::{
     min, sigmoid_of,
 };
 pub use norm::{l2_norm, rms_norm};
+pub(crate) use normalize::off_tape;
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
 pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};

@@ -147,7 +147,7 @@ fn shift<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Ta
 /// Time of masked softmax relative to dfdx's softmax of `scores + matrix`, in f32, with 4 sequences, 8 heads, 512 queries and keys,
 /// forward, and forward with backward: this way 1.0 and 0.92; bias and shift on the tape 1.0 and 1.20; dfdx's `choose`
 /// 1.7 and 1.5.
-pub(super) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
+pub(crate) fn off_tape<S: Shape, R, E: Element, D: Device<E>, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     f: impl FnOnce(Tensor<S, E, D>) -> Result<(Tensor<S, E, D>, R), D::Err>,
 ) -> Result<(Tensor<S, E, D, T>, R), D::Err> {

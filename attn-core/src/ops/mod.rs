@@ -41,6 +41,8 @@
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
+//! | [`attend`](fn@attend), [`Attend`] | attention of queries to keys and values, with masks and score functions of the running program |
+//! | [`masked_softmax`] | softmax of the valid numbers of the last axis |
 //! | [`cross_entropy`] | the loss of a classifier |
 //!
 //! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis,
@@ -52,6 +54,7 @@
 
 pub(crate) mod activation;
 pub(crate) mod arithmetic;
+mod attend;
 pub(crate) mod buffer;
 pub(crate) mod concat;
 pub(crate) mod convolution;
@@ -70,6 +73,7 @@ pub(crate) mod gather;
 pub(crate) mod l2_norm;
 pub(crate) mod learned_position;
 pub(crate) mod linear;
+mod masked_softmax;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
 pub(crate) mod norm;
@@ -102,6 +106,7 @@ pub use activation::{
 pub use arithmetic::{
     add, mul, scale, shift, sub, try_add, try_mul, try_scale, try_shift, try_sub,
 };
+pub use attend::{Attend, AttendNormalizer, BiasShape, Dual, MaskShape, Pair, attend, try_attend};
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use convolution::{
     Channels, Convolves, Window, conv_transpose1d, conv_transpose2d, conv1d, conv2d,
@@ -127,6 +132,7 @@ pub use gather::{gather, scatter_add, try_gather, try_scatter_add};
 pub use l2_norm::{l2_norm, l2_norm_along, try_l2_norm, try_l2_norm_along};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
+pub use masked_softmax::{Valid, masked_softmax, try_masked_softmax};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};
 pub use norm::{

@@ -4,11 +4,12 @@
 //! keys of several tasks, so its gradient is a sum over tasks.
 
 use super::head_major::HeadMajor;
+use super::heads::{Heads, row_chunks, some_rows_of};
 use super::key_block::KeyBlock;
-use super::layout::{Heads, equal_chunks, row_chunks, some_rows_of};
+use super::layout::equal_chunks;
 use super::load::BackwardHeads;
 use super::plan::{Head, QUERIES_PER_TASK, chunks};
-use super::queries::{Queries, QueryGradients, TaskQueryGradients};
+use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::weight_rows::MaskedDots;
 use super::{Attention, Gradients, Normalizer, OutputGradients, Sizes};
@@ -23,27 +24,6 @@ const MIN_KEYS: usize = 128;
 
 /// The number of tasks that is worth having. Where there are fewer key heads, the keys of a head are dealt out to several tasks.
 const TASKS: usize = 8;
-
-/// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
-pub(super) struct Saved<'a, E> {
-    pub b: usize,
-    /// `[query, width]`
-    pub q: Vec<Matrix<'a, E>>,
-    /// `[key, width]`
-    k: Vec<Matrix<'a, E>>,
-    /// `[key, value_width]`
-    v: Vec<Matrix<'a, E>>,
-    /// `[query, value_width]`: the output, or the centres of a sparse normalizer, which take its place in `δ`.
-    pub out: Vec<Matrix<'a, E>>,
-    /// `[heads, query]`
-    pub lse: &'a [E],
-    /// `[query, value_width]`
-    pub d_out: Vec<Matrix<'a, E>>,
-    /// The gradients of the weights, of all sequences.
-    pub d_weights: Option<&'a [E]>,
-    /// What the gradients of weights and `lse` add to `δ`, `[heads, query]`.
-    pub shares: Option<&'a [E]>,
-}
 
 /// The gradient of a sequence, with a matrix for every head.
 struct Gradient<'a, E> {
@@ -199,7 +179,7 @@ impl<E: Pooled> Attention<'_, E> {
             }
             if let Some(d_lse) = d.lse {
                 let d_lse = self.rows(d_lse, head, &queries);
-                to.iter_mut().zip(d_lse).for_each(|(to, d)| *to = *to - *d);
+                to.iter_mut().zip(d_lse).for_each(|(to, d)| *to -= *d);
             }
         });
         Some(shares)

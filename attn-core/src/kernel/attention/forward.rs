@@ -16,7 +16,8 @@
 use std::ops::Range;
 
 use super::dropout_mask::DropoutMask;
-use super::layout::{Heads, equal_chunks, fill, some_cols};
+use super::heads::Heads;
+use super::layout::{equal_chunks, fill, some_cols};
 use super::load::{LoadColumns, LoadRows};
 use super::masked_weights::MaskedWeights;
 use super::plan::{Head, QUERIES, TILE, Tile, chunks, tiles};

@@ -3,7 +3,8 @@
 //! In a tensor the heads are interleaved: the rows of one head are short and far apart in memory. Rows that are read more than
 //! once are copied first.
 
-use super::layout::{equal_chunks, row_chunks};
+use super::heads::row_chunks;
+use super::layout::equal_chunks;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 
 /// `[heads, rows, width]`

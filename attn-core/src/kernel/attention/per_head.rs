@@ -9,7 +9,7 @@
 //!
 //! Heads are side by side in `x` and `y`, and one below the other in `W`.
 
-use super::layout::parts;
+use super::heads::parts;
 use crate::kernel::compiled::compiled;
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Buffer, Pooled, parallel};

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::backward::Saved;
 use super::head_major::HeadMajor;
-use super::layout::some_rows_of;
+use super::heads::some_rows_of;
 use super::load::LoadHeads;
 use super::plan::{Head, QUERIES, QUERIES_PER_TASK, Tile, chunks};
 use super::sums::sum_into;
@@ -12,6 +11,27 @@ use super::weights::{RowDots, SinkGradients};
 use super::{Attention, HeadTransform, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
+
+/// The inputs of the backward pass of a sequence, as in [`Attention::backward`], with a matrix for every head.
+pub(super) struct Saved<'a, E> {
+    pub b: usize,
+    /// `[query, width]`
+    pub q: Vec<Matrix<'a, E>>,
+    /// `[key, width]`
+    pub k: Vec<Matrix<'a, E>>,
+    /// `[key, value_width]`
+    pub v: Vec<Matrix<'a, E>>,
+    /// `[query, value_width]`: the output, or the centres of a sparse normalizer, which take its place in `δ`.
+    pub out: Vec<Matrix<'a, E>>,
+    /// `[heads, query]`
+    pub lse: &'a [E],
+    /// `[query, value_width]`
+    pub d_out: Vec<Matrix<'a, E>>,
+    /// The gradients of the weights, of all sequences.
+    pub d_weights: Option<&'a [E]>,
+    /// What the gradients of weights and `lse` add to `δ`, `[heads, query]`.
+    pub shares: Option<&'a [E]>,
+}
 
 /// The inputs of a backward pass, per query.
 pub(super) struct Queries<'a, E: Pooled> {

@@ -1,6 +1,6 @@
 //! The parameters of an attention: sizes, transforms of heads, similarity, normalizer, dropout.
 
-use super::layout::Heads;
+use super::heads::Heads;
 use super::tile_traits::{TileMask, TileScore};
 use crate::kernel::norm::Gain;
 use crate::simd::{Matrix, MatrixMut};

@@ -328,7 +328,7 @@ impl<E: Real> Kernel for RowDots<'_, E> {
             for (h, (to, (out, d_out))) in self.to.row_mut(row).iter_mut().zip(heads).enumerate() {
                 *to = slice::dot::<V>(out.row(row), d_out.row(row));
                 if let Some(shares) = self.shares {
-                    *to = *to + shares.get(h, row);
+                    *to += shares.get(h, row);
                 }
             }
         }

@@ -1,0 +1,237 @@
+//! The fused form: one operation on slices.
+
+use dfdx::{
+    shapes::Shape,
+    tensor::{Tape, Tensor},
+};
+
+use super::{Call, Results, Wanted};
+use crate::{
+    Backend, Element,
+    fused::{Array, GradientRefs, Gradients as TapeGradients, Operand, Operation},
+    kernel::{
+        Matrix,
+        attention::{
+            Attention, Gradients, HeadTransform, Heads, OutputGradients, Outputs, PairGradients,
+            PairScore, PairTensor, Similarity, Sizes, WeightGradients,
+        },
+    },
+};
+
+/// The tensors of the forward pass.
+struct Saved<E: Element> {
+    call: Call<E>,
+    q: Operand<E>,
+    k: Operand<E>,
+    v: Operand<E>,
+    bias: Option<(Operand<E>, [usize; 4])>,
+    out: Array<E>,
+    lse: Array<E>,
+    /// The weights, if they are a result.
+    weights: Option<Array<E>>,
+}
+
+/// [`Attend::run`](super::Attend::run)
+///
+/// # Errors
+/// If dfdx fails.
+#[allow(clippy::type_complexity, reason = "three tensors")]
+pub(super) fn attend<S1: Shape, S2: Shape, S3: Shape, S: Shape, E, D, T>(
+    call: Call<E>,
+    wanted: Wanted,
+    (q, k, v): (
+        Tensor<S1, E, D, T>,
+        Tensor<S2, E, D, T>,
+        Tensor<S3, E, D, T>,
+    ),
+    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
+    shape: S,
+) -> Result<Results<S, E, D, T>, D::Err>
+where
+    E: Element,
+    D: Backend<E>,
+    T: Tape<E, D>,
+{
+    let device = q.device().clone();
+    let Sizes {
+        batch,
+        heads,
+        query,
+        key,
+        value_width,
+        ..
+    } = call.sizes;
+    let rows = batch * heads * query;
+    let mut operation = Operation::default();
+    let mut saved = Saved {
+        q: operation.read(q)?,
+        k: operation.read(k)?,
+        v: operation.read(v)?,
+        bias: match bias {
+            Some((bias, sizes)) => Some((operation.read(bias)?, sizes)),
+            None => None,
+        },
+        out: Array::uninit(rows, [value_width]),
+        lse: Array::uninit(rows, [1]),
+        weights: (wanted == Wanted::Weights).then(|| Array::uninit(rows, [key])),
+        call,
+    };
+    saved.forward();
+    let y = device.try_tensor_from_vec(saved.out.as_slice().to_vec(), shape)?;
+    let other = match (wanted, &saved.weights) {
+        (Wanted::Lse, _) => saved.lse.as_slice().to_vec(),
+        (_, Some(weights)) => weights.as_slice().to_vec(),
+        _ => Vec::new(),
+    };
+    let len = other.len();
+    let other = device.try_tensor_from_vec(other, (len,))?;
+    let mut results = GradientRefs::default();
+    results.add(&y);
+    let tape = match wanted {
+        Wanted::Output => operation.record(results, move |[d_y], gradients| {
+            saved.backward(d_y, None, None, gradients);
+        }),
+        _ => {
+            results.add(&other);
+            operation.record(results, move |[d_y, d_other], gradients| {
+                let [d_weights, d_lse] = match wanted {
+                    Wanted::Weights => [Some(d_other), None],
+                    _ => [None, Some(d_other)],
+                };
+                saved.backward(d_y, d_weights, d_lse, gradients);
+            })
+        }
+    };
+    Ok(Results { y, other, tape })
+}
+
+impl<E: Element> Saved<E> {
+    fn forward(&mut self) {
+        let Self {
+            call,
+            q,
+            k,
+            v,
+            bias,
+            out,
+            lse,
+            weights,
+        } = self;
+        let score = PairScore {
+            function: call.function.as_deref(),
+            bias: bias
+                .as_ref()
+                .map(|(bias, sizes)| PairTensor::new(bias.values(), *sizes)),
+            d_bias: None,
+        };
+        let to = Outputs {
+            out: Heads::head_major(out.view_mut()),
+            weights: weights.as_mut().map(Array::as_mut_slice),
+        };
+        let [q, k, v] = [&*q, &*k, &*v].map(|x| Heads::head_major(x.matrix()));
+        call.attention(&score)
+            .forward(q, k, v, to, lse.as_mut_slice());
+    }
+
+    fn backward(
+        &self,
+        d_out: &[E],
+        d_weights: Option<&[E]>,
+        d_lse: Option<&[E]>,
+        gradients: &mut TapeGradients<E>,
+    ) {
+        let sizes = self.call.sizes;
+        let rows = sizes.batch * sizes.heads * sizes.query;
+        let pairs = self.bias.as_ref().map_or(0, |_| rows * sizes.key);
+        let mut d_scores = Array::zeros(pairs, [1]);
+        let score = PairScore {
+            function: self.call.function.as_deref(),
+            bias: self
+                .bias
+                .as_ref()
+                .map(|(bias, sizes)| PairTensor::new(bias.values(), *sizes)),
+            d_bias: self
+                .bias
+                .as_ref()
+                .map(|_| PairGradients::new(d_scores.as_mut_slice(), sizes)),
+        };
+        let [mut d_q, mut d_k, mut d_v] = [&self.q, &self.k, &self.v].map(|x| {
+            let of = x.matrix();
+            Array::uninit(of.rows(), [of.cols()])
+        });
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| Heads::head_major(x.matrix()));
+        let of_results = OutputGradients {
+            out: Heads::head_major(Matrix::new(d_out, rows, sizes.value_width)),
+            lse: d_lse,
+            weights: self.weights.as_ref().zip(d_weights).map(|(weights, d)| {
+                let weights = weights.as_slice();
+                WeightGradients { weights, d }
+            }),
+        };
+        let out = Heads::head_major(self.out.view());
+        let d = Gradients {
+            q: d_q.view_mut(),
+            k: d_k.view_mut(),
+            v: d_v.view_mut(),
+            score: None,
+            query_gain: None,
+            key_gain: None,
+            w: None,
+            sink: None,
+        };
+        let attention = self.call.attention(&score);
+        attention.backward(q, k, v, out, self.lse.as_slice(), of_results, d);
+        drop(score);
+        for (x, d) in [(&self.q, d_q), (&self.k, d_k), (&self.v, d_v)] {
+            x.target().add(1.0, d.as_slice(), gradients);
+        }
+        if let Some((bias, of_bias)) = &self.bias {
+            add_repeated(
+                d_scores.as_slice(),
+                sizes,
+                *of_bias,
+                bias.gradient(gradients),
+            );
+        }
+    }
+}
+
+impl<E: Element> Call<E> {
+    fn attention<'a>(&'a self, score: &'a PairScore<'_, E>) -> Attention<'a, E> {
+        let has_score = score.function.is_some() || score.bias.is_some();
+        Attention {
+            sizes: self.sizes,
+            query: HeadTransform::default(),
+            key: HeadTransform::default(),
+            value: HeadTransform::default(),
+            similarity: Similarity::Dot {
+                scale: E::of(self.scale),
+            },
+            score: has_score.then(|| E::tile_score(score)),
+            mask: &self.mask,
+            normalizer: self.normalizer.of_kernel(),
+            dropout: self.dropout,
+        }
+    }
+}
+
+/// Adds the gradients of all pairs, `[batch, heads, query, key]`, to those of numbers that are repeated along axes of size 1.
+fn add_repeated<E: Element>(d: &[E], sizes: Sizes, of: [usize; 4], to: &mut [E]) {
+    if sizes.key == 0 {
+        return;
+    }
+    for (row, d) in d.chunks(sizes.key).enumerate() {
+        let [q, head] = [row % sizes.query, row / sizes.query];
+        let [h, b] = [head % sizes.heads, head / sizes.heads];
+        let place = [b, h, q].into_iter().zip(of);
+        // An axis of size 1 has the index 0 only.
+        let row = place.fold(0, |row, (index, size)| {
+            row * size + if size == 1 { 0 } else { index }
+        });
+        let to = &mut to[row * of[3]..][..of[3]];
+        match to {
+            [one] => *one = d.iter().fold(*one, |sum, &d| sum + d),
+            each => each.iter_mut().zip(d).for_each(|(to, &d)| *to += d),
+        }
+    }
+}
