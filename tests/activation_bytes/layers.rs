@@ -34,6 +34,14 @@ exact! {
         }
     } (batch: 2, q: 5, k: 3) (x: tensor::<_, E>("x", (batch, q, Const::<8>)), tensor::<_, E>("y", (batch, k, Const::<6>)), tensor::<_, E>("z", (batch, k, Const::<5>)));
 
+    one_value_three_times {
+        struct M<d = 8>;
+        fn forward(x: [batch, q, d]) -> [batch, q, d] {
+            let y = tanh(x);
+            attention::<2>(y, context = y, values = y)
+        }
+    } (batch: 2, q: 5) (x: tensor::<_, E>("x", (batch, q, Const::<8>)));
+
     rotated {
         struct M<d = 8>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<2, position = rope>(tanh(x)) }

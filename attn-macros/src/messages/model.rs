@@ -25,7 +25,7 @@ use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::body::Function;
-use crate::spec::elsewhere::is_alias;
+use crate::spec::elsewhere::{NamePosition, instead_of, is_alias};
 use crate::spec::keys::nearest;
 use crate::spec::{Size, Spec, text};
 
@@ -567,14 +567,15 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> Stri
     if found == "position_ids" {
         return "this `attention` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`".to_owned();
     }
-    let names = known
-        .iter()
-        .map(String::as_str)
-        .chain(["context", "values"]);
-    format!(
-        "this `attention` does not read `{found}`\nhelp: its operands by name are {}",
-        listed(names)
-    )
+    let help = match instead_of(&found.to_string(), NamePosition::Operand) {
+        Some(form) => form.to_owned(),
+        None => {
+            let names = known.iter().map(String::as_str);
+            let names = names.chain(["context", "values"]);
+            format!("its operands by name are {}", listed(names))
+        }
+    };
+    format!("this `attention` does not read `{found}`\nhelp: {help}")
 }
 
 /// The message for requesting a session of a model that has none.

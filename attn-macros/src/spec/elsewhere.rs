@@ -11,6 +11,8 @@ pub(crate) enum NamePosition {
     Operation,
     /// A name in a function of a body.
     Function,
+    /// The name of an operand of an attention in `model!`.
+    Operand,
 }
 
 /// Names whose meaning has another notation here.
@@ -32,6 +34,14 @@ const fn key(names: &'static [&'static str], write: &'static str) -> Form {
 const fn function(names: &'static [&'static str], write: &'static str) -> Form {
     Form {
         place: NamePosition::Function,
+        names,
+        write,
+    }
+}
+
+const fn operand(names: &'static [&'static str], write: &'static str) -> Form {
+    Form {
+        place: NamePosition::Operand,
         names,
         write,
     }
@@ -144,13 +154,21 @@ static FORMS: &[Form] = &[
         "a window is a mask: `mask = sliding_window(n)`",
     ),
     key(
+        &["attention_mask", "use_padding", "padding_mask"],
+        "padding is a mask: `mask = padding`, and the call takes lengths or a mask of `bool`",
+    ),
+    key(
         &[
             "key_padding_mask",
-            "attention_mask",
-            "use_padding",
-            "padding_mask",
+            "src_key_padding_mask",
+            "tgt_key_padding_mask",
+            "memory_key_padding_mask",
         ],
-        "padding is a mask: `mask = padding`, and the call takes lengths or a mask of `bool`",
+        "padding is a mask: `mask = padding`, and the call takes lengths, or marks that are `true` for valid keys: the opposite of PyTorch's",
+    ),
+    key(
+        &["attn_mask", "src_mask", "tgt_mask", "memory_mask"],
+        "a mask of all pairs is data of the call, `true` where a query attends: `data keep: bool[q_len, kv_len];` in the body, and `fn mask(q_idx, kv_idx) { keep[q_idx, kv_idx] }`; floats are added to the score, `fn score(score, q_idx, kv_idx) { score + bias[q_idx, kv_idx] }`",
     ),
     key(
         &["is_decoder", "unidirectional", "autoregressive"],
@@ -196,7 +214,7 @@ static FORMS: &[Form] = &[
     ),
     key(
         &["add_bias_kv"],
-        "there is no learned key and value; a learned score without a value is `normalizer = sink`",
+        "a learned key and value are those of a learned token, which a `model!` puts behind the others: `context = concat::<seq, to = keys>(x, expand::<[batch, 1, d_model]>(token))`; a learned score without a value is `normalizer = sink`",
     ),
     key(
         &[
@@ -222,7 +240,16 @@ static FORMS: &[Form] = &[
     ),
     key(
         &["need_weights", "average_attn_weights", "output_attentions"],
-        "leave it out: `forward_with_weights(x)` returns the weights",
+        "leave it out: `forward_with_weights(x)` returns the weights of each head, and `weights.mean::<_, Axis<1>>()` is their average",
+    ),
+    key(
+        &[
+            "talking_heads",
+            "use_talking_heads",
+            "pre_talking_heads",
+            "post_talking_heads",
+        ],
+        "heads that talk are written in a `model!`: `einsum::<[batch, to, q, k]>(scores, mix)` mixes the scores, or the weights, of all heads",
     ),
     key(
         &["dtype", "device"],
@@ -335,6 +362,38 @@ static FORMS: &[Form] = &[
         &["len", "seq_len"],
         "lengths are the arguments `q_len` and `kv_len`",
     ),
+    operand(
+        &["query", "q", "tgt", "hidden_states"],
+        "the sequence that gives the queries stands first, without a name: `attention::<..>(x, context = y)`",
+    ),
+    operand(
+        &["key", "keys", "k", "memory", "kv", "encoder_hidden_states"],
+        "the sequence that gives the keys, and the values if no other does, is `context = ..`",
+    ),
+    operand(
+        &["value", "v"],
+        "the sequence that gives the values is `values = ..`, beside `context = ..`",
+    ),
+    operand(
+        &[
+            "attention_mask",
+            "key_padding_mask",
+            "src_key_padding_mask",
+            "memory_key_padding_mask",
+            "padding_mask",
+            "lens",
+            "lengths",
+        ],
+        "padding is the mask `padding`, and its operand: `attention::<.., mask = padding>(x, padding = ..)`, with lengths, or marks that are `true` for valid keys",
+    ),
+    operand(
+        &["attn_mask", "attn_bias", "src_mask", "tgt_mask"],
+        "a mask of all pairs is data of a body, `true` where a query attends: `attention::<..>(x, keep = keep) { data keep: bool[q_len, kv_len]; fn mask(q_idx, kv_idx) { keep[q_idx, kv_idx] } }`; floats are added to the score",
+    ),
+    operand(
+        &["need_weights", "average_attn_weights", "is_causal"],
+        "it is no operand: `attention_maps(x)` of the model returns the weights of all attentions, and `mask = causal` is a key",
+    ),
 ];
 
 /// Names from elsewhere that are only spelt differently here.
@@ -373,7 +432,6 @@ static ALIASES: &[(&str, &str)] = &[
     ("prob", "p"),
     ("rate", "p"),
     ("dim_head", "head_dim"),
-    ("attn_mask", "mask"),
     ("attention_dropout", "dropout"),
     ("attn_dropout", "dropout"),
     ("attn_pdrop", "dropout"),

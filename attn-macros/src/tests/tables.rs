@@ -123,6 +123,9 @@ fn a_name_from_elsewhere_is_none_of_the_language_and_leads_to_one() {
             NamePosition::Key => KEYS.iter().map(|key| key.name).collect(),
             NamePosition::Operation => operations().collect(),
             NamePosition::Function => functions().collect(),
+            NamePosition::Operand => {
+                vec!["context", "values", "padding", "document", "position_ids"]
+            }
         };
         assert!(
             !taken.contains(&name),
@@ -147,7 +150,11 @@ fn messages_about(found: &str) -> impl Iterator<Item = String> {
         .iter()
         .filter(|operation| !operation.keys.is_empty());
     let calls = keyed.map(move |operation| format!("{}::<{found} = 1>(x)", operation.name));
-    let calls = iter::once(format!("{found}(x)")).chain(calls);
+    let others = [
+        format!("{found}(x)"),
+        format!("attention::<2>(x, {found} = x)"),
+    ];
+    let calls = others.into_iter().chain(calls);
     let worded = KEYS.iter().filter(|key| !key.words().is_empty());
     let values = worded.map(move |key| format!(", {} = {found}>;", key.name));
     let layers = [
