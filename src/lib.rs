@@ -373,8 +373,8 @@ pub mod __private {
             *,
         },
         generate::{
-            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, SequenceState, Session,
-            Sessions, no_session,
+            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, Recent, SequenceState,
+            Session, Sessions, no_session,
         },
         init,
         kernel::{

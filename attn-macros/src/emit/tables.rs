@@ -80,7 +80,9 @@ fn values(key: &Key) -> String {
     };
     match key.kind {
         KeyKind::Size => "a size".to_owned(),
-        KeyKind::Sizes(list) => format!("a size, or one for each axis in brackets; {}", words(list)),
+        KeyKind::Sizes(list) => {
+            format!("a size, or one for each axis in brackets; {}", words(list))
+        }
         KeyKind::Number => "a number".to_owned(),
         KeyKind::Word(list) => words(list),
         KeyKind::Mask(list) => format!("{}, combined by `&`, `|`, `!`, `( )`", words(list)),

@@ -149,7 +149,9 @@ impl Convolution {
         for place in 0..self.places() {
             let (k_h, k_w) = (place / width.kernel, place % width.kernel);
             let columns = width.around(&(0..width.input), k_w);
-            let Some(first) = width.source(columns.start, k_w).filter(|_| !columns.is_empty())
+            let Some(first) = width
+                .source(columns.start, k_w)
+                .filter(|_| !columns.is_empty())
             else {
                 continue;
             };
@@ -185,7 +187,9 @@ impl Convolution {
         let [height, width] = &self.axes;
         let (line, column) = (output / width.output, output % width.output);
         for k_h in 0..height.kernel {
-            let Some(h) = height.source(line, k_h) else { continue };
+            let Some(h) = height.source(line, k_h) else {
+                continue;
+            };
             for k_w in 0..width.kernel {
                 if let Some(w) = width.source(column, k_w) {
                     body(h * width.input + w, k_h * width.kernel + k_w);
@@ -199,7 +203,9 @@ impl Convolution {
         let [height, width] = &self.axes;
         let (line, column) = (input / width.input, input % width.input);
         for k_h in 0..height.kernel {
-            let Some(h) = height.around(&(line..line + 1), k_h).next() else { continue };
+            let Some(h) = height.around(&(line..line + 1), k_h).next() else {
+                continue;
+            };
             for k_w in 0..width.kernel {
                 if let Some(w) = width.around(&(column..column + 1), k_w).next() {
                     body(h * width.output + w, k_h * width.kernel + k_w);
@@ -359,15 +365,18 @@ fn add_products_of_rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &m
     let some = rows_per_sum(of.output);
     let chunks = all.div_ceil(some);
     let mut partial = Buffer::zeros(chunks * numbers);
-    for_each(partial.chunks_mut(numbers).enumerate(), |(index, to): (usize, &mut [E])| {
-        run(Products {
-            of,
-            x,
-            d_y,
-            rows: index * some..all.min((index + 1) * some),
-            to,
-        });
-    });
+    for_each(
+        partial.chunks_mut(numbers).enumerate(),
+        |(index, to): (usize, &mut [E])| {
+            run(Products {
+                of,
+                x,
+                d_y,
+                rows: index * some..all.min((index + 1) * some),
+                to,
+            });
+        },
+    );
     let mut sums = Buffer::zeros(numbers);
     add_column_sums(Matrix::new(&partial, chunks, numbers), &mut sums);
     for (place, sums) in sums.chunks(of.output).enumerate() {
@@ -404,7 +413,9 @@ impl<E: Real> Kernel for Products<'_, E> {
                     _ => {
                         let parts = to.chunks_mut(multiplier).zip(d_y.chunks(multiplier));
                         for ((to, d_y), x) in parts.zip(x) {
-                            to.iter_mut().zip(d_y).for_each(|(to, d)| *to = *to + *d * *x);
+                            to.iter_mut()
+                                .zip(d_y)
+                                .for_each(|(to, d)| *to = *to + *d * *x);
                         }
                     }
                 }

@@ -81,7 +81,9 @@ fn columns<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>,
         let d_y = &d_y[image * of_image..][..of_image];
         let d_y = Matrix::new(d_y, of.output, of.outputs());
         let d_x = MatrixMut::new(d_x, of.input, of.inputs());
-        d_x.col_chunks(some).enumerate().map(move |tile| (d_y, tile))
+        d_x.col_chunks(some)
+            .enumerate()
+            .map(move |tile| (d_y, tile))
     });
     for_each(regions, |(d_y, (index, mut d_x))| {
         let region = Region::of(of, index * some, d_x.cols());
@@ -145,7 +147,8 @@ impl Convolution {
         &self,
         outputs: Range<usize>,
     ) -> impl Iterator<Item = (Range<usize>, Panel<E>)> + use<E> {
-        let some = (super::PANEL / self.patch().max(1)).clamp(super::FEW_PATCHES, super::MANY_PATCHES);
+        let some =
+            (super::PANEL / self.patch().max(1)).clamp(super::FEW_PATCHES, super::MANY_PATCHES);
         let patch = self.patch();
         let is_last = self.layout == Channels::Last;
         outputs.clone().step_by(some).map(move |first| {

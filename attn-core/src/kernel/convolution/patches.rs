@@ -67,7 +67,13 @@ impl Convolution {
         let start = (image * width.input + start) * self.input;
         let from = &x[start..];
         let stride = width.stride * self.input;
-        Some(Matrix::strided(from, outputs.len(), self.patch(), stride, 1))
+        Some(Matrix::strided(
+            from,
+            outputs.len(),
+            self.patch(),
+            stride,
+            1,
+        ))
     }
 
     /// Some rows of the patches of a range of outputs of one image, with the channels first, from the row `first` on.

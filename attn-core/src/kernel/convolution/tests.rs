@@ -53,19 +53,23 @@ fn cases() -> impl Iterator<Item = Convolution> {
     let two = (0..small.len()).map(|i| [small[i], small[(5 * i + 2) % small.len()]]);
     let axes: Vec<_> = one.into_iter().chain(two.collect::<Vec<_>>()).collect();
     axes.into_iter().flat_map(|axes| {
-        [Channels::Last, Channels::First].into_iter().flat_map(move |layout| {
-            CHANNELS.into_iter().flat_map(move |[input, output, groups]| {
-                let images = [0, 1, 3].into_iter();
-                images.map(move |images| Convolution {
-                    layout,
-                    images,
-                    input,
-                    output,
-                    groups,
-                    axes,
-                })
+        [Channels::Last, Channels::First]
+            .into_iter()
+            .flat_map(move |layout| {
+                CHANNELS
+                    .into_iter()
+                    .flat_map(move |[input, output, groups]| {
+                        let images = [0, 1, 3].into_iter();
+                        images.map(move |images| Convolution {
+                            layout,
+                            images,
+                            input,
+                            output,
+                            groups,
+                            axes,
+                        })
+                    })
             })
-        })
     })
 }
 
@@ -73,7 +77,8 @@ impl Convolution {
     /// Every product, with the indices of its factors and of its result.
     fn naive(&self, mut product: impl FnMut(usize, usize, usize)) {
         let [height, width] = self.axes;
-        let at = |lengths: [usize; 2], channels: usize, [n, h, w, c]: [usize; 4]| match self.layout {
+        let at = |lengths: [usize; 2], channels: usize, [n, h, w, c]: [usize; 4]| match self.layout
+        {
             Channels::Last => ((n * lengths[0] + h) * lengths[1] + w) * channels + c,
             Channels::First => ((n * channels + c) * lengths[0] + h) * lengths[1] + w,
         };

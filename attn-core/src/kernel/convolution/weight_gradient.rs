@@ -39,10 +39,13 @@ fn rows<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
         for (group, sums) in sums.chunks_mut(channels * patch).enumerate() {
             let rows = rows_per_task(patch);
             let parts = panel.reshape(outputs.len(), patch).row_chunks(rows);
-            for_each(parts.enumerate(), |(index, to): (usize, MatrixMut<'_, E>)| {
-                let first = first + index * rows;
-                of.copy_rows(x, group, first..first + to.rows(), to);
-            });
+            for_each(
+                parts.enumerate(),
+                |(index, to): (usize, MatrixMut<'_, E>)| {
+                    let first = first + index * rows;
+                    of.copy_rows(x, group, first..first + to.rows(), to);
+                },
+            );
             let d_y = d_y.part(outputs.clone(), group * channels..(group + 1) * channels);
             let to = MatrixMut::new(sums, channels, patch);
             add_outer_products(to, d_y, panel.read(), &mut []);
@@ -73,9 +76,12 @@ fn columns<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
             for (group, d_w) in d_w.chunks_mut(channels * patch).enumerate() {
                 let rows = rows_per_task(outputs.len());
                 let parts = panel.reshape(patch, outputs.len()).row_chunks(rows);
-                for_each(parts.enumerate(), |(index, to): (usize, MatrixMut<'_, E>)| {
-                    of.copy_columns(x, group, outputs.clone(), index * rows, to);
-                });
+                for_each(
+                    parts.enumerate(),
+                    |(index, to): (usize, MatrixMut<'_, E>)| {
+                        of.copy_columns(x, group, outputs.clone(), index * rows, to);
+                    },
+                );
                 let d_y = d_y.part(group * channels..(group + 1) * channels, outputs.clone());
                 let to = MatrixMut::new(d_w, channels, patch);
                 multiply(to, Start::Accumulate, d_y, panel.read().transposed());

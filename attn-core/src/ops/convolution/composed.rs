@@ -69,12 +69,20 @@ fn product<S: Shape, S2: Shape, W: Shape, E: Element, D: Device<E>, T: Tape<E, D
     let source = |index: usize| {
         let (group, row) = (index / patch / rows, index / patch % rows);
         let (channel, place) = (index % patch / places, index % places);
-        view.input(row, group * inputs + channel, [place / kernel[1], place % kernel[1]])
-            .unwrap_or(zero)
+        view.input(
+            row,
+            group * inputs + channel,
+            [place / kernel[1], place % kernel[1]],
+        )
+        .unwrap_or(zero)
     };
     let patches = gather(x, source, (groups, rows, patch))?;
     let of_weight = |index: usize| {
-        let (group, at, output) = (index / outputs / patch, index / outputs % patch, index % outputs);
+        let (group, at, output) = (
+            index / outputs / patch,
+            index / outputs % patch,
+            index % outputs,
+        );
         let (input, place) = (at / places, at % places);
         let [first, second] = match is_transposed {
             false => [group * outputs + output, input],
@@ -113,7 +121,10 @@ struct Place {
 impl<'a> View<'a> {
     fn of(of: &'a Convolution, is_transposed: bool) -> Self {
         let mut channels = [of.input, of.output];
-        let mut lengths = [of.axes.map(|axis| axis.input), of.axes.map(|axis| axis.output)];
+        let mut lengths = [
+            of.axes.map(|axis| axis.input),
+            of.axes.map(|axis| axis.output),
+        ];
         if is_transposed {
             channels.reverse();
             lengths.reverse();

@@ -83,11 +83,15 @@ pub(crate) fn window_too_large(
         Some(0) => String::new(),
         _ => format!(", with {padding} zeros around it"),
     };
-    format!("a window of `{operation}` has {reach} places, which do not fit an axis of size {axis}{padding}")
+    format!(
+        "a window of `{operation}` has {reach} places, which do not fit an axis of size {axis}{padding}"
+    )
 }
 
 pub(crate) fn nothing_left(operation: &Ident, axis: &Axis, cut: &Size) -> String {
-    format!("`{operation}` leaves out {cut} numbers, of more than an axis of size {axis} makes\nhelp: a smaller `padding`")
+    format!(
+        "`{operation}` leaves out {cut} numbers, of more than an axis of size {axis} makes\nhelp: a smaller `padding`"
+    )
 }
 
 pub(crate) fn output_padding_too_large(

@@ -410,7 +410,13 @@ pub(super) static FORMS: &[Form] = &[
         "write `conv2d::<[height, width], out = 64, kernel = 3, channels = c>(x)`",
     ),
     operation(
-        &["ConvTranspose1d", "ConvTranspose2d", "Conv1DTranspose", "Conv2DTranspose", "conv_transpose"],
+        &[
+            "ConvTranspose1d",
+            "ConvTranspose2d",
+            "Conv1DTranspose",
+            "Conv2DTranspose",
+            "conv_transpose",
+        ],
         "write `conv_transpose2d::<[height, width], out = 64, kernel = 2, stride = 2, channels = c>(x)`, or `conv_transpose1d`",
     ),
     operation(
