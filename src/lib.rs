@@ -406,8 +406,8 @@ pub mod __private {
             *,
         },
         generate::{
-            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, SequenceState, Session,
-            Sessions, StateOfScan, no_session,
+            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, Recent, SequenceState,
+            Session, Sessions, StateOfScan, no_session,
         },
         init,
         kernel::{

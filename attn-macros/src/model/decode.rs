@@ -4,7 +4,7 @@ use super::emit::operation_name;
 use super::graph::{Field, Model, Module, ModuleId, Node, Region, Scan, Step, Submodule, ValueId};
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
-use crate::ops::Decode;
+use crate::ops::{Decode, Label};
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {
@@ -30,10 +30,12 @@ impl Model {
         }
     }
 
-    /// The layers of a module that remember something in a session: attentions that run in it, and loops and blocks with such layers.
+    /// The layers of a module that remember something in a session: attentions that run in it, convolutions along the tokens, and loops and
+    /// blocks with such layers.
     pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
         module.fields.iter().filter(|field| match &field.layer {
             Submodule::Attention(index) => self.runs(*index),
+            Submodule::Layer(layer) => layer.recent().is_some(),
             Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
                 self.remembers(*module)
             }
@@ -63,20 +65,26 @@ impl<'m> Tokens<'m> {
         &self.model.value(value).ty.axes
     }
 
-    /// Each attention runs once for a token: it remembers one sequence.
+    /// Each attention and each convolution runs once for a token: it remembers one sequence.
     fn once(&self) -> Result<(), String> {
         let mut known = Vec::new();
         for node in self.model.nodes() {
-            let Some(attention) = node.attention() else {
-                continue;
+            let place = match (node.attention(), node.op.description().label) {
+                (Some(attention), _) => &attention.place,
+                (None, Label::Layer(place)) if self.goes_on(node) => place,
+                _ => continue,
             };
-            if known.contains(&attention.index) {
-                let name = self.model.path(&attention.place);
+            let name = self.model.path(place);
+            if known.contains(&name) {
                 return Err(messages::session_twice(&name));
             }
-            known.push(attention.index);
+            known.push(name);
         }
         Ok(())
+    }
+
+    fn goes_on(&self, node: &Node) -> bool {
+        node.op.decode(self.model) == Ok(Decode::WithPast)
     }
 
     /// The input is tokens, of any number of sequences of any length.

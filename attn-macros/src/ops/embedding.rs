@@ -88,6 +88,10 @@ impl Layer for Table {
     fn table(&self) -> Option<[&Size; 2]> {
         Some([&self.vocab, &self.width])
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 struct Embedding {

@@ -200,6 +200,10 @@ impl Layer for TwoLayers {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 struct FeedForward {

@@ -135,6 +135,10 @@ impl Layer for Channels {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 struct GroupNorm {

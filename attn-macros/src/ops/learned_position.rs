@@ -114,6 +114,10 @@ impl Layer for Table {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 /// The result has the axes of its operand.

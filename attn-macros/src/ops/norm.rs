@@ -199,6 +199,10 @@ impl Layer for Gain {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 struct Normalize {

@@ -46,6 +46,10 @@ impl Layer for Tensor {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 /// The tensor at this place, without operands.

@@ -179,12 +179,16 @@ impl Plan {
             true => [sizes[channels], from[channels]],
         };
         assert!(
-            sizes == to
-                && of[0] == self.weight[1] * groups
+            of[0] == self.weight[1] * groups
                 && of[1] == self.weight[0]
                 && of[1].is_multiple_of(groups),
-            "{name}: a weight of {:?} channels and windows of {:?} make {sizes:?} of {from:?}, not {to:?}",
+            "{name}: a weight of {:?} channels does not fit {} channels",
             self.weight,
+            from[channels]
+        );
+        assert!(
+            sizes == to,
+            "{name}: windows of {:?} make {sizes:?} of {from:?}, not {to:?}",
             &self.kernel[2 - axes..]
         );
         Convolution {
@@ -505,6 +509,23 @@ pub(crate) mod slices {
         ) {
             let of = self.plan.of(sizes[0], sizes[1], channels);
             self.differentiate(x, &of, d_y, d_x, gradients);
+        }
+
+        /// The convolution of places `[len, channels]`, without zeros around them, to as many windows as lie in them.
+        ///
+        /// # Panics
+        /// If there are not so many.
+        pub fn inside(&self, x: &[E], windows: usize, y: &mut [E]) {
+            let mut plan = self.plan;
+            for window in &mut plan.windows {
+                (window.before, window.after) = (0, 0);
+            }
+            let out = plan.weight[0];
+            let len = windows + plan.windows[1].reach(plan.kernel[1]) - 1;
+            let sizes = [[len, x.len() / len.max(1)], [windows, out]];
+            let of = plan.of(&sizes[0], &sizes[1], Channels::Last);
+            let start = Start::bias(self.bias.as_ref().map(Operand::values));
+            kernel::forward(x, self.weight.values(), &of, start, y);
         }
 
         pub(super) fn compute(&self, x: &[E], of: &Convolution, y: &mut [E]) {

@@ -3,6 +3,7 @@
 mod axes;
 mod blocks;
 mod buffers;
+mod convolutions;
 mod elsewhere;
 mod ids;
 mod mistakes;

@@ -1,5 +1,6 @@
 //! Random models over all operations: declarations with correct axes, for the tests in `tests/random`.
 
+mod convolutions;
 mod indices;
 mod operations;
 mod writer;

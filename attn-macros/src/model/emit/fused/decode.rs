@@ -35,7 +35,7 @@ impl ModelFrame<'_> {
         quote!(<#layer as p::Decode<E>>)
     }
 
-    /// The state of the attentions in a session: of the model, of the body of each `repeat`, and of each call of a block.
+    /// The state of the layers in a session: of the model, of the body of each `repeat`, and of each call of a block.
     fn emit_pasts(&self) -> TokenStream {
         let modules = (0..self.model().modules.len()).map(ModuleId);
         let modules = modules.filter(|id| *id == ModuleId(0) || self.model().remembers(*id));
@@ -49,7 +49,7 @@ impl ModelFrame<'_> {
                 states.map(|(_, state)| (self.past_name(state), quote!(p::StateOfScan<E>)));
             let (names, types): (Vec<_>, Vec<_>) = fields.chain(states).unzip();
             quote_spanned! {self.cx.at=>
-                /// The state of the attentions in a session.
+                /// The state of the layers in a session.
                 #[derive(p::Clone)]
                 struct #name<E: p::Element> {
                     #(#names: #types,)*
@@ -85,6 +85,7 @@ impl ModelFrame<'_> {
                 let attention = self.attention_in_session(*index);
                 quote!(#attention::DecodeState)
             }
+            Submodule::Layer(_) => quote!(p::Recent<E>),
             _ => TokenStream::new(),
         }
     }
@@ -134,6 +135,10 @@ impl ModelFrame<'_> {
                 Submodule::Attention(index) => {
                     let attention = self.attention_in_session(*index);
                     quote!(#attention::past(&#weights.#name, room)?)
+                }
+                Submodule::Layer(layer) => {
+                    let sizes = layer.recent().into_iter().flatten();
+                    quote!(p::Recent::new(room, #(#sizes),*))
                 }
                 _ => TokenStream::new(),
             };

@@ -1,5 +1,6 @@
 //! The operations: each writes a line with itself, if there is a value that it takes.
 
+use super::convolutions;
 use super::indices;
 use super::writer::{Axes, Axis, Writer, is_subset, list, width};
 
@@ -67,6 +68,11 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("l2_norm", indices::l2_norm),
     ("selected", indices::selected),
     ("selected", indices::selected),
+    ("conv1d", convolutions::conv1d),
+    ("causal", convolutions::causal),
+    ("conv2d", convolutions::conv2d),
+    ("conv_transpose1d", convolutions::conv_transpose1d),
+    ("conv_transpose2d", convolutions::conv_transpose2d),
     ("attention", attention),
     ("attention", attention),
     ("repeat", repeat),

@@ -1,0 +1,71 @@
+//! What a causal convolution along the tokens remembers: the last of its inputs.
+
+use super::{
+    session::SequenceState,
+    tokens::{Capacity, NewTokens},
+};
+use crate::{
+    Element,
+    kernel::{Buffer, Matrix, MatrixMut},
+    layers::Convolve,
+};
+
+/// The last inputs of each sequence of a session, `[sequences, rows, width]`. Before the first token there are zeros, as around the axis of
+/// a convolution.
+#[derive(Clone, Debug)]
+pub struct Recent<E> {
+    rows: usize,
+    width: usize,
+    numbers: Vec<E>,
+}
+
+impl<E: Element> Recent<E> {
+    /// Nothing was seen yet.
+    pub fn new(room: Capacity, rows: usize, width: usize) -> Self {
+        Self {
+            rows,
+            width,
+            numbers: vec![E::zero(); room.sequences * rows * width],
+        }
+    }
+
+    fn of(&mut self, sequence: usize) -> &mut [E] {
+        let each = self.rows * self.width;
+        &mut self.numbers[sequence * each..][..each]
+    }
+
+    /// The convolution of the new tokens, `x` to `y`, each behind the tokens before it.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn convolve(
+        &mut self,
+        layer: &Convolve<E>,
+        new: &NewTokens,
+        x: Matrix<'_, E>,
+        mut y: MatrixMut<'_, E>,
+    ) {
+        let width = self.width;
+        for span in new.spans() {
+            let past = self.of(span.sequence);
+            let mut input = Buffer::uninit(past.len() + span.rows.len() * width);
+            let (before, rows) = input.split_at_mut(past.len());
+            before.copy_from_slice(past);
+            for (row, to) in span.rows.clone().zip(rows.chunks_mut(width.max(1))) {
+                to.copy_from_slice(x.row(row));
+            }
+            layer.inside(&input, span.rows.len(), span.of(&mut y).as_mut_slice());
+            past.copy_from_slice(&input[span.rows.len() * width..]);
+        }
+    }
+}
+
+impl<E: Element> SequenceState for Recent<E> {
+    fn reset(&mut self, sequence: usize) {
+        self.of(sequence).fill(E::zero());
+    }
+
+    fn elements(&self) -> usize {
+        self.numbers.len()
+    }
+}
