@@ -513,6 +513,14 @@ impl ModelFrame<'_> {
                 body.line(quote!(#to.copy_from_slice(#from);));
             }
         }
+        // What a loop leaves in a variable stands in memory of its own.
+        let carried = scan.body.carried().values;
+        for id in carried.iter().filter(|id| inner.is_kept_in_steps(**id)) {
+            let (all, value, step) = (inner.all_of(*id), self.value(*id), self.own("step", 0));
+            body.line(
+                quote!(#all.at_mut(#step).as_mut_slice().copy_from_slice(#value.as_slice());),
+            );
+        }
         body
     }
 
