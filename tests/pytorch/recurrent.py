@@ -11,10 +11,10 @@ from case import case
 def weights(c, gates, d, hidden):
     """The parameters of a layer of PyTorch, under our names."""
     return {
-        "weight_ih_l0": c.weight("w_ih.weight", gates * hidden, d),
-        "bias_ih_l0": c.weight("w_ih.bias", gates * hidden),
-        "weight_hh_l0": c.weight("w_hh.weight", gates * hidden, hidden),
-        "bias_hh_l0": c.weight("w_hh.bias", gates * hidden),
+        "weight_ih_l0": c.param("w_ih.weight", gates * hidden, d),
+        "bias_ih_l0": c.param("w_ih.bias", gates * hidden),
+        "weight_hh_l0": c.param("w_hh.weight", gates * hidden, hidden),
+        "bias_hh_l0": c.param("w_hh.bias", gates * hidden),
     }
 
 
@@ -41,7 +41,7 @@ def bidirectional_rnn(c):
     parameters = {}
     for prefix, suffix in [("forwards", ""), ("backwards", "_reverse")]:
         for name, shape, ours in zip(names, shapes, ["ih.weight", "ih.bias", "hh.weight", "hh.bias"]):
-            parameters[name + suffix] = c.weight(f"{prefix}_{ours}", *shape)
+            parameters[name + suffix] = c.param(f"{prefix}_{ours}", *shape)
     y, _ = functional_call(nn.RNN(3, 4, batch_first=True, bidirectional=True), parameters, (x,))
     return y
 
@@ -69,7 +69,7 @@ def selective_state_space(c):
     """Gu and Dao 2023, algorithm 2: `selective_scan_ref`."""
     x, b, n = c.floats("x", 2, 5, 3), c.floats("b", 2, 5, 2), c.floats("c", 2, 5, 2)
     a, skip = c.weight("a", 3, 2), c.weight("skip", 3)
-    delta = F.softplus(F.linear(x, c.weight("linear.weight", 3, 3), c.weight("linear.bias", 3)))
+    delta = F.softplus(F.linear(x, c.param("linear.weight", 3, 3), c.param("linear.bias", 3)))
     h = torch.zeros(2, 3, 2)
     ys = []
     for t in range(5):
