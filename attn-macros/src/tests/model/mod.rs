@@ -11,6 +11,7 @@ mod picture;
 mod plan;
 mod products;
 mod property;
+mod scans;
 mod shapes;
 mod shared;
 mod snapshots;
