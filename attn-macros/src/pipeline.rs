@@ -97,7 +97,8 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
 
 /// The operations of a model for the fused form: elementwise ones that are one pass over memory become one.
 pub(crate) fn fuse_model(model: &mut network::graph::Model) {
-    let repeating = network::read_in_place(&model.body, &model.results);
+    let products = network::all_at_once(model);
+    let repeating = network::read_in_place(&products, &model.results);
     let grouped = network::group(&repeating, &model.results);
     model.grouped = network::read_results(&network::hoist(&grouped));
     network::share_memory(model);

@@ -116,4 +116,38 @@ exact! {
             (next_0 * result_0, next_1)
         }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<8>)));
+
+    a_gru {
+        struct M<d = 3, hidden = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, hidden] {
+            scan seq {
+                state h: [batch, hidden] = 0.0;
+                let (xr, xz, xn) = split(linear::<{ 3 * hidden }>(x));
+                let (hr, hz, hn) = split(linear::<{ 3 * hidden }>(h));
+                let z = sigmoid(xz + hz);
+                h = (1 - z) * tanh(xn + sigmoid(xr + hr) * hn) + z * h;
+                yield h;
+            }
+        }
+    } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)));
+
+    scans_with_norms_dropout_and_loops {
+        struct M<d = 8>;
+        fn forward(x: [seq, d]) -> ([seq, d], [d]) {
+            let (y, first) = scan seq, reverse = true {
+                state h: [d] = 0.0;
+                let mut z = dropout::<0.5>(x);
+                repeat 2 { z = tanh(linear::<d>(layer_norm(z + h))); }
+                h = z + feed_forward::<5>(z);
+                yield h * x;
+                h
+            };
+            let z = scan seq {
+                state h: [d] = first;
+                h = h / sqrt(mean::<d>(h * h) + 1e-6) * y;
+                yield h;
+            };
+            (z, first)
+        }
+    } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<8>)));
 }

@@ -11,6 +11,7 @@ fn models() -> Vec<String> {
         crate::models::text::MODELS,
         crate::models::vision::MODELS,
         crate::parts::MODELS,
+        crate::recurrent::MODELS,
         crate::reductions::MODELS,
         crate::selections::MODELS,
     ];

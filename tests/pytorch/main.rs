@@ -18,5 +18,6 @@ mod indices;
 mod layers;
 mod models;
 mod parts;
+mod recurrent;
 mod reductions;
 mod selections;

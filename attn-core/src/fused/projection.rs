@@ -183,6 +183,17 @@ impl<E: Element> Projection<E> {
         linear::input_gradient(d_y, self.weight(), into, d_x);
     }
 
+    /// The derivative with respect to the input.
+    pub fn input_backward(
+        &self,
+        d_y: Matrix<'_, E>,
+        d_x: &mut GradTarget<'_, E>,
+        gradients: &mut Gradients<E>,
+    ) {
+        let (numbers, into) = d_x.numbers_mut(gradients);
+        self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
+    }
+
     /// The derivative with respect to the parameters and the input.
     pub fn backward(
         &self,
@@ -192,8 +203,7 @@ impl<E: Element> Projection<E> {
         gradients: &mut Gradients<E>,
     ) {
         self.add_gradients(x, d_y, gradients);
-        let (numbers, into) = d_x.numbers_mut(gradients);
-        self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
+        self.input_backward(d_y, d_x, gradients);
     }
 
     /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape.

@@ -87,6 +87,16 @@ impl<E: Pooled> Steps<E> {
         (from, to)
     }
 
+    /// The numbers of so many steps from this one on.
+    ///
+    /// # Panics
+    /// If there are fewer places.
+    #[track_caller]
+    pub fn some(&self, first: usize, count: usize) -> &[E] {
+        let each = self.rows * self.width;
+        &self.numbers[first * each..(first + count) * each]
+    }
+
     /// All numbers, row-major.
     pub fn all(&self) -> &[E] {
         &self.numbers

@@ -16,10 +16,20 @@ use crate::spec::{body, expect, split_at_commas};
 
 /// One value, or several in parentheses.
 pub(super) fn parse_values(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Vec<Expr>> {
+    let ends = |rest: ParseStream<'_>| rest.is_empty() || rest.peek(Token![,]);
+    parse_values_before(input, ends, cx)
+}
+
+/// The same where this tells whether they end.
+pub(super) fn parse_values_before(
+    input: ParseStream<'_>,
+    ends: impl Fn(ParseStream<'_>) -> bool,
+    cx: &Diagnostics,
+) -> syn::Result<Vec<Expr>> {
     if input.peek(token::Paren) {
         let fork = input.fork();
         let group: Group = fork.parse()?;
-        if (fork.is_empty() || fork.peek(Token![,])) && has_comma(&group.stream()) {
+        if ends(&fork) && has_comma(&group.stream()) {
             let content;
             parenthesized!(content in input);
             return read(&content, |content| {

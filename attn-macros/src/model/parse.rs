@@ -580,6 +580,9 @@ pub(super) fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         return Err(syn::Error::new(value.span(), messages::NO_SEMICOLON));
     }
     if !input.peek(Token![;]) {
+        if matches!(&value, Expr::Name(name) if name == "scan") {
+            return Err(syn::Error::new(value.span(), messages::SCAN_ALONE));
+        }
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR_OR_END));
     }
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;

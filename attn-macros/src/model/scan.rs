@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Token, braced, token};
 
-use super::expression::{in_the_way, parse_values};
+use super::expression::{in_the_way, parse_values_before};
 use super::parse::{argument, parse_statements, parse_to_end, skip};
 use super::signature::parse_type;
 use super::syntax::{Expr, Scan, ScanTo, Statement, TypeDraft};
@@ -94,7 +94,7 @@ fn parse_initial(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<(TypeD
 /// `yield y;`, `yield (a, b);`
 pub(super) fn parse_yield(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Statement> {
     let at = input.parse::<Token![yield]>()?.span;
-    let values = parse_values(input, cx)?;
+    let values = parse_values_before(input, |rest| rest.peek(Token![;]), cx)?;
     if input.is_empty() {
         return Err(syn::Error::new(at, messages::NO_SEMICOLON));
     }

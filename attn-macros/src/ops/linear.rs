@@ -140,7 +140,10 @@ impl Op for Linear {
         Properties {
             saved: Saved::Operands,
             kept: None,
-            fusion: Fusion::None,
+            fusion: match self.tied {
+                true => Fusion::None,
+                false => Fusion::Linear(&self.place),
+            },
         }
     }
 

@@ -371,6 +371,9 @@ pub(crate) enum Fusion<'o> {
         /// Whether it is a sum or a mean: then its terms need not be in memory, and neither need their gradients, which are equal.
         is_sum: bool,
     },
+    /// The rows of the only operand times the learned weights of this place: in a scan it is computed for all steps at once, if it can be, and
+    /// the gradients of the weights are.
+    Linear(&'o ParamPath),
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

@@ -435,7 +435,8 @@ impl<F: Frame> Backward<'_, F> {
             d_result: self.gradient(d_result, node.result),
         };
         let of = BlockNode::new(self.frame, node).in_strips(self.strips);
-        lines.line(node.op.backward(&of, &gradients));
+        let of_step = self.frame.emit_product_of_step(node, &gradients);
+        lines.line(of_step.unwrap_or_else(|| node.op.backward(&of, &gradients)));
         // In a strip nothing takes memory but scratch.
         if let Some(footprint) = node.op.footprints(&of).backward {
             lines.differentiate(footprint);

@@ -13,7 +13,7 @@ use quote::{format_ident, quote};
 use super::ExecMode;
 use super::tracked_code::{self, TrackedCode};
 use crate::model::diff::{Backward, BufferId, GradTarget};
-use crate::model::graph::{Block, Region, Repeat, Scan, Step, ValueId};
+use crate::model::graph::{Block, Node, Region, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, Type, ValueKind};
@@ -152,6 +152,9 @@ pub(crate) trait Frame: Sized {
         let width = axes.last().map_or(quote!(1), size);
         [self.rows(&axes[..axes.len().saturating_sub(1)]), width]
     }
+
+    /// The derivative of a product in a scan by its operand. That by the weights is computed behind the steps, of all of them.
+    fn emit_product_of_step(&self, _: &Node<Self::Op>, _: &Gradients) -> Option<TokenStream>;
 
     /// Where a value stands that a step of a scan keeps: `x_all.at_mut(step)`.
     fn place_of_step(&self, id: ValueId) -> Option<TokenStream>;

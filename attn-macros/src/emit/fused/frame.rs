@@ -5,12 +5,12 @@ use quote::{format_ident, quote};
 
 use super::score::Score;
 use super::{LayerFrame, var};
-use crate::emit::block::{Access, BlockNode, Frame, Rounds};
+use crate::emit::block::{Access, BlockNode, Frame, Gradients, Rounds};
 use crate::emit::tracked_code::{self, TrackedCode};
 use crate::emit::{ComposedNode, ExecMode};
 use crate::graph::block::is_by_key;
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Repeat, Scan, ValueId};
+use crate::model::graph::{Node, Repeat, Scan, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
@@ -71,6 +71,10 @@ impl Frame for LayerFrame<'_> {
 
     fn kept_of_scan(&self, _: &Scan<dyn LayerOp>) -> Vec<Ident> {
         Vec::new()
+    }
+
+    fn emit_product_of_step(&self, _: &Node<dyn LayerOp>, _: &Gradients) -> Option<TokenStream> {
+        None
     }
 
     fn place_of_step(&self, _: ValueId) -> Option<TokenStream> {

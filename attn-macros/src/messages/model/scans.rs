@@ -12,6 +12,8 @@ pub(crate) const SCAN_OPTIONS: &str =
     "a `scan` takes `reverse = true`: then the last step comes first";
 pub(crate) const SCAN_IS_NOT_READ: &str = "nothing reads the results of this `scan`\n\
     help: `let y = scan ..`";
+pub(crate) const SCAN_ALONE: &str = "a `scan` is no operand: its results get names first\n\
+    help: `let y = scan axis { .. };`, and then `x + y`";
 pub(crate) const SCAN_IN_SCAN: &str = "a `scan` in a `scan`: a step has no steps of its own\n\
     help: scan along one axis, then along the other, or compute the inner one with `cumsum`, `einsum` or `attention`";
 pub(crate) const ATTENTION_IN_SCAN: &str = "an `attention` in a `scan` would run once for every step\n\

@@ -12,6 +12,7 @@ mod picture;
 mod plan;
 mod products;
 mod property;
+mod scans;
 mod shapes;
 mod shared;
 mod snapshots;

@@ -5,11 +5,11 @@ use quote::{ToTokens, format_ident, quote};
 
 use super::{ModelFrame, decode};
 use crate::emit::ExecMode;
-use crate::emit::block::{self, Access, BlockNode, Frame, Rounds, field, product};
+use crate::emit::block::{self, Access, BlockNode, Frame, Gradients, Rounds, field, product};
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::GradTarget;
 use crate::model::emit::{ComposedNode, Extents, length};
-use crate::model::graph::{Holder, ModuleId, ParamPath, Repeat, Scan, ValueId};
+use crate::model::graph::{Holder, ModuleId, Node, ParamPath, Repeat, Scan, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, ModelOp};
@@ -92,6 +92,10 @@ impl Frame for ModelFrame<'_> {
         fields.map(|(name, _)| name).collect()
     }
 
+    fn emit_product_of_step(&self, node: &Node, gradients: &Gradients) -> Option<TokenStream> {
+        self.step.as_ref()?.product(self, node, gradients)
+    }
+
     fn place_of_step(&self, id: ValueId) -> Option<TokenStream> {
         self.step.as_ref()?.place(self, id)
     }
@@ -131,7 +135,7 @@ impl Frame for ModelFrame<'_> {
 
 impl ModelFrame<'_> {
     /// `weights.attention`, or `blocks.attention` in the body of a loop, `weights.mlp.linear` in a block.
-    fn weights(&self, path: &ParamPath) -> TokenStream {
+    pub(super) fn weights(&self, path: &ParamPath) -> TokenStream {
         let field = field(&path.field);
         let module = self.weights_of(path.module);
         quote!(#module.#field)

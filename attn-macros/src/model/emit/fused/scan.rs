@@ -17,13 +17,14 @@ use quote::{format_ident, quote, quote_spanned};
 
 use super::ModelFrame;
 use crate::emit::ExecMode;
-use crate::emit::block::{self, Access, Frame, hidden, product, size};
+use crate::emit::block::{self, Access, Frame, Gradients, hidden, product, size};
 use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::diff::GradTarget;
-use crate::model::graph::{Scan, State, ValueId};
+use crate::model::diff::{BackwardStep, GradTarget};
+use crate::model::graph::{Node, ParamPath, Scan, State, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::is_written_directly;
 use crate::model::types::{Axis, ValueKind};
+use crate::ops::Fusion;
 
 /// The frame of the body: where its lines find the inputs and the results of a step.
 pub(super) struct InStep<'a> {
@@ -136,6 +137,24 @@ impl InStep<'_> {
         Access { slice, matrix }
     }
 
+    pub(super) fn product(
+        &self,
+        frame: &ModelFrame<'_>,
+        node: &Node,
+        gradients: &Gradients,
+    ) -> Option<TokenStream> {
+        let place = frame.product_of_step(self.scan, node)?;
+        let weights = frame.weights(place);
+        let all = self.outer.d_product(node);
+        let (d_y, numbers) = (gradients.matrix(), gradients.slice());
+        let d_x = gradients.targets();
+        let step = self.step();
+        Some(quote! {
+            #weights.input_backward(#d_y, #(&mut #d_x,)* gradients);
+            #all.at_mut(#step).as_mut_slice().copy_from_slice(#numbers);
+        })
+    }
+
     /// Where a value stands that is kept.
     pub(super) fn place(&self, frame: &ModelFrame<'_>, id: ValueId) -> Option<TokenStream> {
         let is_kept = frame.is_kept_in_steps(id);
@@ -197,6 +216,81 @@ impl ModelFrame<'_> {
     /// The gradients of a value with steps in an array of its own.
     fn d_steps(&self, whole: ValueId) -> Ident {
         self.named(whole, |name| format!("d_all_{name}"))
+    }
+
+    /// The weights of a product of which all steps are there behind the loop.
+    fn product_of_step<'n>(&self, scan: &Scan, node: &'n Node) -> Option<&'n ParamPath> {
+        let Fusion::Linear(place) = node.fusion() else {
+            return None;
+        };
+        let mut steps = scan.body.steps.iter();
+        let is_it = |step: &Step| matches!(step, Step::Node(of) if of.result == node.result);
+        let is_there = steps.any(is_it) && self.all_steps(scan, node.operands[0]).is_some();
+        is_there.then_some(place)
+    }
+
+    /// The numbers of a value of the body at all steps.
+    fn all_steps(&self, scan: &Scan, id: ValueId) -> Option<TokenStream> {
+        let step = self.step.as_ref()?;
+        let id = self.block().memory(id);
+        let count = size(&scan.axis);
+        if let Some(of) = scan.slices.iter().find(|of| of.slice == id) {
+            return Some(step.outer.read(of.whole).slice);
+        }
+        if let Some(state) = scan.states.iter().find(|state| state.value == id) {
+            let all = step.outer.states(state);
+            let first = match scan.reverse {
+                true => quote!(1),
+                false => quote!(0),
+            };
+            return Some(quote!(#all.some(#first, #count)));
+        }
+        self.is_kept_in_steps(id).then(|| {
+            let all = self.all_of(id);
+            quote!(#all.some(0, #count))
+        })
+    }
+
+    /// The products of the body whose weights have their gradients behind the steps.
+    fn products<'s>(&self, scan: &'s Scan) -> Vec<(&'s Node, &'s ParamPath)> {
+        let lines = &self.derivative().lines;
+        // A result that no gradient reaches has none.
+        let has_gradient = |node: &Node| {
+            let is_it = |line: &BackwardStep<'_>| matches!(line, BackwardStep::Adjoint { node: of, .. } if of.result == node.result);
+            lines.iter().any(is_it)
+        };
+        let nodes = scan.body.steps.iter().filter_map(|step| match step {
+            Step::Node(node) if has_gradient(node) => {
+                Some((node, self.product_of_step(scan, node)?))
+            }
+            _ => None,
+        });
+        nodes.collect()
+    }
+
+    /// The gradients of the results of a product at all steps.
+    fn d_product(&self, node: &Node) -> Ident {
+        self.named(node.result, |name| format!("d_all_{name}"))
+    }
+
+    /// The gradients of weights, each a product over all steps.
+    fn add_products(&self, lines: &mut TrackedCode, scan: &Scan, inner: &ModelFrame<'_>) {
+        let count = size(&scan.axis);
+        for (node, place) in inner.products(scan) {
+            let weights = self.weights(place);
+            let all = self.d_product(node);
+            let x = inner.all_steps(scan, node.operands[0]);
+            let [rows, width] = self.extents(node.operands[0]);
+            let [_, d_width] = self.extents(node.result);
+            lines.line(quote! {
+                #weights.add_gradients(
+                    p::Matrix::new(#x, #count * #rows, #width),
+                    p::Matrix::new(#all.some(0, #count), #count * #rows, #d_width),
+                    gradients,
+                );
+            });
+            lines.drop(&all);
+        }
     }
 
     /// A kept value of all steps.
@@ -298,7 +392,7 @@ impl ModelFrame<'_> {
             }
             let steps = scan.body.steps.iter().zip(&inner.plan().steps);
             for (step, planned) in steps {
-                if let crate::model::graph::Step::Repeat(repeat) = step {
+                if let Step::Repeat(repeat) = step {
                     let name = self.saved_type(repeat);
                     inner.emit_saved_of(name, &repeat.body, &planned.body, structs);
                 }
@@ -419,6 +513,14 @@ impl ModelFrame<'_> {
                 body.line(quote!(#to.copy_from_slice(#from);));
             }
         }
+        // What a loop leaves in a variable stands in memory of its own.
+        let carried = scan.body.carried().values;
+        for id in carried.iter().filter(|id| inner.is_kept_in_steps(**id)) {
+            let (all, value, step) = (inner.all_of(*id), self.value(*id), self.own("step", 0));
+            body.line(
+                quote!(#all.at_mut(#step).as_mut_slice().copy_from_slice(#value.as_slice());),
+            );
+        }
         body
     }
 
@@ -472,6 +574,13 @@ impl ModelFrame<'_> {
     ) {
         self.inside(scan, d_results, to, |inner| {
             self.make_gradients(lines, scan, d_results, to);
+            let extent = self.extent_of_axis(&scan.axis);
+            for (node, _) in inner.products(scan) {
+                let (all, count) = (self.d_product(node), size(&scan.axis));
+                let [rows, width] = self.extents(node.result);
+                lines.line(quote!(let mut #all = p::Steps::<E>::uninit(#count, #rows, #width);));
+                lines.take(&all, self.footprint_of_steps(&extent, node.result));
+            }
             let mut body = TrackedCode::default();
             let fields = block::kept_of_step(inner);
             body.restore(&fields);
@@ -491,6 +600,7 @@ impl ModelFrame<'_> {
                     }
                 },
             });
+            self.add_products(lines, scan, inner);
             self.add_gradients(lines, scan, d_results, to);
         });
     }

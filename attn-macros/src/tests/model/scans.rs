@@ -1,0 +1,124 @@
+//! Scans: what moves out of the loop, and the messages of mistakes.
+
+use super::lower;
+use super::mistakes::errors_of;
+use super::shapes::shapes;
+use crate::model::graph::Step;
+
+fn errors(statements: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8>; fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {{
+            let _a = tokens; let _b = x; {statements}
+        }}"
+    ))
+}
+
+/// One mistake: its token and its message.
+macro_rules! mistakes {
+    ($($name:ident: $statements:literal, $at:literal, $message:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_eq!(errors($statements), [($at.to_owned(), $message.to_owned())]);
+        }
+    )*};
+}
+
+mistakes! {
+    no_such_axis: "let y = scan time { state h: [batch, d] = 0; h = h + 1; yield h; }; y + x", "time",
+        "there is no axis `time` among the inputs";
+    a_number_of_steps: "scan 5 { state h: [batch, d] = 0; h = h + x; yield h; }", "5",
+        "expected an axis by its name, as in `scan seq { .. }`";
+    an_unknown_option: "scan seq, share = true { state h: [batch, d] = 0; h = h + x; yield h; }", "share",
+        "a `scan` takes `reverse = true`: then the last step comes first";
+    ids_at_a_step: "scan seq { state h: [batch, d] = 0; h = h + embedding::<9, d>(tokens); yield h; }", "tokens",
+        "a step of a scan along `seq` reads floats, and `tokens` is ids[batch, seq]";
+    a_constant_state: "scan seq { state h: [batch, d] = 0; yield h + x; }", "h",
+        "no step changes the state `h`";
+    a_state_of_another_shape: "scan seq { state h: [batch, d] = 0; h = linear::<9>(h); yield x; }", "scan",
+        "a step changes the shape of `h`: it begins with [batch, 8] and ends with [batch, 9]";
+    an_initial_value_of_another_shape: "scan seq { state h: [batch, d] = x; h = h + x; yield h; }", "x",
+        "`h` begins as [batch, seq, 8], and is declared as [batch, 8]";
+    a_variable_from_outside: "let mut z = gelu(x); let y = scan seq { state h: [batch, d] = 0; h = h + x; z = x; yield h; }; y + z", "z",
+        "`z` is declared outside of this `scan`, whose steps change its states only";
+    a_late_state: "scan seq { let y = 2 * x; state h: [batch, d] = 0; h = h + y; yield h; }", "h",
+        "the states of a `scan` are its first lines";
+    a_state_outside: "state h: [batch, d] = 0; x", "h",
+        "a `state` is of a `scan`: `let y = scan seq { state h: [batch, hidden] = 0.0; .. };`";
+    a_yield_outside: "yield x; x", "yield",
+        "`yield` is a result of a step of a `scan`, and stands among the statements of its block";
+    two_yields: "scan seq { state h: [batch, d] = 0; h = h + x; yield h; yield x; }", "yield",
+        "a step yields once";
+    nothing_yielded: "let y = scan seq { state h: [batch, d] = 0; h = h + x; }; y + x", "scan",
+        "this `scan` has no result";
+    a_last_value_that_is_no_state: "let y = scan seq { state h: [batch, d] = 0; h = h + x; yield h; 2 * h }; y", "*",
+        "the last line of a `scan` is a state, for its value behind the last step: this scan has `h`";
+    too_many_names: "let (y, z) = scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y + z", "scan",
+        "this scan has 1 result, and 2 variables for it";
+    a_scan_in_a_scan: "scan seq { state h: [batch, d] = 0; let y = scan d { state g: [batch] = 0; g = g + x; yield g; }; h = h + y; yield h; }", "scan",
+        "a `scan` in a `scan`: a step has no steps of its own";
+    an_attention_in_a_scan: "scan seq { state h: [batch, d] = 0; h = h + mean::<k>(attention::<2>(stack::<[batch, k, d]>(h, x) as [batch, k, d])); yield h; }", "scan",
+        "an `attention` in a `scan` would run once for every step";
+    a_scan_as_an_operand: "let y = x; let mut y = y; y += scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "a `scan` is no operand: its results get names first";
+    a_scan_that_nobody_reads: "scan seq { state h: [batch, d] = 0; h = h + x; yield h; } x", "scan",
+        "nothing reads the results of this `scan`";
+}
+
+/// A GRU.
+const GRU: &str = "
+    struct Gru<d = 3, hidden = 4>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, hidden] {
+        scan seq {
+            state h: [batch, hidden] = 0.0;
+            let (xr, xz, xn) = split(linear::<{ 3 * hidden }>(layer_norm(2 * x)));
+            let (hr, hz, hn) = split(linear::<{ 3 * hidden }>(h));
+            let z = sigmoid(xz + hz);
+            h = (1 - z) * tanh(xn + sigmoid(xr + hr) * hn) + z * h;
+            yield h;
+        }
+    }
+";
+
+/// The operations before the scan of the fused form, and those of a step.
+#[test]
+fn products_that_read_no_state_stand_before_the_scan() {
+    let model = lower(GRU);
+    let mut before = Vec::new();
+    let mut inside = Vec::new();
+    for step in &model.grouped.steps {
+        match step {
+            Step::Node(node) => before.push(model.value(node.result).ty.to_string()),
+            Step::Scan(scan) => {
+                let nodes = scan.body.nodes().into_iter();
+                inside.extend(nodes.map(|node| model.value(node.result).source.clone()));
+                before.push("scan".to_owned());
+            }
+            Step::Repeat(_) => {}
+        }
+    }
+    // The initial state and its axes, the input, `2 * x`, the norm and the product, and the result.
+    let steps = ["[seq, batch, 3]"; 3];
+    let expected = ["[]", "[batch, 4]"].into_iter().chain(steps);
+    let expected = expected.chain(["[seq, batch, 12]", "scan", "[batch, seq, 4]"]);
+    assert_eq!(before, expected.collect::<Vec<_>>());
+    assert_eq!(
+        inside.iter().filter(|name| *name == "linear").count(),
+        1,
+        "{inside:?}"
+    );
+}
+
+#[test]
+fn a_step_sees_values_without_the_axis() {
+    let shapes = shapes(&lower(GRU));
+    for expected in [
+        "linear: [batch, 12]",
+        "h_2: [batch, 4]",
+        "h_steps: [seq, batch, 4]",
+    ] {
+        assert!(
+            shapes.iter().any(|shape| shape == expected),
+            "{expected} in {shapes:#?}"
+        );
+    }
+}
