@@ -384,8 +384,8 @@ pub mod __private {
             *,
         },
         generate::{
-            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, SequenceState, Session,
-            Sessions, no_session,
+            Cache, Capacity, ContextCache, ContextState, Decode, DecodeState, DecodeWithContext,
+            ModelDecoder, NewTokens, SequenceState, Session, Sessions, no_session,
         },
         init,
         kernel::{

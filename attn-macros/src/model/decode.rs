@@ -1,21 +1,26 @@
 //! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
 
 use super::emit::operation_name;
-use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
+use super::given::{DependsOn, Given};
+use super::graph::{
+    Field, Model, Module, ModuleId, Node, Region, Repeat, Step, Submodule, ValueId,
+};
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::Decode;
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {
-    let [input] = model.inputs.as_slice() else {
-        return Err(messages::session_inputs(model.inputs.len()));
+    let [input, others @ ..] = model.inputs.as_slice() else {
+        return Err(messages::session_inputs());
     };
     let tokens = Tokens {
         model,
         input: *input,
+        given: Given::of(model),
     };
     tokens.input()?;
+    tokens.others(others)?;
     tokens.once()?;
     tokens.region(&model.body)?;
     tokens.results()
@@ -33,12 +38,20 @@ impl Model {
     /// The layers of a module that remember something in a session: attentions that run in it, and loops and blocks with such layers.
     pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
         module.fields.iter().filter(|field| match &field.layer {
-            Submodule::Attention(index) => self.runs(*index),
+            Submodule::Attention(index) => self.remembers_attention(*index),
             Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
                 self.remembers(*module)
             }
             _ => false,
         })
+    }
+
+    /// Whether an attention runs for tokens, and not only for what a session is given.
+    pub(crate) fn remembers_attention(&self, index: usize) -> bool {
+        let given = Given::of(self);
+        let nodes = self.nodes().into_iter();
+        let mut nodes = nodes.filter(|node| node.attention().is_some_and(|op| op.index == index));
+        nodes.any(|node| given.depends_on(self.block(), node.result) == DependsOn::Tokens)
     }
 
     pub(crate) fn remembers(&self, module: ModuleId) -> bool {
@@ -49,6 +62,7 @@ impl Model {
 struct Tokens<'m> {
     model: &'m Model,
     input: ValueId,
+    given: Given,
 }
 
 impl<'m> Tokens<'m> {
@@ -63,6 +77,9 @@ impl<'m> Tokens<'m> {
             let Some(attention) = node.attention() else {
                 continue;
             };
+            if self.depends_on(node.result) != DependsOn::Tokens {
+                continue;
+            }
             if known.contains(&attention.index) {
                 let name = self.model.path(&attention.place);
                 return Err(messages::session_twice(&name));
@@ -90,6 +107,38 @@ impl<'m> Tokens<'m> {
         } else {
             Err(messages::session_input(ty))
         }
+    }
+
+    /// The other inputs have something for each sequence, and nothing for each token.
+    fn others(&self, others: &[ValueId]) -> Result<(), String> {
+        let length = |axis: &'m Axis| match axis {
+            Axis::Symbol(symbol) => Some(symbol.length.as_str()),
+            Axis::Size(_) => None,
+        };
+        let axes = self.axes(self.input);
+        for id in others {
+            let input = self.model.value(*id);
+            let of_input = self.axes(*id);
+            let [batch, seq] = axes else {
+                return Err(messages::session_of_one(&input.source, &input.ty));
+            };
+            if of_input.iter().any(|axis| length(axis) == length(seq)) {
+                return Err(messages::session_per_token(&input.source, &input.ty));
+            }
+            if of_input.first().map(length) != Some(length(batch)) {
+                return Err(messages::session_of_one(&input.source, &input.ty));
+            }
+        }
+        let has_default = |place| self.model.default_of(place).is_some();
+        if !others.is_empty() && (1..=others.len()).all(has_default) {
+            let input = self.model.value(others[0]);
+            return Err(messages::session_defaults(&input.source));
+        }
+        Ok(())
+    }
+
+    fn depends_on(&self, id: ValueId) -> DependsOn {
+        self.given.depends_on(self.model.block(), id)
     }
 
     fn results(&self) -> Result<(), String> {
@@ -120,12 +169,54 @@ impl<'m> Tokens<'m> {
 
     fn region(&self, region: &Region) -> Result<(), String> {
         region.steps.iter().try_for_each(|step| match step {
-            Step::Node(node) => self.node(node),
-            Step::Repeat(repeat) => self.region(&repeat.body),
+            Step::Node(node) => match self.depends_on(node.result) {
+                DependsOn::Given => Ok(()),
+                DependsOn::Parameters | DependsOn::Tokens => self.node(node),
+            },
+            Step::Repeat(repeat) => match self.given.repeat(self.model.block(), repeat) {
+                DependsOn::Given => Ok(()),
+                DependsOn::Parameters | DependsOn::Tokens => self.rounds(repeat),
+            },
         })
     }
 
+    /// A loop over tokens computes nothing of what is given alone: that would be computed for each token.
+    fn rounds(&self, repeat: &Repeat) -> Result<(), String> {
+        let nodes = repeat.body.nodes().into_iter();
+        let mut nodes = nodes.filter(|node| self.depends_on(node.result) == DependsOn::Given);
+        if let Some(node) = nodes.next() {
+            let name = operation_name(self.model, node);
+            return Err(messages::session_given_in_a_loop(&name));
+        }
+        self.region(&repeat.body)
+    }
+
+    /// What is given is read as the context of an attention, and as the data of its keys.
+    fn operands(&self, node: &Node) -> Result<(), String> {
+        let is_given = |id: &ValueId| self.depends_on(*id) == DependsOn::Given;
+        let name = || operation_name(self.model, node);
+        let Some(attention) = node.attention() else {
+            return match node.operands.iter().find(|id| is_given(id)) {
+                Some(id) => {
+                    let given = &self.model.value(*id).source;
+                    Err(messages::session_given(&name(), given))
+                }
+                None => Ok(()),
+            };
+        };
+        let [x, others @ ..] = node.operands.as_slice() else {
+            return Ok(());
+        };
+        if is_given(x) || attention.cross && !others.iter().all(is_given) {
+            return Err(messages::session_context(
+                &self.model.path(&attention.place),
+            ));
+        }
+        Ok(())
+    }
+
     fn node(&self, node: &Node) -> Result<(), String> {
+        self.operands(node)?;
         let has_numbers = self.axes_per_token(node.result).is_some();
         let stands_alone = has_numbers || self.is_constant(node.result);
         match node.op.decode(self.model)? {

@@ -76,6 +76,16 @@ pub(crate) trait Frame: Sized {
     /// The variables around a loop. A layer has no loops.
     fn rounds(&self, repeat: &Repeat<Self::Op>) -> Option<Rounds>;
 
+    /// Whether the lines of this pass have those of a step. A session computes some when it starts, and the others for each token.
+    fn emits(&self, _: &Step<Self::Op>) -> bool {
+        true
+    }
+
+    /// Whether a value is made by lines of this pass.
+    fn is_made(&self, _: ValueId) -> bool {
+        true
+    }
+
     fn block(&self) -> Block<'_, Self::Op> {
         self.passes().block
     }

@@ -9,7 +9,7 @@ use crate::emit::block::{Access, BlockNode, Frame, Rounds};
 use crate::emit::tracked_code;
 use crate::emit::{ComposedNode, ExecMode};
 use crate::graph::block::is_by_key;
-use crate::model::graph::{Repeat, ValueId};
+use crate::model::graph::{Repeat, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
@@ -83,6 +83,22 @@ impl Frame for LayerFrame<'_> {
         var("Loop")
     }
 
+    /// In a session the keys and values of a context are computed when it starts.
+    fn emits(&self, step: &Step<dyn LayerOp>) -> bool {
+        match step {
+            Step::Node(node) => self.is_made(node.result),
+            Step::Repeat(_) => true,
+        }
+    }
+
+    fn is_made(&self, id: ValueId) -> bool {
+        match self.mode {
+            ExecMode::Forward => true,
+            ExecMode::Session => !self.is_of_context(id),
+            ExecMode::Start => self.is_of_context(id),
+        }
+    }
+
     fn rounds(&self, _: &Repeat<dyn LayerOp>) -> Option<Rounds> {
         None
     }
@@ -116,6 +132,11 @@ impl BlockNode<'_, LayerFrame<'_>> {
     /// The projections whose results are that of the node.
     pub(crate) fn projection(&self) -> TokenStream {
         self.parameter(&self.frame.layer.value(self.result).name)
+    }
+
+    /// Whether the keys are those of another sequence.
+    pub(crate) fn is_cross(&self) -> bool {
+        self.frame.cx.graph.cross
     }
 
     /// A field of `Weights`.
