@@ -36,7 +36,7 @@ model! {
         linear::<vocab>(layer_norm(x))
     }
 
-    fn forward(tokens: ids[batch, seq], source: ids[batch, src], lens: lens[batch]) -> [batch, seq, vocab] {
+    fn forward(source: ids[batch, src], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, vocab] {
         decode(tokens, encode(source, lens), lens)
     }
 }

@@ -562,14 +562,14 @@ pub(crate) fn session_inputs() -> String {
     "it takes no input, and a session tokens".to_owned()
 }
 
-/// An input behind the tokens that has no axis of sequences.
+/// An input beside the tokens that has no axis of sequences.
 pub(crate) fn session_of_one(name: &str, found: &Type) -> String {
     format!(
         "its `{name}` is {found}, and what a session is given beside tokens `ids[batch, seq]` has the axis of the sequences in front: `[batch, ..]`"
     )
 }
 
-/// An input behind the tokens that has the axis of the tokens.
+/// An input beside the tokens that has their axis.
 pub(crate) fn session_per_token(name: &str, found: &Type) -> String {
     format!(
         "its `{name}` is {found}, with something for every token, and a session is given what is the same for all of them"
@@ -578,7 +578,7 @@ pub(crate) fn session_per_token(name: &str, found: &Type) -> String {
 
 pub(crate) fn session_defaults(name: &str) -> String {
     format!(
-        "all inputs behind the tokens may be left out, `{name}` too: then the number of sequences is not known"
+        "all inputs beside the tokens may be left out, `{name}` too: then the number of sequences is not known"
     )
 }
 

@@ -11,7 +11,7 @@ use crate::ops::Decode;
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {
-    let [input, others @ ..] = model.inputs.as_slice() else {
+    let Some(input) = model.inputs.get(model.tokens()) else {
         return Err(messages::session_inputs());
     };
     let tokens = Tokens {
@@ -20,16 +20,41 @@ pub(crate) fn check(model: &Model) -> Result<(), String> {
         given: Given::of(model),
     };
     tokens.input()?;
-    tokens.others(others)?;
+    tokens.others()?;
     tokens.once()?;
     tokens.region(&model.body)?;
     tokens.results()
 }
 
 impl Model {
-    /// The length of a sequence of tokens: the last axis of the first input.
+    /// The place of the tokens among the inputs: the ids for each of which the result has a vector, or else the first input.
+    pub(crate) fn tokens(&self) -> usize {
+        let result = self.results.first().map(|id| &self.value(*id).ty.axes);
+        let of_result = result.and_then(|axes| axes.split_last());
+        let names = |axes: &[Axis]| axes.iter().map(Axis::to_string).collect::<Vec<_>>();
+        let mut inputs = self.inputs.iter().map(|id| &self.value(*id).ty);
+        let found = inputs.position(|ty| {
+            let same = of_result.is_some_and(|(_, axes)| names(&ty.axes) == names(axes));
+            ty.kind == ValueKind::Ids && same
+        });
+        found.unwrap_or(0)
+    }
+
+    /// The inputs beside the tokens, with their places: what a session is given.
+    pub(crate) fn given_inputs(&self) -> impl Iterator<Item = (usize, ValueId)> {
+        let tokens = self.tokens();
+        let inputs = self.inputs.iter().copied().enumerate();
+        inputs.filter(move |(place, _)| *place != tokens)
+    }
+
+    /// The length of a sequence of tokens: the last axis of these.
     pub(crate) fn sequence(&self) -> Option<&str> {
-        match self.value(*self.inputs.first()?).ty.axes.last()? {
+        match self
+            .value(*self.inputs.get(self.tokens())?)
+            .ty
+            .axes
+            .last()?
+        {
             Axis::Symbol(symbol) => Some(&symbol.length),
             Axis::Size(_) => None,
         }
@@ -110,15 +135,15 @@ impl<'m> Tokens<'m> {
     }
 
     /// The other inputs have something for each sequence, and nothing for each token.
-    fn others(&self, others: &[ValueId]) -> Result<(), String> {
+    fn others(&self) -> Result<(), String> {
         let length = |axis: &'m Axis| match axis {
             Axis::Symbol(symbol) => Some(symbol.length.as_str()),
             Axis::Size(_) => None,
         };
         let axes = self.axes(self.input);
-        for id in others {
-            let input = self.model.value(*id);
-            let of_input = self.axes(*id);
+        for (_, id) in self.model.given_inputs() {
+            let input = self.model.value(id);
+            let of_input = self.axes(id);
             let [batch, seq] = axes else {
                 return Err(messages::session_of_one(&input.source, &input.ty));
             };
@@ -129,12 +154,15 @@ impl<'m> Tokens<'m> {
                 return Err(messages::session_of_one(&input.source, &input.ty));
             }
         }
-        let has_default = |place| self.model.default_of(place).is_some();
-        if !others.is_empty() && (1..=others.len()).all(has_default) {
-            let input = self.model.value(others[0]);
-            return Err(messages::session_defaults(&input.source));
+        let mut given = self.model.given_inputs();
+        let Some((_, first)) = given.next() else {
+            return Ok(());
+        };
+        let mut given = self.model.given_inputs();
+        match given.all(|(place, _)| self.model.default_of(place).is_some()) {
+            true => Err(messages::session_defaults(&self.model.value(first).source)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn depends_on(&self, id: ValueId) -> DependsOn {

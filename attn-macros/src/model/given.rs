@@ -1,4 +1,4 @@
-//! Which values of a function are the same for all tokens of a session: those of its inputs behind the first, the tokens.
+//! Which values of a function are the same for all tokens of a session: those of its inputs beside the tokens.
 
 use super::graph::{Block, Model, Node, Region, Repeat, Step, ValueId};
 
@@ -17,13 +17,13 @@ pub(crate) enum DependsOn {
 pub(crate) struct Given(Vec<DependsOn>);
 
 impl Given {
-    /// `inputs[0]` are the tokens.
     pub(crate) fn of(model: &Model) -> Self {
         let mut found = Given(vec![DependsOn::Parameters; model.values.len()]);
+        let tokens = model.tokens();
         for (index, input) in model.inputs.iter().enumerate() {
-            found.0[input.0] = match index {
-                0 => DependsOn::Tokens,
-                _ => DependsOn::Given,
+            found.0[input.0] = match index == tokens {
+                true => DependsOn::Tokens,
+                false => DependsOn::Given,
             };
         }
         found.region(model.block(), &model.body);

@@ -112,26 +112,28 @@ fn emit_given_sessions(
     let vis = &cx.model.item.vis;
     let label = cx.label();
     let model = cx.model;
-    let axis = |index: usize| match &model.value(model.inputs[0]).ty.axes[index] {
+    let place = model.tokens();
+    let axis = |index: usize| match &model.value(model.inputs[place]).ty.axes[index] {
         Axis::Symbol(symbol) => symbol.length.as_str(),
         Axis::Size(_) => "",
     };
     let [batch, seq] = [0, 1].map(axis);
     let symbols = model.symbols.iter().filter(|symbol| *symbol != seq);
     let symbols: Vec<_> = symbols.map(|symbol| cx.symbol(symbol)).collect();
-    let given = model.inputs.iter().enumerate().skip(1);
-    let given = given.map(|(index, id)| {
-        let ty = cx.tensor(&model.value(*id).ty, &TokenStream::new());
+    let given = model.given_inputs().map(|(index, id)| {
+        let ty = cx.tensor(&model.value(id).ty, &TokenStream::new());
         match model.default_of(index) {
-            None => (cx.var(*id), ty),
-            Some(_) => (cx.var(*id), quote!(Option<#ty>)),
+            None => (cx.var(id), ty),
+            Some(_) => (cx.var(id), quote!(Option<#ty>)),
         }
     });
     let (names, types): (Vec<_>, Vec<_>) = given.unzip();
-    let tokens = cx.var(model.inputs[0]);
+    let inputs = model.inputs.iter().map(|id| cx.var(*id));
+    let tokens = cx.var(model.inputs[place]);
     // An input that is always there: one of them is, or there is no session.
-    let mut present = (1..model.inputs.len()).filter(|index| model.default_of(*index).is_none());
-    let first = present.next().map(|index| &names[index - 1]);
+    let mut present = model.given_inputs();
+    let first = present.find(|(index, _)| model.default_of(*index).is_none());
+    let first = first.map(|(_, id)| cx.var(id));
     let defaults = input::emit_defaults(cx);
     let checks = input::emit_checks(cx);
     quote_spanned! {cx.at=>
@@ -160,7 +162,7 @@ fn emit_given_sessions(
                 let #tokens = p::or_full(None, #first.device(), (sequences, capacity), 0_usize)?;
                 #defaults
                 #checks
-                let (weights, past) = start(self, #tokens, #(#names,)* room)?;
+                let (weights, past) = start(self, #(#inputs,)* room)?;
                 let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
                 p::Sessions::try_new(model, room, #vocabulary, #width)
             }
@@ -168,11 +170,11 @@ fn emit_given_sessions(
     }
 }
 
-/// Names and type variables for the inputs behind tokens, of a function whose first input is tokens.
+/// Names and type variables for the inputs beside tokens, of a function that has tokens.
 fn others_of_tokens(cx: &Emitter<'_>) -> impl Iterator<Item = (Ident, Ident)> {
     let model = cx.model;
-    let first = model.inputs.first().map(|id| model.value(*id).ty.kind);
-    let others = match first {
+    let tokens = model.inputs.get(model.tokens());
+    let others = match tokens.map(|id| model.value(*id).ty.kind) {
         Some(ValueKind::Ids) => 1..model.inputs.len(),
         _ => 0..0,
     };

@@ -128,21 +128,13 @@ impl ModelFrame<'_> {
     /// The function that reads the weights, and the inputs that are the same for all tokens, and computes what follows of these.
     fn emit_start(&self) -> TokenStream {
         let model = self.model();
-        let [tokens, given @ ..] = model.inputs.as_slice() else {
-            return TokenStream::new();
-        };
-        if given.is_empty() {
+        if model.inputs.len() < 2 {
             return TokenStream::new();
         }
         let cx = self.cx;
         let name = &cx.name;
         let symbols = cx.symbols();
-        let tokens = {
-            let name = self.value(*tokens);
-            let ty = cx.tensor(self.ty(*tokens), &TokenStream::new());
-            quote!(#name: #ty)
-        };
-        let given = given.iter().map(|id| {
+        let inputs = model.inputs.iter().map(|id| {
             let name = self.value(*id);
             let ty = cx.tensor(self.ty(*id), &TokenStream::new());
             quote!(#name: #ty)
@@ -155,8 +147,7 @@ impl ModelFrame<'_> {
             #[allow(unused_variables)]
             fn start<#symbols E: p::Element, D: p::Backend<E>>(
                 model: &#name<E, D>,
-                #tokens,
-                #(#given,)*
+                #(#inputs,)*
                 room: p::Capacity,
             ) -> Result<(#weights<E>, #past<E>), p::Error<D::Err>> {
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
