@@ -583,9 +583,9 @@ pub(crate) fn session_defaults(name: &str) -> String {
 }
 
 /// An operation on tokens that reads what a session is given.
-pub(crate) fn session_given(operation: &str, given: &str) -> String {
+pub(crate) fn session_given(operation: &str) -> String {
     format!(
-        "its `{operation}` reads `{given}` for every token, and in a session only `attention` does: as its `context`, and as data of these keys"
+        "its `{operation}` reads what a session is given for every token, and only `attention` can: as its `context`, and as data of these keys"
     )
 }
 

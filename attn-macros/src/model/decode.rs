@@ -222,14 +222,10 @@ impl<'m> Tokens<'m> {
     /// What is given is read as the context of an attention, and as the data of its keys.
     fn operands(&self, node: &Node) -> Result<(), String> {
         let is_given = |id: &ValueId| self.depends_on(*id) == DependsOn::Given;
-        let name = || operation_name(self.model, node);
         let Some(attention) = node.attention() else {
-            return match node.operands.iter().find(|id| is_given(id)) {
-                Some(id) => {
-                    let given = &self.model.value(*id).source;
-                    Err(messages::session_given(&name(), given))
-                }
-                None => Ok(()),
+            return match node.operands.iter().any(is_given) {
+                true => Err(messages::session_given(&operation_name(self.model, node))),
+                false => Ok(()),
             };
         };
         let [x, others @ ..] = node.operands.as_slice() else {
