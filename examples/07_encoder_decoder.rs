@@ -2,6 +2,8 @@
 //! positions, one table for both languages and for the output, label smoothing, and a learning rate that rises and falls. It
 //! translates written dates, "3 March 1987", to ISO 8601, "1987-03-03".
 //!
+//! It translates by sessions, which read the text once and go on character by character.
+//!
 //! In the end it shows which characters the model attends to as it writes: one attention in the terminal, and all of them on a
 //! page, `encoder_decoder/report.html`, beside the losses.
 //!
@@ -107,7 +109,7 @@ fn main() -> Result<()> {
         let loss = cross_entropy(logits, &batch.next, LOSS);
         metrics.write(step, &[("train_loss", loss.array().into())])?;
         if step % 300 == 0 || step == 1 || step == options.steps {
-            let right = accuracy(&model, &device, &mut rng, 200);
+            let right = accuracy(&model, &device, &mut rng, 200)?;
             let new = validation_loss(&model, &device, &mut rng);
             metrics.write(step, &[("validation_loss", new), ("right", right)])?;
             println!(
@@ -121,7 +123,7 @@ fn main() -> Result<()> {
         optimizer.update(&mut model, &mut gradients)?;
         model.zero_grads(&mut gradients);
     }
-    let right = 100.0 * accuracy(&model, &device, &mut rng, 2000);
+    let right = 100.0 * accuracy(&model, &device, &mut rng, 2000)?;
     println!("\nof 2000 dates that it never saw, {right:.2}% are right\n");
     report(&model, &device, &mut rng, &options, right)?;
     if options.steps >= STEPS {
@@ -266,25 +268,23 @@ fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
     )
 }
 
-/// Greedy decoding of answers, character by character.
-fn translate(model: &Model, texts: &[String], device: &Cpu) -> Vec<String> {
+/// Greedy decoding of answers, character by character. The sessions read the texts once.
+fn translate(model: &Model, texts: &[String], device: &Cpu) -> Result<Vec<String>> {
     let (source, lens) = encode(texts, device);
+    let mut sessions = model.sessions(source, lens, ANSWER)?;
     let mut answers = vec![vec![BEGIN]; texts.len()];
-    for length in 1..=ANSWER {
-        let target = device.tensor_from_vec(answers.concat(), (texts.len(), length));
-        let logits = model.forward((source.clone(), target, lens.clone()));
-        let logits = logits.as_vec();
+    for place in 0..ANSWER {
+        let last: Vec<usize> = answers.iter().map(|answer| answer[place]).collect();
+        let logits = sessions.step(&last)?;
         for (text, answer) in answers.iter_mut().enumerate() {
-            let last = (text + 1) * length - 1;
-            let logits = &logits[last * CHARACTERS.len()..][..CHARACTERS.len()];
-            answer.push(likeliest(logits));
+            answer.push(likeliest(logits.row(text)));
         }
     }
     let words = answers.iter().map(|answer| {
         let characters = answer[1..].iter().take_while(|id| **id != END);
         characters.map(|id| letter(*id)).collect()
     });
-    words.collect()
+    Ok(words.collect())
 }
 
 fn likeliest(logits: &[f32]) -> usize {
@@ -298,15 +298,15 @@ fn likeliest(logits: &[f32]) -> usize {
 }
 
 /// The percentage of held-out dates that are translated without a mistake.
-fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> f64 {
+fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Result<f64> {
     let dates: Vec<Date> = (0..count).map(|_| Date::random(rng, false)).collect();
     let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
-    let answers = translate(model, &texts, device);
+    let answers = translate(model, &texts, device)?;
     let right = dates
         .iter()
         .zip(answers)
         .filter(|(date, answer)| date.iso() == *answer);
-    right.count() as f64 / count as f64
+    Ok(right.count() as f64 / count as f64)
 }
 
 /// The loss on held-out dates.
@@ -349,7 +349,7 @@ fn report(
         .svg()?;
     viz::write(options.out.join("loss.svg"), &chart)?;
     let texts: Vec<String> = (0..8).map(|_| Date::random(rng, false).text(rng)).collect();
-    let answers = translate(model, &texts, device);
+    let answers = translate(model, &texts, device)?;
     let configuration = [
         ("steps", options.steps.to_string()),
         ("dates in a step", BATCH.to_string()),

@@ -406,8 +406,9 @@ pub mod __private {
             *,
         },
         generate::{
-            Cache, Capacity, Decode, DecodeState, ModelDecoder, NewTokens, Recent, SequenceState,
-            Session, Sessions, StateOfScan, no_session,
+            Cache, Capacity, ContextCache, ContextState, Decode, DecodeState, DecodeWithContext,
+            ModelDecoder, NewTokens, Recent, SequenceState, Session, Sessions, StateOfScan,
+            no_session,
         },
         init,
         kernel::{

@@ -479,6 +479,35 @@ fn tokens_of_a_session_allocate_nothing() {
     }
 }
 
+/// The keys and values of a memory are there when a session starts.
+#[test]
+fn tokens_of_a_decoder_with_a_memory_allocate_nothing() {
+    let _alone = alone();
+    for threads in [1, 2] {
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.expect("threads can be started");
+        pool.install(|| {
+            let dev = Cpu::default();
+            let model = dev.build_module::<EncoderDecoder, f32>();
+            let source = dev.tensor_from_vec(vec![3; 2 * 150], (2, 150));
+            let lens = dev.tensor_from_vec(vec![150, 90], (2,));
+            let sessions = model.sessions(source, lens, 100);
+            let mut sessions = sessions.expect("there is memory");
+            let mut steps = |count: usize| {
+                for token in 0..count {
+                    sessions.step(&[token, token + 1]).expect("there is room");
+                }
+            };
+            // Sizes that were not used before.
+            steps(20);
+            let before = COUNT.load(Relaxed);
+            steps(60);
+            let asked = COUNT.load(Relaxed) - before;
+            assert_eq!(asked, 0, "with {threads} threads");
+        });
+    }
+}
+
 /// The system gives the pages of a block when they are written, so sequences that are not there yet take no time.
 #[test]
 fn the_memory_of_many_sequences_is_asked_for_as_often_as_that_of_few() {

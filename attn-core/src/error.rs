@@ -173,6 +173,19 @@ pub enum Error<Dev> {
         prefix: usize,
     },
 
+    /// A session of one sequence is given the inputs of another number of them.
+    #[error(
+        "{model}: `{axis}` is {sequences}, and a session of one sequence takes 1: `sessions` takes any number"
+    )]
+    SequencesMismatch {
+        /// The model's name.
+        model: &'static str,
+        /// The axis of the sequences.
+        axis: &'static str,
+        /// Its size.
+        sequences: usize,
+    },
+
     /// An axis cannot be split into parts of a size.
     #[error("{model}: `{axis}` has size {size}, which is no multiple of {of}")]
     Indivisible {

@@ -62,7 +62,11 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
         types.extend(model.types());
         let passes_of = |model| -> Option<Passes<'_>> {
             let model: &network::graph::Model = model;
-            model.is_known().then(|| Passes::new(model.block()))
+            model.is_known().then(|| {
+                let block = model.block();
+                let given = network::given::Given::of(model).read_by_tokens(block);
+                Passes::of_session(block, &given)
+            })
         };
         let passes = passes_of(model);
         let functions = others.iter().map(|other| (other, passes_of(other)));

@@ -43,6 +43,16 @@ attention! {
     struct Sigmoid<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid>;
     // The weights of far keys underflow.
     struct SigmoidAlibi<heads = 8, d_model = 8, head_dim = 64, mask = causal, normalizer = sigmoid, position = alibi>;
+    struct Neighborhood<heads = 8, d_model = 8, head_dim = 64, grid = [64, 64], mask = neighborhood(7)>;
+    struct ShiftedWindows<heads = 8, d_model = 8, head_dim = 64, grid = [64, 64], mask = window(8, shift = 4)>;
+    /// The same by indices.
+    struct OwnNeighborhood<heads = 8, d_model = 8, head_dim = 64> {
+        fn mask(q_idx, kv_idx) {
+            let row = clamp(q_idx / 64, 3, 60) - kv_idx / 64;
+            let col = clamp(q_idx % 64, 3, 60) - kv_idx % 64;
+            abs(row) <= 3 && abs(col) <= 3
+        }
+    }
     struct Document<heads = 8, d_model = 8, head_dim = 64, mask = causal & document>;
 }
 
@@ -90,6 +100,13 @@ fn custom(criterion: &mut Criterion) {
             SoftCap, OwnSoftCap, Sigmoid, SigmoidAlibi, Document(ids),
         }
     }
+    measure!(
+        criterion,
+        4096,
+        Neighborhood,
+        OwnNeighborhood,
+        ShiftedWindows
+    );
     measure!(criterion, 8192, Causal, Window, OwnWindow);
 }
 

@@ -3,7 +3,7 @@
 use attn::{attention, dfdx::prelude::*};
 use support::cases::{scatter, tensor};
 use support::close::assert_close;
-use support::compare::{Outcome, assert_same, backpropagate};
+use support::compare::{Outcome, assert_same, backpropagate, weighted_sum};
 use support::gradients::assert_gradients_of_parameters;
 use support::tensors::flat;
 
@@ -52,6 +52,22 @@ forms_agree! {
     registers Registers;
     video Video;
     swin Swin;
+}
+
+/// The derivative of the table, which reads coordinates, is that of the loss.
+#[test]
+fn the_gradient_of_a_learned_table_is_that_of_differences() {
+    let make = || {
+        let mut layer = Cpu::default().build_module::<Swin<f64>, f64>();
+        scatter(&mut layer);
+        layer
+    };
+    let x: Tensor<(usize, usize, Const<8>), f64, _> = tensor("x", (1, 35, Const));
+    let layer = make();
+    let outcome = backpropagate(layer.forward(x.leaky_trace())).parameters(&layer);
+    assert_gradients_of_parameters(&make, &outcome, &|layer| {
+        weighted_sum(layer.forward(x.clone())).array()
+    });
 }
 
 /// The weights of the first head and sequence, `[query, key]`.

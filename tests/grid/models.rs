@@ -1,16 +1,16 @@
 //! Models of images.
 
-use attn::{dfdx::prelude::*, memory, model};
+use attn::{dfdx::prelude::*, model};
 use support::cases::{scatter, tensor};
 use support::compare::{assert_same, backpropagate};
 
 model! {
     /// A transformer of images with a class token, whose patches attend in neighborhoods and in shifted windows.
-    struct Net<rows = 4, cols = 5, d_model = 8, classes = 3>;
+    struct Net<rows = 4, cols = 5, patches = { rows * cols }, tokens = { patches + 1 }, d_model = 8, classes = 3>;
 
-    fn forward(x: [batch, { rows * cols }, d_model]) -> [batch, classes] {
+    fn forward(x: [batch, patches, d_model]) -> [batch, classes] {
         param class: [1, d_model] = normal(0.02);
-        let mut x = concat::<{ rows * cols + 1 }>(class, x);
+        let mut x = concat::<tokens>(class, x);
         x += attention::<heads = 2, grid = [rows, cols], prefix_tokens = 1, mask = neighborhood(3)>(x);
         x += attention::<heads = 2, grid = [rows, cols], prefix_tokens = 1, mask = same_row>(x) {
             param bias: [heads, 9] = zeros;

@@ -122,6 +122,25 @@ fn tokens_of_grid(grid: &[usize], prefix: usize) -> Option<usize> {
     places.checked_add(prefix)
 }
 
+/// Checks that what a session of one sequence is given is that of one.
+///
+/// # Errors
+/// [`Error::SequencesMismatch`], with the number of sequences.
+pub fn check_one_sequence<Dev>(
+    model: &'static str,
+    axis: &'static str,
+    sequences: usize,
+) -> Result<(), Error<Dev>> {
+    match sequences {
+        1 => Ok(()),
+        _ => Err(Error::SequencesMismatch {
+            model,
+            axis,
+            sequences,
+        }),
+    }
+}
+
 /// An input of a layer: tokens of some width, batched or not.
 pub trait Tokens {
     /// The number of sequences, and their length.

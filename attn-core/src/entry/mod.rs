@@ -12,7 +12,7 @@ pub use absent::{or_count, or_full, or_marks};
 pub use batch::{add_batch, drop_batch};
 pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_grid, check_grid_capacity, check_inputs,
-    check_mask_lengths, check_sizes, check_values,
+    check_mask_lengths, check_one_sequence, check_sizes, check_values,
 };
 pub use layer::{Composed, Layer};
 pub use observer::{Observed, Observer, Seen};

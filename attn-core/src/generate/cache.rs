@@ -41,13 +41,13 @@ struct Sequence {
 
 /// `[sequences, rows, width]`, in one allocation: the operating system provides a page when a row is first written.
 #[derive(Clone, Debug)]
-struct Rows<E> {
+pub(super) struct Rows<E> {
     numbers: Vec<E>,
     width: usize,
 }
 
 impl<E: Kernels> Rows<E> {
-    fn new(rows: usize, width: usize) -> Self {
+    pub(super) fn new(rows: usize, width: usize) -> Self {
         Self {
             numbers: vec![E::ZERO; rows * width],
             width,
@@ -55,15 +55,20 @@ impl<E: Kernels> Rows<E> {
     }
 
     /// `len` rows from `start` on.
-    fn rows(&self, start: usize, len: usize) -> Matrix<'_, E> {
+    pub(super) fn rows(&self, start: usize, len: usize) -> Matrix<'_, E> {
         let numbers = &self.numbers[start * self.width..][..len * self.width];
         Matrix::new(numbers, len, self.width)
     }
 
     /// `len` rows from `start` on, mutable.
-    fn rows_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
+    pub(super) fn rows_mut(&mut self, start: usize, len: usize) -> MatrixMut<'_, E> {
         let numbers = &mut self.numbers[start * self.width..][..len * self.width];
         MatrixMut::new(numbers, len, self.width)
+    }
+
+    /// The number of elements that are allocated.
+    pub(super) fn elements(&self) -> usize {
+        self.numbers.len()
     }
 
     /// Moves the rows `from..end` to `to`.
@@ -111,7 +116,7 @@ impl<E: Kernels> Cache<E> {
 
     /// The number of elements that are allocated.
     pub fn elements(&self) -> usize {
-        self.keys.numbers.len() + self.values.numbers.len()
+        self.keys.elements() + self.values.elements()
     }
 
     /// Clears a sequence.
@@ -191,7 +196,7 @@ impl<E: Kernels> Cache<E> {
 }
 
 /// Checks that the rows fit the memory of the system: [`can_allocate`].
-fn check_memory<E, Dev>(
+pub(super) fn check_memory<E, Dev>(
     sequences: usize,
     rows: usize,
     widths: [usize; 2],

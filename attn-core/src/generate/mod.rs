@@ -3,6 +3,7 @@
 
 mod beam;
 mod cache;
+mod context;
 mod decode_state;
 mod distribution;
 mod error;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use beam::{Beam, BeamSearch};
 pub use cache::Cache;
+pub use context::{ContextCache, ContextState, DecodeWithContext};
 pub use decode_state::{Decode, DecodeState};
 pub use error::SessionError;
 pub use recent::Recent;

@@ -5,7 +5,7 @@
 
 use super::compiled::compiled;
 use super::parallel::{for_each, rows_per_task};
-use super::{MatrixMut, Pooled};
+use super::{Buffer, MatrixMut, Pooled};
 
 /// The ratio of the longest to the shortest wavelength, approximately.
 const BASE: f64 = 10_000.0;
@@ -36,7 +36,11 @@ compiled! {
 /// The numbers of the position of every row.
 fn at<E: Pooled>(position: impl Fn(usize) -> usize + Send + Sync, to: MatrixMut<'_, E>) {
     let width = to.cols();
-    let frequencies: Vec<f64> = (0..width).map(|column| frequency(column, width)).collect();
+    // A token of a session asks the system for nothing.
+    let mut frequencies = Buffer::<f64>::uninit(width);
+    for (column, to) in frequencies.iter_mut().enumerate() {
+        *to = frequency(column, width);
+    }
     let chunk = rows_per_task(width);
     let parts = to.row_chunks(chunk).enumerate();
     for_each(parts, |(index, mut to)| {

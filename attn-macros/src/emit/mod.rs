@@ -161,6 +161,8 @@ pub(crate) enum ExecMode {
     Forward,
     /// Some new tokens of sequences that go on, in the one sequence that they make in the order of their rows.
     Session,
+    /// What all tokens of a session read, when it starts.
+    Start,
 }
 
 /// The context of every emitter.

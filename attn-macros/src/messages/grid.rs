@@ -55,10 +55,10 @@ pub(crate) fn coordinate_without_grid(name: &str) -> String {
     )
 }
 
-/// `axis` is `frames`, or the coordinate of a frame.
-pub(crate) fn no_axis(axis: &str, axes: usize) -> String {
+/// What is about frames, on a grid of two axes.
+pub(crate) fn no_axis(found: &str) -> String {
     format!(
-        "`{axis}` on a grid of {axes} axes, which are rows and columns\nhelp: write `grid = [frames, rows, cols]`"
+        "`{found}` is about frames, and the grid has rows and columns alone\nhelp: write `grid = [frames, rows, cols]`"
     )
 }
 

@@ -583,8 +583,48 @@ pub(crate) fn no_session(model: &str) -> String {
     format!("`{model}` has no session: it cannot go on token by token")
 }
 
-pub(crate) fn session_inputs(found: usize) -> String {
-    format!("it takes {found} inputs, and a session one: tokens")
+pub(crate) fn session_inputs() -> String {
+    "it takes no input, and a session tokens".to_owned()
+}
+
+/// An input beside the tokens that has no axis of sequences.
+pub(crate) fn session_of_one(name: &str, found: &Type) -> String {
+    format!(
+        "its `{name}` is {found}, and what a session is given beside tokens `ids[batch, seq]` has the axis of the sequences in front: `[batch, ..]`"
+    )
+}
+
+/// An input beside the tokens that has their axis.
+pub(crate) fn session_per_token(name: &str, found: &Type) -> String {
+    format!(
+        "its `{name}` is {found}, with something for every token, and a session is given what is the same for all of them"
+    )
+}
+
+pub(crate) fn session_defaults(name: &str) -> String {
+    format!(
+        "all inputs beside the tokens may be left out, `{name}` too: then the number of sequences is not known"
+    )
+}
+
+/// An operation on tokens that reads what a session is given.
+pub(crate) fn session_given(operation: &str) -> String {
+    format!(
+        "its `{operation}` reads what a session is given for every token, and only `attention` can: as its `context`, and as data of these keys"
+    )
+}
+
+/// What a session is given, as the first value of a state or as a value that each step reads.
+pub(crate) fn session_given_to_a_scan(given: &str) -> String {
+    format!(
+        "its `scan` reads `{given}`, which is computed of what the session is given, and in a session only `attention` reads that"
+    )
+}
+
+pub(crate) fn session_given_in_a_loop(operation: &str) -> String {
+    format!(
+        "its `{operation}` is computed of what the session is given, in a loop over tokens: it would be computed again for every token\ncompute it before the loop"
+    )
 }
 
 pub(crate) fn session_input(found: &Type) -> String {
@@ -612,7 +652,9 @@ pub(crate) fn session_module(name: &str) -> String {
 }
 
 pub(crate) fn session_context(attention: &str) -> String {
-    format!("`{attention}` attends to a context")
+    format!(
+        "`{attention}` attends to a context that tokens are part of, and a session has only contexts that it is given when it starts"
+    )
 }
 
 pub(crate) fn session_data(attention: &str) -> String {

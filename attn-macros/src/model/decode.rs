@@ -1,30 +1,60 @@
 //! Whether a network can go on token by token: whether what it makes of a token depends on nothing behind it.
 
 use super::emit::operation_name;
-use super::graph::{Field, Model, Module, ModuleId, Node, Region, Scan, Step, Submodule, ValueId};
+use super::given::{DependsOn, Given};
+use super::graph::{
+    Field, Model, Module, ModuleId, Node, Region, Repeat, Scan, Step, Submodule, ValueId,
+};
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::{Decode, Label};
 
 /// Why it cannot, in the user's words.
 pub(crate) fn check(model: &Model) -> Result<(), String> {
-    let [input] = model.inputs.as_slice() else {
-        return Err(messages::session_inputs(model.inputs.len()));
+    let Some(input) = model.inputs.get(model.tokens()) else {
+        return Err(messages::session_inputs());
     };
     let tokens = Tokens {
         model,
         input: *input,
+        given: Given::of(model),
     };
     tokens.input()?;
+    tokens.others()?;
     tokens.once()?;
     tokens.region(&model.body)?;
     tokens.results()
 }
 
 impl Model {
-    /// The length of a sequence of tokens: the last axis of the first input.
+    /// The place of the tokens among the inputs: the ids for each of which the result has a vector, or else the first input.
+    pub(crate) fn tokens(&self) -> usize {
+        let result = self.results.first().map(|id| &self.value(*id).ty.axes);
+        let of_result = result.and_then(|axes| axes.split_last());
+        let names = |axes: &[Axis]| axes.iter().map(Axis::to_string).collect::<Vec<_>>();
+        let mut inputs = self.inputs.iter().map(|id| &self.value(*id).ty);
+        let found = inputs.position(|ty| {
+            let same = of_result.is_some_and(|(_, axes)| names(&ty.axes) == names(axes));
+            ty.kind == ValueKind::Ids && same
+        });
+        found.unwrap_or(0)
+    }
+
+    /// The inputs beside the tokens, with their places: what a session is given.
+    pub(crate) fn given_inputs(&self) -> impl Iterator<Item = (usize, ValueId)> {
+        let tokens = self.tokens();
+        let inputs = self.inputs.iter().copied().enumerate();
+        inputs.filter(move |(place, _)| *place != tokens)
+    }
+
+    /// The length of a sequence of tokens: the last axis of these.
     pub(crate) fn sequence(&self) -> Option<&str> {
-        match self.value(*self.inputs.first()?).ty.axes.last()? {
+        match self
+            .value(*self.inputs.get(self.tokens())?)
+            .ty
+            .axes
+            .last()?
+        {
             Axis::Symbol(symbol) => Some(&symbol.length),
             Axis::Size(_) => None,
         }
@@ -34,7 +64,7 @@ impl Model {
     /// blocks with such layers.
     pub(crate) fn remembering<'m>(&'m self, module: &'m Module) -> impl Iterator<Item = &'m Field> {
         module.fields.iter().filter(|field| match &field.layer {
-            Submodule::Attention(index) => self.runs(*index),
+            Submodule::Attention(index) => self.remembers_attention(*index),
             Submodule::Layer(layer) => layer.recent().is_some(),
             Submodule::Repeat { module, .. } | Submodule::Block { module, .. } => {
                 self.remembers(*module)
@@ -43,21 +73,33 @@ impl Model {
         })
     }
 
+    /// Whether an attention runs for tokens, and not only for what a session is given.
+    pub(crate) fn remembers_attention(&self, index: usize) -> bool {
+        let given = Given::of(self);
+        let nodes = self.nodes().into_iter();
+        let mut nodes = nodes.filter(|node| node.attention().is_some_and(|op| op.index == index));
+        nodes.any(|node| given.depends_on(self.block(), node.result) == DependsOn::Tokens)
+    }
+
     pub(crate) fn remembers(&self, module: ModuleId) -> bool {
         let mut layers = self.remembering(self.module(module));
         layers.next().is_some() || !self.scans_in(module).is_empty()
     }
 
-    /// The scans that stand in a module.
+    /// The scans over tokens that stand in a module.
     pub(crate) fn scans_in(&self, module: ModuleId) -> Vec<&Scan> {
+        let given = Given::of(self);
         let scans = self.body.scans().into_iter();
-        scans.filter(|scan| scan.module == module).collect()
+        let is_of_tokens = |scan: &Scan| given.body(self.block(), &scan.body) != DependsOn::Given;
+        let scans = scans.filter(|scan| scan.module == module && is_of_tokens(scan));
+        scans.collect()
     }
 }
 
 struct Tokens<'m> {
     model: &'m Model,
     input: ValueId,
+    given: Given,
 }
 
 impl<'m> Tokens<'m> {
@@ -74,6 +116,9 @@ impl<'m> Tokens<'m> {
                 (None, Label::Layer(place)) if self.goes_on(node) => place,
                 _ => continue,
             };
+            if self.depends_on(node.result) != DependsOn::Tokens {
+                continue;
+            }
             let name = self.model.path(place);
             if known.contains(&name) {
                 return Err(messages::session_twice(&name));
@@ -107,6 +152,41 @@ impl<'m> Tokens<'m> {
         }
     }
 
+    /// The other inputs have something for each sequence, and nothing for each token.
+    fn others(&self) -> Result<(), String> {
+        let length = |axis: &'m Axis| match axis {
+            Axis::Symbol(symbol) => Some(symbol.length.as_str()),
+            Axis::Size(_) => None,
+        };
+        let axes = self.axes(self.input);
+        for (_, id) in self.model.given_inputs() {
+            let input = self.model.value(id);
+            let of_input = self.axes(id);
+            let [batch, seq] = axes else {
+                return Err(messages::session_of_one(&input.source, &input.ty));
+            };
+            if of_input.iter().any(|axis| length(axis) == length(seq)) {
+                return Err(messages::session_per_token(&input.source, &input.ty));
+            }
+            if of_input.first().map(length) != Some(length(batch)) {
+                return Err(messages::session_of_one(&input.source, &input.ty));
+            }
+        }
+        let mut given = self.model.given_inputs();
+        let Some((_, first)) = given.next() else {
+            return Ok(());
+        };
+        let mut given = self.model.given_inputs();
+        match given.all(|(place, _)| self.model.default_of(place).is_some()) {
+            true => Err(messages::session_defaults(&self.model.value(first).source)),
+            false => Ok(()),
+        }
+    }
+
+    fn depends_on(&self, id: ValueId) -> DependsOn {
+        self.given.depends_on(self.model.block(), id)
+    }
+
     fn results(&self) -> Result<(), String> {
         match self.model.results.as_slice() {
             [result] if self.axes_per_token(*result) == Some(1) => Ok(()),
@@ -135,9 +215,18 @@ impl<'m> Tokens<'m> {
 
     fn region(&self, region: &Region) -> Result<(), String> {
         region.steps.iter().try_for_each(|step| match step {
-            Step::Node(node) => self.node(node),
-            Step::Repeat(repeat) => self.region(&repeat.body),
-            Step::Scan(scan) => self.scan(scan),
+            Step::Node(node) => match self.depends_on(node.result) {
+                DependsOn::Given => Ok(()),
+                DependsOn::Parameters | DependsOn::Tokens => self.node(node),
+            },
+            Step::Repeat(repeat) => match self.given.body(self.model.block(), &repeat.body) {
+                DependsOn::Given => Ok(()),
+                DependsOn::Parameters | DependsOn::Tokens => self.rounds(repeat),
+            },
+            Step::Scan(scan) => match self.given.body(self.model.block(), &scan.body) {
+                DependsOn::Given => Ok(()),
+                DependsOn::Parameters | DependsOn::Tokens => self.scan(scan),
+            },
         })
     }
 
@@ -149,6 +238,11 @@ impl<'m> Tokens<'m> {
         };
         if !is_along || scan.reverse {
             return Err(messages::session_scan(&scan.axis, scan.reverse));
+        }
+        let is_given = |id: &ValueId| self.depends_on(*id) == DependsOn::Given;
+        if let Some(given) = scan.operands().iter().find(|id| is_given(id)) {
+            let name = &self.model.value(*given).source;
+            return Err(messages::session_given_to_a_scan(name));
         }
         for state in &scan.states {
             let value = self.model.value(state.before);
@@ -182,7 +276,39 @@ impl<'m> Tokens<'m> {
         })
     }
 
+    /// A loop over tokens computes nothing of what is given alone: that would be computed for each token.
+    fn rounds(&self, repeat: &Repeat) -> Result<(), String> {
+        let nodes = repeat.body.nodes().into_iter();
+        let mut nodes = nodes.filter(|node| self.depends_on(node.result) == DependsOn::Given);
+        if let Some(node) = nodes.next() {
+            let name = operation_name(self.model, node);
+            return Err(messages::session_given_in_a_loop(&name));
+        }
+        self.region(&repeat.body)
+    }
+
+    /// What is given is read as the context of an attention, and as the data of its keys.
+    fn operands(&self, node: &Node) -> Result<(), String> {
+        let is_given = |id: &ValueId| self.depends_on(*id) == DependsOn::Given;
+        let Some(attention) = node.attention() else {
+            return match node.operands.iter().any(is_given) {
+                true => Err(messages::session_given(&operation_name(self.model, node))),
+                false => Ok(()),
+            };
+        };
+        let [x, others @ ..] = node.operands.as_slice() else {
+            return Ok(());
+        };
+        if is_given(x) || attention.is_cross() && !others.iter().all(is_given) {
+            return Err(messages::session_context(
+                &self.model.path(&attention.place),
+            ));
+        }
+        Ok(())
+    }
+
     fn node(&self, node: &Node) -> Result<(), String> {
+        self.operands(node)?;
         if self.is_at_scan(node) {
             return Ok(());
         }

@@ -549,13 +549,6 @@ impl Model {
         structs.map(|(index, _)| ModuleId(index))
     }
 
-    /// Whether the function runs an attention, of this index.
-    pub(crate) fn runs(&self, attention: usize) -> bool {
-        let nodes = self.nodes().into_iter();
-        let mut attentions = nodes.filter_map(Node::attention);
-        attentions.any(|other| other.index == attention)
-    }
-
     /// The types of the layers, and the model itself.
     pub(crate) fn types(&self) -> impl Iterator<Item = String> {
         let modules = self.modules.iter().map(|module| &module.name);

@@ -12,6 +12,7 @@ pub(crate) mod emit;
 pub(crate) mod export;
 mod expression;
 pub(crate) mod fusion;
+pub(crate) mod given;
 pub(crate) mod graph;
 pub(crate) mod group;
 mod header;

@@ -1,7 +1,7 @@
 //! The passes over a block for its fused form: its derivative, and a memory plan for each direction.
 
 use super::diff::{Backward, diff};
-use super::graph::Block;
+use super::graph::{Block, ValueId};
 use super::plan::{Forward, keep_apart, plan, plan_to_decode};
 use crate::emit::ExecMode;
 use crate::ops::{ModelOp, Op};
@@ -15,11 +15,16 @@ pub(crate) struct Passes<'m, O: ?Sized = dyn ModelOp> {
 
 impl<'m, O: Op + ?Sized> Passes<'m, O> {
     pub(crate) fn new(block: Block<'m, O>) -> Self {
+        Self::of_session(block, &[])
+    }
+
+    /// `given` are values that a session keeps from its start on.
+    pub(crate) fn of_session(block: Block<'m, O>, given: &[ValueId]) -> Self {
         Passes {
             block,
             backward: diff(block),
             forward: plan(block),
-            decode: plan_to_decode(block),
+            decode: plan_to_decode(block, given),
         }
     }
 
@@ -35,7 +40,7 @@ impl<O: ?Sized> Passes<'_, O> {
     pub(crate) fn plan(&self, mode: ExecMode) -> &Forward {
         match mode {
             ExecMode::Forward => &self.forward,
-            ExecMode::Session => &self.decode,
+            ExecMode::Session | ExecMode::Start => &self.decode,
         }
     }
 }

@@ -45,9 +45,10 @@ pub(crate) fn plan<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
     region(block, block.body, &[], block.results, &saved)
 }
 
-/// Plans a forward pass without a derivative: nothing is kept.
-pub(crate) fn plan_to_decode<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
-    region(block, block.body, &[], block.results, &Vec::new())
+/// Plans a forward pass without a derivative: nothing is kept but the results, and what is `given`.
+pub(crate) fn plan_to_decode<O: Op + ?Sized>(block: Block<'_, O>, given: &[ValueId]) -> Forward {
+    let ends = [block.results, given].concat();
+    region(block, block.body, &[], &ends, &Vec::new())
 }
 
 /// A kept value of a step of a scan stands with those of the other steps: it takes no memory of another value.

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
-use crate::graph::AttentionLayer;
 use crate::graph::block::LayerBlock;
+use crate::graph::{AttentionLayer, CallData, Dim};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
@@ -42,6 +42,11 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
+    /// Whether the keys are those of another sequence.
+    pub(crate) fn is_cross(&self) -> bool {
+        self.sequences > 1
+    }
+
     /// The operand that gives the keys.
     pub(crate) fn keys(&self) -> usize {
         1.min(self.sequences - 1)
@@ -121,9 +126,9 @@ impl Emit<ModelFrame<'_>> for Attention {
         let axes = of.axes_of_attention(self);
         let data = of.data_of_attention();
         let inputs = (0..self.sequences).map(|index| of.matrix(index));
-        let seed = match self.dropout {
-            true => quote!(random.seed()),
-            false => quote!(None),
+        let seed = match (self.dropout, of.mode()) {
+            (true, ExecMode::Forward) => quote!(random.seed()),
+            _ => quote!(None),
         };
         quote! {
             #attention::forward(
@@ -160,10 +165,17 @@ impl Emit<ModelFrame<'_>> for Attention {
 /// Whether a query sees no key behind it, whatever the lengths.
 fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
     let AttentionLayer { spec, graph, fused } = layer;
-    if graph.cross {
-        return Err(messages::session_context(name));
-    }
-    if !graph.data.is_empty() {
+    // A session is given a context and its data when it starts; their operands are judged where they stand.
+    let is_of_keys = |data: &CallData| match data {
+        CallData::Padding => true,
+        CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
+        CallData::Document | CallData::PositionIds => false,
+    };
+    if !graph
+        .data
+        .iter()
+        .all(|data| graph.cross && is_of_keys(data))
+    {
         return Err(messages::session_data(name));
     }
     if let Position::Rope(rotary) = &spec.position
@@ -171,11 +183,14 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
     {
         return Err(messages::session_length(name, "rotation"));
     }
-    let reads_length = |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen);
+    let reads_length =
+        |expr: &Expr| expr.reads(Var::QLen) || expr.reads(Var::KvLen) && !graph.cross;
     if spec.predicate().is_some_and(|mask| reads_length(&mask)) {
         return Err(messages::session_length(name, "mask"));
     }
     match spec.looks_back() {
+        // All keys of a context are there.
+        _ if graph.cross => {}
         Verdict::Proved => {}
         verdict => return Err(messages::session_mask(name, spec, &verdict)),
     }

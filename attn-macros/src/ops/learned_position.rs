@@ -216,7 +216,7 @@ impl Emit<ModelFrame<'_>> for LearnedPosition {
         }
         let len = of.length_of_result();
         match of.mode() {
-            ExecMode::Forward => quote!(#weights.forward_positions(#len, #y)),
+            ExecMode::Forward | ExecMode::Start => quote!(#weights.forward_positions(#len, #y)),
             ExecMode::Session => quote!(#weights.forward(new.positions(), #y)),
         }
     }

@@ -94,7 +94,7 @@ impl Emit<ModelFrame<'_>> for SinusoidalPosition {
 
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         match of.mode() {
-            ExecMode::Forward => {
+            ExecMode::Forward | ExecMode::Start => {
                 let len = of.length_of_result();
                 let width = of.width_of_result();
                 let y = to.slice();

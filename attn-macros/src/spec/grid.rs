@@ -184,7 +184,7 @@ impl Checker<'_> {
                 self.contradiction(key, &messages::without_grid(key));
             }
         }
-        if self.has("kv_grid") && !cross {
+        if self.has("grid") && self.has("kv_grid") && !cross {
             self.contradiction("kv_grid", messages::GRID_OF_KEYS_ALONE);
         }
         let queries = queries?;
@@ -245,7 +245,7 @@ impl Checker<'_> {
             let is_there = grid.axes().contains(&axis);
             let own = call.optional_size(axis.sizes());
             if let (Some(size), false) = (&own, is_there) {
-                let message = messages::no_axis(axis.sizes(), grid.axes().len());
+                let message = messages::no_axis(axis.sizes());
                 self.cx.error(&size.origin, message);
                 continue;
             }
@@ -258,7 +258,7 @@ impl Checker<'_> {
             }
         }
         if atom.name() == "same_frame" && grid.axes().len() == 2 {
-            self.cx.error(&call.origin, messages::no_axis("frames", 2));
+            self.cx.error(&call.origin, messages::no_axis("same_frame"));
         }
     }
 

@@ -49,7 +49,42 @@ model! {
     struct Translates<vocab = 7, d = 8>;
     fn forward(tokens: ids[batch, seq], source: ids[batch, source_len]) -> [batch, seq, d] {
         let context = embedding::<vocab, d>(source);
-        attention::<heads = 2>(embedding::<vocab, d, name = target>(tokens), context = context)
+        mean_pool(context) + embedding::<vocab, d, name = target>(tokens)
+    }
+}
+
+model! {
+    struct InALoop<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq], memory: [batch, src, d]) -> [batch, seq, d] {
+        let mut x = embedding::<vocab, d>(tokens);
+        repeat 2 {
+            x += attention::<heads = 2>(x, context = layer_norm(memory));
+        }
+        x
+    }
+}
+
+model! {
+    struct OneMemory<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq], memory: [src, d]) -> [batch, seq, d] {
+        let memory = expand::<[batch, src, d]>(memory);
+        attention::<heads = 2>(embedding::<vocab, d>(tokens), context = memory)
+    }
+}
+
+model! {
+    struct Positions<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq], positions: ids[batch, seq]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        attention::<heads = 2, mask = causal, position = rope>(x, position_ids = positions)
+    }
+}
+
+model! {
+    struct Packs<vocab = 7, d = 8>;
+    fn forward(tokens: ids[batch, seq], memory: [batch, src, d], lens: lens[batch]) -> [batch, seq, d] {
+        let x = embedding::<vocab, d>(tokens);
+        x + attention::<heads = 2, mask = causal & padding>(x, padding = lens) + attention::<heads = 2>(x, context = memory)
     }
 }
 
@@ -97,7 +132,13 @@ fn main() {
     let _ = dev.build_module::<Undecided, f32>().session(10);
     let _ = dev.build_module::<KnowsTheEnd, f32>().sessions(2, 10);
     let _ = dev.build_module::<Pools, f32>().session(10);
-    let _ = dev.build_module::<Translates, f32>().session(10);
+    let source: Tensor<Rank2<1, 4>, usize, _> = dev.zeros();
+    let memory: Tensor<Rank3<1, 4, 8>, f32, _> = dev.zeros();
+    let _ = dev.build_module::<Translates, f32>().session(source.clone(), 10);
+    let _ = dev.build_module::<InALoop, f32>().session(memory.clone(), 10);
+    let _ = dev.build_module::<OneMemory, f32>().session(memory.clone(), 10);
+    let _ = dev.build_module::<Positions, f32>().session(source, 10);
+    let _ = dev.build_module::<Packs, f32>().session(memory, dev.tensor([4]), 10);
     let _ = dev.build_module::<OfVectors, f32>().session(10);
     let _ = dev.build_module::<Opaque, f32>().session(10);
     let _ = dev.build_module::<OwnContext, f32>().session(10);

@@ -63,9 +63,14 @@ impl<F: Frame> Forward<'_, F> {
         for (index, (step, planned)) in region.steps.iter().zip(&plan.steps).enumerate() {
             let mut strips = plan.strips.iter();
             if let Some(strips) = strips.find(|strips| strips.steps.contains(&index)) {
-                if index == strips.steps.start {
+                let of_pass = &region.steps[strips.steps.clone()];
+                let is_emitted = of_pass.iter().all(|step| self.frame.emits(step));
+                if index == strips.steps.start && is_emitted {
                     self.emit_strips(&mut lines, region, plan, strips);
                 }
+                continue;
+            }
+            if !self.frame.emits(step) {
                 continue;
             }
             done.push(planned);
@@ -83,6 +88,7 @@ impl<F: Frame> Forward<'_, F> {
                 Step::Scan(scan) => self.frame.emit_scan(&mut lines, scan),
             }
             let free = done.drain(..).flat_map(|planned| &planned.free);
+            let free = free.filter(|id| self.frame.is_made(**id));
             free.for_each(|id| lines.drop(&self.frame.value(*id)));
         }
         lines
@@ -288,7 +294,7 @@ impl<F: Frame> Forward<'_, F> {
             (Some(Kept::Array | Kept::Hidden | Kept::Attention), ExecMode::Forward) => {
                 Some(quote!(let #kept =))
             }
-            (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session) => None,
+            (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session | ExecMode::Start) => None,
         };
         if !call.is_empty() {
             lines.line(quote!(#returned #call;));
@@ -382,7 +388,7 @@ impl<F: Frame> Forward<'_, F> {
                 let method = format_ident!("{method}");
                 Some(quote!(#kept.#method(#numbers)))
             }
-            (None, _) | (_, ExecMode::Session) => None,
+            (None, _) | (_, ExecMode::Session | ExecMode::Start) => None,
         }
     }
 
@@ -460,7 +466,7 @@ impl<F: Frame> Forward<'_, F> {
         let [values, next] = self.carried(&mut body, &repeat.carried, &planned.body, &fields);
         let steps = lines.repeat(&repeat.count, body);
         let (each, sets) = (&rounds.each, &rounds.forward);
-        if self.frame.mode() == ExecMode::Session {
+        if self.frame.mode() != ExecMode::Forward {
             return lines.line(quote! {
                 for #each in #sets {
                     #steps

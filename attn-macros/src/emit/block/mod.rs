@@ -91,6 +91,16 @@ pub(crate) trait Frame: Sized {
     /// What it keeps for its derivative.
     fn kept_of_scan(&self, scan: &Scan<Self::Op>) -> Vec<Ident>;
 
+    /// Whether the lines of this pass have those of a step. A session computes some when it starts, and the others for each token.
+    fn emits(&self, _: &Step<Self::Op>) -> bool {
+        true
+    }
+
+    /// Whether a value is made by lines of this pass.
+    fn is_made(&self, _: ValueId) -> bool {
+        true
+    }
+
     fn block(&self) -> Block<'_, Self::Op> {
         self.passes().block
     }

@@ -10,7 +10,7 @@ use crate::emit::tracked_code::{self, TrackedCode};
 use crate::emit::{ComposedNode, ExecMode};
 use crate::graph::block::is_by_key;
 use crate::model::diff::GradTarget;
-use crate::model::graph::{Node, Repeat, Scan, ValueId};
+use crate::model::graph::{Node, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp};
@@ -107,6 +107,22 @@ impl Frame for LayerFrame<'_> {
         var("Loop")
     }
 
+    /// In a session the keys and values of a context are computed when it starts.
+    fn emits(&self, step: &Step<dyn LayerOp>) -> bool {
+        match step {
+            Step::Node(node) => self.is_made(node.result),
+            Step::Repeat(_) | Step::Scan(_) => true,
+        }
+    }
+
+    fn is_made(&self, id: ValueId) -> bool {
+        match self.mode {
+            ExecMode::Forward => true,
+            ExecMode::Session => !self.is_of_context(id),
+            ExecMode::Start => self.is_of_context(id),
+        }
+    }
+
     fn rounds(&self, _: &Repeat<dyn LayerOp>) -> Option<Rounds> {
         None
     }
@@ -140,6 +156,11 @@ impl BlockNode<'_, LayerFrame<'_>> {
     /// The projections whose results are that of the node.
     pub(crate) fn projection(&self) -> TokenStream {
         self.parameter(&self.frame.layer.value(self.result).name)
+    }
+
+    /// Whether the keys are those of another sequence.
+    pub(crate) fn is_cross(&self) -> bool {
+        self.frame.cx.graph.cross
     }
 
     /// A field of `Weights`.

@@ -4,11 +4,70 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
 use super::LayerFrame;
-use crate::emit::block::{self, Frame};
+use crate::emit::block::{self, BlockNode, Frame};
 use crate::emit::{bounds, input};
+use crate::ops::attention_layer::vectors;
 use crate::score::Var;
 
 impl LayerFrame<'_> {
+    /// A layer with a context, whose keys and values `start` computes.
+    pub(super) fn emit_with_context(&self, start: &LayerFrame<'_>) -> TokenStream {
+        let Some(of_layer) = self.layer.attention() else {
+            return TokenStream::new();
+        };
+        let name = &self.cx.name;
+        let output = self.value(self.layer.output());
+        let attention = self.call_attention(of_layer);
+        let inputs = self.inputs();
+        let [x, sources @ ..] = inputs.as_slice() else {
+            return TokenStream::new();
+        };
+        let [of_inputs, of_sources] = [inputs.len(), sources.len()];
+        let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
+        let no_seed = self.dropout().map(|_| quote!(, None));
+        let check_sizes = input::emit_check(self.cx);
+        let mut nodes = self.layer.nodes();
+        let node = nodes.find(|node| node.op.description().attention.is_some());
+        let operands = node.map(|node| BlockNode::new(start, node).matrices());
+        let [_, keys, values] = vectors(operands.unwrap_or_default(), "Matrix");
+        let [of_start, steps] = [start, self].map(|frame| block::emit_forward(frame).code);
+        quote_spanned! {self.cx.at=>
+            impl<E: p::Element, D: p::Storage<E>> p::DecodeWithContext<E, #of_inputs, #of_sources> for #name<E, D> {
+                type DecodeState = p::ContextState<Call<E>, E>;
+
+                /// The operations of `forward`, for the context alone.
+                #[allow(unused_variables)]
+                fn past<Dev>(
+                    weights: &Self::Weights,
+                    axes: (usize, usize, usize),
+                    (#(#data,)*): &Self::Data,
+                    [#(#sources),*]: [p::Matrix<'_, E>; #of_sources],
+                ) -> Result<Self::DecodeState, p::Error<Dev>> {
+                    #check_sizes
+                    let made = p::Arc::new(make_call(weights, axes #(, p::Clone::clone(#data))* #no_seed));
+                    let call = &*made;
+                    let sizes = call.sizes;
+                    #of_start
+                    let cache = p::ContextCache::new(&#attention, #keys, #values)?;
+                    Ok(p::ContextState { call: p::Clone::clone(&made), cache: p::Arc::new(cache) })
+                }
+
+                /// The operations of `forward`, for new tokens alone.
+                #[allow(unused_variables)]
+                fn decode(
+                    weights: &Self::Weights,
+                    p::ContextState { call, cache }: &mut Self::DecodeState,
+                    new: &p::NewTokens,
+                    #x: p::Matrix<'_, E>,
+                    #output: p::MatrixMut<'_, E>,
+                ) {
+                    let sizes = new.sizes(call.sizes);
+                    #steps
+                }
+            }
+        }
+    }
+
     pub(super) fn emit_in_session(&self) -> TokenStream {
         let Some(attention) = self.layer.attention() else {
             return TokenStream::new();

@@ -70,8 +70,13 @@ pub(super) fn emit(cx: &Layer<'_>, passes: &Passes<'_, dyn LayerOp>) -> TokenStr
         forward.code,
         backward.code,
     ];
-    let in_session =
-        (caller == Caller::Session).then(|| fused(ExecMode::Session).emit_in_session());
+    let in_session = (caller == Caller::Session).then(|| {
+        let step = fused(ExecMode::Session);
+        match step.cx.graph.cross {
+            true => step.emit_with_context(&fused(ExecMode::Start)),
+            false => step.emit_in_session(),
+        }
+    });
     quote! {
         #(#structs)*
         #(#functions)*
@@ -94,6 +99,21 @@ impl LayerFrame<'_> {
     /// The variable of the gradient of an input or of the result.
     fn gradient_name(&self, id: ValueId) -> Ident {
         format_ident!("d_{}", self.value(id))
+    }
+
+    /// Whether a value is computed of the context alone.
+    fn is_of_context(&self, id: ValueId) -> bool {
+        let block = self.block();
+        let id = block.memory(id);
+        if let Some(place) = self.layer.inputs.iter().position(|input| *input == id) {
+            return place > 0;
+        }
+        let mut nodes = self.layer.nodes();
+        let node = nodes.find(|node| block.memory(node.result) == id);
+        node.is_some_and(|node| {
+            let mut operands = node.operands.iter();
+            operands.all(|operand| self.is_of_context(*operand))
+        })
     }
 
     fn inputs(&self) -> Vec<Ident> {

@@ -9,6 +9,7 @@ use syn::{BinOp, ExprBinary, ExprCall, ExprMethodCall, Lit};
 use super::super::{did_you_mean, listed};
 use super::{LET, bare, expected, indexed, names, shown};
 use crate::score::{Expr, Type};
+use crate::spec::Coordinate;
 use crate::spec::Dim;
 use crate::spec::body::{FUNCTIONS, Found, Function, FunctionKind, OperandKind, Tensor, text_of};
 use crate::spec::elsewhere::{NamePosition, instead_of};
@@ -56,7 +57,8 @@ pub(crate) fn function_without_arguments(function: &Function) -> String {
 }
 
 pub(crate) fn not_an_argument(kind: FunctionKind, name: &Ident, args: &[Ident]) -> String {
-    let order = kind.args();
+    let mut order = kind.args();
+    order.extend(Coordinate::all().map(Coordinate::name));
     let named = |known: &&String| name == *known || args.iter().any(|arg| arg == *known);
     let args: Vec<_> = order.iter().filter(named).cloned().collect();
     let function = kind.name();

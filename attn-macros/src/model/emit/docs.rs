@@ -259,15 +259,29 @@ const ERRORS: &str = "# Errors\nIf sizes that are known only at run time do not 
 /// The documentation of `session` and `sessions`.
 pub(super) fn sessions(cx: &Emitter<'_>) -> [String; 2] {
     let [forward, session] = ["forward", "session"].map(|name| cx.method_name(name));
+    let given = cx.model.given_inputs();
+    let given: Vec<_> = given
+        .map(|(_, id)| format!("`{}`", cx.model.value(id).source))
+        .collect();
+    let (given, of_several) = match given.as_slice() {
+        [] => Default::default(),
+        given => (
+            format!(
+                " What follows of {} alone is computed now, and not for each token.",
+                given.join(", ")
+            ),
+            " As many as what they are given is of.",
+        ),
+    };
     [
         format!(
             "A sequence of up to `capacity` tokens that the model continues token by token, with its current weights.\n\n\
              The results of a token are those of `{forward}` for the whole sequence up to it, but computed with a cache of \
-             the tokens before. Without dropout.\n\n\
+             the tokens before. Without dropout.{given}\n\n\
              # Errors\nIf `capacity` exceeds the model's positions or the memory."
         ),
         format!(
-            "Several independent sequences: see [`{session}`](Self::{session}).\n\n\
+            "Several independent sequences: see [`{session}`](Self::{session}).{of_several}\n\n\
              # Errors\nThe errors of [`{session}`](Self::{session})."
         ),
     ]

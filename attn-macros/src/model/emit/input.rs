@@ -157,7 +157,7 @@ fn emit_outputs(cx: &Emitter<'_>, results: &[Ident]) -> TokenStream {
 }
 
 /// Axes of one name have one size.
-fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
+pub(super) fn emit_checks(cx: &Emitter<'_>) -> TokenStream {
     let label = cx.label();
     let mut first: Vec<(&str, ValueId, usize)> = Vec::new();
     let mut checks = TokenStream::new();
@@ -217,7 +217,7 @@ fn emit_accepted(cx: &Emitter<'_>) -> TokenStream {
 }
 
 /// The lines that put a tensor in the place of each input that the call leaves out.
-fn emit_defaults(cx: &Emitter<'_>) -> TokenStream {
+pub(super) fn emit_defaults(cx: &Emitter<'_>) -> TokenStream {
     let label = cx.label();
     let inputs = cx.model.inputs.iter().enumerate();
     let lines = inputs.filter_map(|(index, id)| {

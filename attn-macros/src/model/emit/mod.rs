@@ -66,7 +66,7 @@ pub(crate) fn model(
     let layers = model.attentions.iter().zip(of_layers).enumerate();
     let layers = layers.map(|(index, (layer, passes))| {
         let mut all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));
-        let goes_on = all.any(|cx| cx.session.is_ok() && cx.model.runs(index));
+        let goes_on = all.any(|cx| cx.session.is_ok() && cx.model.remembers_attention(index));
         let caller = match goes_on {
             true => attention::Caller::Session,
             false => attention::Caller::Model,

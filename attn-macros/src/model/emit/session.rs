@@ -3,8 +3,11 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Emitter, MODEL, docs};
+use super::{Emitter, MODEL, docs, input};
 use crate::messages::model as messages;
+use crate::model::given::{DependsOn, Given};
+use crate::model::graph::Node;
+use crate::model::types::{Axis, ValueKind};
 use crate::ops::Lookup;
 
 /// A trait that nothing implements, which says why the model has no session: where one is asked for.
@@ -54,7 +57,11 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     let name = &cx.name;
     let vis = &cx.model.item.vis;
     let label = cx.label();
-    let nodes = cx.model.nodes();
+    let model = cx.model;
+    let given = Given::of(model);
+    let nodes = model.nodes().into_iter();
+    let of_tokens = |node: &&Node| given.depends_on(model.block(), node.result) != DependsOn::Given;
+    let nodes: Vec<_> = nodes.filter(of_tokens).collect();
     let lookups = || nodes.iter().filter_map(|node| node.op.description().lookup);
     let vocabularies = lookups().filter_map(|lookup| match lookup {
         Lookup::ById { vocab, .. } => vocab,
@@ -66,6 +73,10 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     });
     let result = cx.model.results.first().map(|id| cx.model.value(*id));
     let width = result.and_then(|result| result.ty.width());
+    if model.inputs.len() > 1 {
+        let vocabulary = quote!(p::least(&[#(#vocabularies),*]));
+        return emit_given_sessions(cx, &vocabulary, &quote!(#width));
+    }
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
@@ -89,24 +100,114 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
     }
 }
 
+/// The methods of a function that takes more than tokens: a session is given the other inputs when it starts.
+fn emit_given_sessions(
+    cx: &Emitter<'_>,
+    vocabulary: &TokenStream,
+    width: &TokenStream,
+) -> TokenStream {
+    let [session, sessions] = ["session", "sessions"].map(|name| cx.method(name));
+    let [doc, doc_of_several] = docs::sessions(cx);
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let label = cx.label();
+    let model = cx.model;
+    let place = model.tokens();
+    let axis = |index: usize| match &model.value(model.inputs[place]).ty.axes[index] {
+        Axis::Symbol(symbol) => symbol.length.as_str(),
+        Axis::Size(_) => "",
+    };
+    let [batch, seq] = [0, 1].map(axis);
+    let symbols = model.symbols.iter().filter(|symbol| *symbol != seq);
+    let symbols: Vec<_> = symbols.map(|symbol| cx.symbol(symbol)).collect();
+    let given = model.given_inputs().map(|(index, id)| {
+        let ty = cx.tensor(&model.value(id).ty, &TokenStream::new());
+        match model.default_of(index) {
+            None => (cx.var(id), ty),
+            Some(_) => (cx.var(id), quote!(Option<#ty>)),
+        }
+    });
+    let (names, types): (Vec<_>, Vec<_>) = given.unzip();
+    let inputs = model.inputs.iter().map(|id| cx.var(*id));
+    let tokens = cx.var(model.inputs[place]);
+    // An input that is always there: one of them is, or there is no session.
+    let mut present = model.given_inputs();
+    let first = present.find(|(index, _)| model.default_of(*index).is_none());
+    let first = first.map(|(_, id)| cx.var(id));
+    let defaults = input::emit_defaults(cx);
+    let checks = input::emit_checks(cx);
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl<E: p::Element, D: p::Backend<E>> #name<E, D> {
+            #[doc = #doc]
+            #vis fn #session<#(#symbols: p::Dim),*>(
+                &self,
+                #(#names: #types,)*
+                capacity: usize,
+            ) -> Result<p::Session<E>, p::Error<D::Err>> {
+                p::check_one_sequence(#label, #batch, p::axis(&#first, 0))?;
+                Ok(p::Session::from(self.#sessions(#(#names,)* capacity)?))
+            }
+
+            #[doc = #doc_of_several]
+            #vis fn #sessions<#(#symbols: p::Dim),*>(
+                &self,
+                #(#names: #types,)*
+                capacity: usize,
+            ) -> Result<p::Sessions<E>, p::Error<D::Err>> {
+                let sequences = p::HasShape::shape(&#first).0;
+                let room = p::Capacity { sequences: p::Dim::size(&sequences), capacity };
+                p::check_sizes(#label, &[("sequences", room.sequences), ("capacity", capacity), ("width", #width)])?;
+                // The call is checked for as many tokens as a sequence may have.
+                let #tokens = p::or_full(None, #first.device(), (sequences, capacity), 0_usize)?;
+                #defaults
+                #checks
+                let (weights, past) = start(self, #(#inputs,)* room)?;
+                let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
+                p::Sessions::try_new(model, room, #vocabulary, #width)
+            }
+        }
+    }
+}
+
+/// Names and type variables for the inputs beside tokens, of a function that has tokens.
+fn others_of_tokens(cx: &Emitter<'_>) -> impl Iterator<Item = (Ident, Ident)> {
+    let model = cx.model;
+    let tokens = model.inputs.get(model.tokens());
+    let others = match tokens.map(|id| model.value(*id).ty.kind) {
+        Some(ValueKind::Ids) => 1..model.inputs.len(),
+        _ => 0..0,
+    };
+    others.map(|index| (format_ident!("_given_{index}"), format_ident!("A{index}")))
+}
+
 /// Methods that return nothing: those of a model with mistakes, and those that nobody can call, where the trait says why.
 fn emit_none(cx: &Emitter<'_>, condition: Option<TokenStream>) -> TokenStream {
     let [session, sessions] = ["session", "sessions"].map(|name| cx.method(name));
     let name = &cx.name;
     let vis = &cx.model.item.vis;
     let built = cx.built(MODEL);
+    let others = others_of_tokens(cx);
+    let (names, types): (Vec<_>, Vec<_>) = others.unzip();
+    // The number of sequences is that of what a session is given.
+    let sequences = names.is_empty().then(|| quote!(_sequences: usize,));
     quote_spanned! {cx.at=>
         #[allow(dead_code)]
         impl<E: p::Element, D: p::Backend<E> #built> #name<E, D #built> {
             #[doc(hidden)]
-            #vis fn #session(&self, _capacity: usize) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
+            #vis fn #session<#(#types),*>(
+                &self,
+                #(#names: #types,)*
+                _capacity: usize,
+            ) -> Result<p::Session<E>, p::Error<D::Err>> #condition {
                 p::no_session()
             }
 
             #[doc(hidden)]
-            #vis fn #sessions(
+            #vis fn #sessions<#(#types),*>(
                 &self,
-                _sequences: usize,
+                #(#names: #types,)*
+                #sequences
                 _capacity: usize,
             ) -> Result<p::Sessions<E>, p::Error<D::Err>> #condition {
                 p::no_session()

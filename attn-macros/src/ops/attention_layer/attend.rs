@@ -223,7 +223,13 @@ impl Emit<LayerFrame<'_>> for Attend {
         let y = to.matrix();
         match of.mode() {
             ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y)),
+            ExecMode::Session if of.is_cross() => {
+                let [queries, ..] = operands;
+                quote!(cache.attend(new, &#attention, #queries, #y))
+            }
             ExecMode::Session => quote!(cache.attend(new, &#attention, [#(#operands),*], #y)),
+            // Attention is computed for tokens alone.
+            ExecMode::Start => TokenStream::new(),
         }
     }
 
@@ -283,7 +289,7 @@ impl Attend {
 }
 
 /// Queries, keys and values, where the first two may be missing: then they have no columns.
-fn vectors(mut found: Vec<TokenStream>, ty: &str) -> [TokenStream; 3] {
+pub(crate) fn vectors(mut found: Vec<TokenStream>, ty: &str) -> [TokenStream; 3] {
     let values = found.pop().unwrap_or_default();
     let ty = format_ident!("{ty}");
     let [queries, keys] = found.try_into().unwrap_or_else(|_| {

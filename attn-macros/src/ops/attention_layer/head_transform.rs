@@ -155,7 +155,7 @@ impl Emit<LayerFrame<'_>> for TransformHeads {
         let x = of.matrix(0);
         let y = to.matrix();
         match of.mode() {
-            ExecMode::Forward => {
+            ExecMode::Forward | ExecMode::Start => {
                 quote!(p::head_transform(&#how, sizes.batch, #len, #heads, #x, #y))
             }
             ExecMode::Session => quote!(new.head_transform(&#how, #heads, #x, #y)),

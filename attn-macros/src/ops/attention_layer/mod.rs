@@ -13,7 +13,7 @@ use super::Emit;
 use crate::emit::LayerFrame;
 use crate::model::types::{Axis, Type};
 
-pub(crate) use attend::{Attend, Similarity};
+pub(crate) use attend::{Attend, Similarity, vectors};
 pub(crate) use head_transform::{HeadTransform, Norm, TransformHeads};
 pub(crate) use heads::{MergeHeads, SplitHeads};
 pub(crate) use linear::Linear;

@@ -132,7 +132,7 @@ impl<'a> Lower<'a, '_> {
         let message = match value {
             Some(Some(value)) if is_taken => return Some(Operand::new(value, Type::Int)),
             Some(Some(_)) => messages::not_an_argument(function.kind, name, &function.args),
-            Some(None) => grid::no_axis(&name.to_string(), 2),
+            Some(None) => grid::no_axis(&name.to_string()),
             // The mistake in the key is reported.
             None if self.checker.has("grid") => return Some(Operand::mistake()),
             None => grid::coordinate_without_grid(&name.to_string()),

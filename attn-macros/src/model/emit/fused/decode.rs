@@ -3,16 +3,23 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::ModelFrame;
+use super::{FusedNode, ModelFrame};
 use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
 use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Repeat, Scan, State, Submodule};
 use crate::model::plan::is_written_directly;
 use crate::model::types::Axis;
+use crate::ops::Attention;
 
 impl ModelFrame<'_> {
-    pub(super) fn emit_session(&self) -> TokenStream {
-        let parts = [self.emit_pasts(), self.emit_past(), self.emit_decode()];
+    /// `start` has the lines that are computed once.
+    pub(super) fn emit_session(&self, start: &Self) -> TokenStream {
+        let parts = [
+            self.emit_pasts(),
+            self.emit_past(start),
+            self.emit_start(),
+            self.emit_decode(),
+        ];
         parts.into_iter().collect()
     }
 
@@ -32,7 +39,13 @@ impl ModelFrame<'_> {
     /// `<GptBlocksAttention<E> as p::Decode<E>>`
     pub(super) fn attention_in_session(&self, index: usize) -> TokenStream {
         let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
-        quote!(<#layer as p::Decode<E>>)
+        match self.model().attentions[index].graph.block.inputs.len() {
+            1 => quote!(<#layer as p::Decode<E>>),
+            inputs => {
+                let sources = inputs - 1;
+                quote!(<#layer as p::DecodeWithContext<E, #inputs, #sources>>)
+            }
+        }
     }
 
     /// The state of the layers in a session: of the model, of the body of each `repeat`, and of each call of a block.
@@ -90,20 +103,65 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// The function that makes a past in which nothing was seen.
-    fn emit_past(&self) -> TokenStream {
+    /// The function that makes a past in which nothing was seen but what the session is given.
+    fn emit_past(&self, start: &Self) -> TokenStream {
         let module = &self.model().modules[0];
         let weights = self.weights_type(module);
         let past = self.past_type(module);
-        let value = self.emit_past_of(ModuleId(0));
+        let value = start.emit_past_of(ModuleId(0));
+        let is_given = self.model().inputs.len() > 1;
+        let call = is_given.then(|| quote!(call: &Call<E>,));
+        let lines = is_given.then(|| {
+            let steps = block::emit_forward(start).code;
+            quote! {
+                let sizes = call.sizes;
+                #steps
+            }
+        });
         quote_spanned! {self.cx.at=>
-            /// Nothing was seen yet.
-            #[allow(unused_variables)]
+            /// No token was seen yet.
+            #[allow(unused_variables, unused_mut)]
             fn past<E: p::Element, Dev>(
                 weights: &#weights<E>,
                 room: p::Capacity,
+                #call
             ) -> Result<#past<E>, p::Error<Dev>> {
+                #lines
                 Ok(#value)
+            }
+        }
+    }
+
+    /// The function that reads the weights, and the inputs that are the same for all tokens, and computes what follows of these.
+    fn emit_start(&self) -> TokenStream {
+        let model = self.model();
+        if model.inputs.len() < 2 {
+            return TokenStream::new();
+        }
+        let cx = self.cx;
+        let name = &cx.name;
+        let symbols = cx.symbols();
+        let inputs = model.inputs.iter().map(|id| {
+            let name = self.value(*id);
+            let ty = cx.tensor(self.ty(*id), &TokenStream::new());
+            quote!(#name: #ty)
+        });
+        let read = self.emit_read(&cx.label(), false);
+        let weights = self.weights_type(&model.modules[0]);
+        let past = self.past_type(&model.modules[0]);
+        quote_spanned! {cx.at=>
+            /// The weights, and what was computed of the inputs that are the same for all tokens.
+            #[allow(unused_variables)]
+            fn start<#symbols E: p::Element, D: p::Backend<E>>(
+                model: &#name<E, D>,
+                #(#inputs,)*
+                room: p::Capacity,
+            ) -> Result<(#weights<E>, #past<E>), p::Error<D::Err>> {
+                let mut operation = p::Operation::<E, D, p::NoneTape>::default();
+                #read
+                let weights = p::Weighted::weights(model, &mut operation)?;
+                let past = past(&weights, room, &call)?;
+                Ok((weights, past))
             }
         }
     }
@@ -134,7 +192,16 @@ impl ModelFrame<'_> {
                 Submodule::Block { module, .. } => self.emit_past_of(*module),
                 Submodule::Attention(index) => {
                     let attention = self.attention_in_session(*index);
-                    quote!(#attention::past(&#weights.#name, room)?)
+                    let weights = quote!(&#weights.#name);
+                    match self.with_context(*index) {
+                        Some((of, op)) => {
+                            let axes = of.axes_of_attention(op);
+                            let data = of.data_of_attention();
+                            let context = (1..op.sequences).map(|index| of.matrix(index));
+                            quote!(#attention::past(#weights, #axes, &#data, [#(#context),*])?)
+                        }
+                        None => quote!(#attention::past(#weights, room)?),
+                    }
                 }
                 Submodule::Layer(layer) => {
                     let sizes = layer.recent().into_iter().flatten();
@@ -173,6 +240,14 @@ impl ModelFrame<'_> {
         };
         let field = self.past_name(state);
         quote!(#past.#field)
+    }
+
+    /// The node of an attention that has a context.
+    fn with_context(&self, index: usize) -> Option<(FusedNode<'_>, &Attention)> {
+        let nodes = self.attentions().into_iter();
+        let mut nodes = nodes.filter_map(|node| Some((node, node.attention()?)));
+        let (node, op) = nodes.find(|(_, op)| op.index == index && op.is_cross())?;
+        Some((FusedNode::new(self, node), op))
     }
 
     fn emit_decode(&self) -> TokenStream {

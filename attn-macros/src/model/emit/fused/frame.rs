@@ -9,7 +9,8 @@ use crate::emit::block::{self, Access, BlockNode, Frame, Gradients, Rounds, fiel
 use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::GradTarget;
 use crate::model::emit::{ComposedNode, Extents, length};
-use crate::model::graph::{Holder, ModuleId, Node, ParamPath, Repeat, Scan, ValueId};
+use crate::model::given::DependsOn;
+use crate::model::graph::{Holder, ModuleId, Node, ParamPath, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, ModelOp};
@@ -107,6 +108,19 @@ impl Frame for ModelFrame<'_> {
         format_ident!("___Loop{}", index.unwrap_or(0))
     }
 
+    fn emits(&self, step: &Step) -> bool {
+        let kind = match step {
+            Step::Node(node) => self.given.depends_on(self.block(), node.result),
+            Step::Repeat(repeat) => self.given.body(self.block(), &repeat.body),
+            Step::Scan(scan) => self.given.body(self.block(), &scan.body),
+        };
+        self.computes(kind)
+    }
+
+    fn is_made(&self, id: ValueId) -> bool {
+        self.computes(self.given.depends_on(self.block(), id))
+    }
+
     fn rounds(&self, repeat: &Repeat) -> Option<Rounds> {
         let module = self.body_of(repeat);
         let weights = self.module_var(module);
@@ -119,7 +133,7 @@ impl Frame for ModelFrame<'_> {
             false => quote!(#forward.rev()),
         };
         let (forward, each) = match self.mode {
-            ExecMode::Forward => (forward, quote!(#weights)),
+            ExecMode::Forward | ExecMode::Start => (forward, quote!(#weights)),
             ExecMode::Session => self.with_past(repeat, forward, &weights),
         };
         Some(Rounds {
@@ -134,6 +148,15 @@ impl Frame for ModelFrame<'_> {
 }
 
 impl ModelFrame<'_> {
+    /// Whether this pass computes what depends on this.
+    fn computes(&self, what: DependsOn) -> bool {
+        match self.mode {
+            ExecMode::Forward => true,
+            ExecMode::Session => what != DependsOn::Given,
+            ExecMode::Start => what != DependsOn::Tokens,
+        }
+    }
+
     /// `weights.attention`, or `blocks.attention` in the body of a loop, `weights.mlp.linear` in a block.
     pub(super) fn weights(&self, path: &ParamPath) -> TokenStream {
         let field = field(&path.field);

@@ -14,6 +14,7 @@ use quote::{format_ident, quote, quote_spanned};
 use super::{Emitter, field, item};
 use crate::emit::ExecMode;
 use crate::emit::block::{BlockNode, Frame, hidden, product, size};
+use crate::model::given::Given;
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::{Axis, ValueKind};
@@ -47,10 +48,14 @@ pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
         mode,
         passes,
         step: None,
+        given: Given::of(cx.model),
     };
     let cx = fused(ExecMode::Forward);
     let loops = cx.emit_loops();
-    let session = goes_on.then(|| fused(ExecMode::Session).emit_session());
+    let session = goes_on.then(|| {
+        let start = fused(ExecMode::Start);
+        fused(ExecMode::Session).emit_session(&start)
+    });
     let forward = cx.emit_forward();
     let backward = cx.emit_backward();
     let parts = [
@@ -72,6 +77,8 @@ pub(crate) struct ModelFrame<'a> {
     passes: &'a Passes<'a>,
     /// The scan whose body the block is.
     step: Option<scan::InStep<'a>>,
+    /// What values depend on, for the passes of a session.
+    given: Given,
 }
 
 impl<'a> ModelFrame<'a> {
@@ -199,7 +206,7 @@ impl ModelFrame<'_> {
         let first = self.value(model.inputs[0]);
         let device = self.emit_device(&first);
         let shapes = self.emit_shapes();
-        let read = self.emit_read(&label);
+        let read = self.emit_read(&label, true);
         let results: Vec<_> = (0..model.results.len())
             .map(|index| format_ident!("result_{index}"))
             .collect();

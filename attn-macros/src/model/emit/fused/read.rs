@@ -57,8 +57,8 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// The lines that read the call, and find every mistake in it.
-    pub(super) fn emit_read(&self, label: &str) -> TokenStream {
+    /// The lines that read the call, and find every mistake in it; for a pass over whole sequences, that there is no memory for one, too.
+    pub(super) fn emit_read(&self, label: &str, is_pass: bool) -> TokenStream {
         let sizes = self.model().axes().map(|symbol| {
             let name = field(symbol);
             let axis = self.axis_of_call(symbol);
@@ -77,11 +77,13 @@ impl ModelFrame<'_> {
         let data = attentions.filter_map(|node| Some(self.emit_data(node, node.attention()?)));
         let check_sizes = self.emit_check_sizes(label);
         let symbols = self.model().symbols.iter().map(|name| field(name));
+        let check_memory =
+            is_pass.then(|| quote!(footprint::<E>(#(sizes.#symbols),*).check::<E, D, T>(#label)?;));
         let checks = self.emit_checks();
         quote! {
             let sizes = Sizes { #(#sizes),* };
             #check_sizes
-            footprint::<E>(#(sizes.#symbols),*).check::<E, D, T>(#label)?;
+            #check_memory
             let inputs = Inputs { #(#inputs,)* __types: p::PhantomData };
             let data = (#(#data,)*);
             let call = Call::<E> { sizes, inputs, data };

@@ -180,6 +180,7 @@ impl ModelFrame<'_> {
             cx: self.cx,
             mode: self.mode,
             passes: &passes,
+            given: self.given.clone(),
             step: Some(InStep {
                 scan,
                 outer: self,
@@ -402,7 +403,7 @@ impl ModelFrame<'_> {
 
     pub(super) fn scan(&self, lines: &mut TrackedCode, scan: &Scan) {
         self.inside(scan, &[], &[], |inner| match self.mode {
-            ExecMode::Forward => self.scan_forward(lines, scan, inner),
+            ExecMode::Forward | ExecMode::Start => self.scan_forward(lines, scan, inner),
             ExecMode::Session => self.scan_in_session(lines, scan, inner),
         });
     }

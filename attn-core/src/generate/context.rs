@@ -1,0 +1,140 @@
+//! The keys and values of a context, which all tokens of a session read: those of an encoder in a decoder.
+
+use std::sync::Arc;
+
+use super::{
+    cache::{Rows, check_memory},
+    session::SequenceState,
+    tokens::NewTokens,
+};
+use crate::{
+    Element, Error,
+    kernel::{
+        Kernels, Matrix, MatrixMut,
+        attention::{Attention, Positions, decode, head_transform},
+    },
+    model::FusedBlock,
+};
+
+/// A layer of `attention!` with a context, in a model with sessions. Of its inputs, all but the first one are the sources of keys and values.
+pub trait DecodeWithContext<E: Element, const INPUTS: usize, const SOURCES: usize>:
+    FusedBlock<E, INPUTS>
+{
+    /// The state of the layer: the keys and values of the context.
+    type DecodeState: SequenceState + Clone;
+
+    /// The state for a context, of an attention with the axes batch, query and key.
+    ///
+    /// # Errors
+    /// If the keys and values do not fit into memory.
+    fn past<Dev>(
+        weights: &Self::Weights,
+        axes: (usize, usize, usize),
+        data: &Self::Data,
+        sources: [Matrix<'_, E>; SOURCES],
+    ) -> Result<Self::DecodeState, Error<Dev>>;
+
+    /// Computes the output for the new tokens.
+    fn decode(
+        weights: &Self::Weights,
+        past: &mut Self::DecodeState,
+        new: &NewTokens,
+        x: Matrix<'_, E>,
+        output: MatrixMut<'_, E>,
+    );
+}
+
+/// The keys and values of the contexts of all sequences, for one attention, after their transforms.
+#[derive(Debug)]
+pub struct ContextCache<E> {
+    keys: Rows<E>,
+    values: Rows<E>,
+    /// The number of rows of a sequence.
+    len: usize,
+}
+
+impl<E: Kernels> ContextCache<E> {
+    /// Those of projected keys and values, which are those of [`Attention::forward`].
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is not enough memory.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn new<Dev>(
+        attention: &Attention<'_, E>,
+        k: Matrix<'_, E>,
+        v: Matrix<'_, E>,
+    ) -> Result<Self, Error<Dev>> {
+        let sizes = attention.sizes;
+        let (batch, len) = (sizes.batch, sizes.key);
+        check_memory::<E, Dev>(batch, len, [k.cols(), v.cols()])?;
+        let of = |transform, x: Matrix<'_, E>| {
+            let mut rows = Rows::new(batch * len, x.cols());
+            let to = rows.rows_mut(0, batch * len);
+            head_transform(transform, batch, len, sizes.kv_heads, x, to);
+            rows
+        };
+        Ok(Self {
+            keys: of(&attention.key, k),
+            values: of(&attention.value, v),
+            len,
+        })
+    }
+
+    /// The number of elements that are allocated.
+    pub fn elements(&self) -> usize {
+        self.keys.elements() + self.values.elements()
+    }
+
+    /// The attention of new tokens to the context of their sequence.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn attend(
+        &self,
+        new: &NewTokens,
+        attention: &Attention<'_, E>,
+        q: Matrix<'_, E>,
+        mut output: MatrixMut<'_, E>,
+    ) {
+        for span in new.spans() {
+            let positions = Positions {
+                sequence: span.sequence,
+                first: span.first,
+                kept: self.len,
+                dropped: 0,
+            };
+            let first = span.sequence * self.len;
+            let [keys, values] = [&self.keys, &self.values].map(|rows| rows.rows(first, self.len));
+            let q = q.some_rows(span.rows.clone());
+            decode(attention, positions, q, keys, values, span.of(&mut output));
+        }
+    }
+}
+
+/// The state of an attention to a context, which never changes: all forks share it.
+pub struct ContextState<C, E> {
+    /// The call for the maximum length.
+    pub call: Arc<C>,
+    /// The keys and values.
+    pub cache: Arc<ContextCache<E>>,
+}
+
+impl<C, E> Clone for ContextState<C, E> {
+    fn clone(&self) -> Self {
+        Self {
+            call: self.call.clone(),
+            cache: self.cache.clone(),
+        }
+    }
+}
+
+impl<C, E: Kernels> SequenceState for ContextState<C, E> {
+    /// A sequence keeps its context.
+    fn reset(&mut self, _: usize) {}
+
+    fn elements(&self) -> usize {
+        self.cache.elements()
+    }
+}
