@@ -2,152 +2,149 @@
 
 graphs! {
     g40 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = sum::<[d, batch]>(x);
-            let v2 = softmax::<batch>(2 * x);
-            param v3: [rows] = normal(1.0);
-            v2 + v1 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
+            let v1 = mean_pool(x, lens);
+            let v1 = softmax::<batch>(2 * v1);
+            let v2 = v1 * v1;
+            v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g41 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = sin(v2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v6 = v1[batch = argmax::<batch>(v4 + b)];
-            v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v2 = expand::<[batch, seq, d]>(v2);
+            let v3 = feed_forward::<6, activation = gelu>(x);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            let x = tanh(p);
+            let v6 = conv1d::<batch, d, 3, padding = 1, bias = false>(v2);
+            let v7 = stack::<[seq, 2]>(x, 0.5 * x);
+            v5 + mean::<[d]>(v6) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g42 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d>(tokens);
-            let v4 = stack::<[batch, 2, seq, d]>(v4, 0.5 * v4);
-            let v4_2 = rearrange::<[(2, d)]>(v3);
-            let v5 = tanh(p);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = tanh(linear::<7>(v6)); param v8: [7] = normal(1.0); v6 += one_hot::<7>(argmax::<7>(v6 + v8)); }
-            let v9 = concat::<7>(v6, 0.5 * v6);
-            v4 + mean::<[8]>(v4_2) + v5 + mean::<[14]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = linear::<d>(v4);
+            let v6 = max(v3, v3);
+            let v7 = sum::<[d]>(v5);
+            let v4_2 = max(x, v7);
+            let v8 = v4_2 * detach(if v4_2 < 0.1 { 0.5 } else { -1 });
+            v6 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = einsum::<[batch, seq]>(v1, v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            param v8: [7, d] = normal(1.0);
-            let v3 = v8[tokens];
-            linear::<5, name = head>(v5 + v4 + mean::<[d]>(v7) + mean::<[d]>(v3))
+            let v1_2 = softmax::<d>(2 * v1);
+            let v2 = stack::<[batch, seq, 2, d]>(v1_2, 0.5 * v1_2);
+            let v3 = group_norm::<2>(v1_2);
+            let v4 = cumsum::<d>(0.5 * v3);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = sum::<[d]>(v1);
+            linear::<5, name = head>(v4 + mean::<[2]>(v2) + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = sum::<[d, batch]>(x);
-            let v2 = linear::<2>(v1);
-            let x_2 = attention::<2, mask = causal>(v1);
-            v2 + x + mean::<[d]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 2] {
+            let v1 = min(x, x);
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v6 = tanh(m);
+            v3 + mean::<[d]>(v5) + mean::<[rows, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g45 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v2: [rows] = normal(1.0);
-            let (v3, v4) = split::<d>(x);
-            let v5 = softmax::<d>(2 * v1, keep_d);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); param v7: [rows] = normal(1.0); v6 += one_hot::<rows>(argmax::<rows>(v6 + v7)); }
-            let v8 = 0.5 * float(tokens);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            v3 + v4 + mean::<[rows]>(v6) + v8 + mean::<[7, 3]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
+            let v2 = einsum::<[seq, d]>(x, v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v4 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
+            let v5 = v2 * v2;
+            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v4);
+            let v7 = detach(floor(2 * v3 + 0.37));
+            v6 + v5 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g46 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = one_hot::<7>(argmax::<seq>(detach(x + p)));
-            let v1 = v1 * x;
-            let v3 = linear::<rows>(v2);
-            let v4 = linear::<rows>(v3);
-            v1 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = 0.5 * float(tokens);
+            let v4 = attention::<2, mask = document & causal>(v1, document = documents);
+            let v1 = v2 + v2;
+            v4 + v3 + v1
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], documents: ids[batch, seq]);
 
     g47 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = rms_norm::<epsilon = 0.5>(v4);
-            linear::<5, name = head>(v5 + mean::<[2, 7]>(v6) + v7)
+            let (v2, v3) = split::<d>(v1);
+            let v1 = pad::<d, before = 1>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<rows>()];
+            let v6 = v1 - v1;
+            let v3 = min::<[2]>(v3);
+            linear::<5, name = head>(v2 + mean::<[rows, d]>(v5) + mean::<[5]>(v6) + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], lens: lens[batch]) -> [batch, 2, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = v1[seq = [-1, 0]];
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v4 = v3[7 = [-1, 0]];
-            let v3_2 = v3[batch = argmax::<batch>(v2 + b)];
-            let v5 = max_pool(v1);
-            let v6 = mean_pool(v1, lens);
-            v4 + mean::<[7]>(v3_2) + v5 + v6
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<[seq]>(x);
+            param v2: [2, d] = normal(1.0);
+            let v3 = conv1d::<2, d, 3, padding = 1, bias = false>(v2);
+            let v2_2 = v1 * v1;
+            let v4 = tanh(w);
+            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v5);
+            v6 + mean::<[2]>(v3) + v2_2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g49 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = max::<d>(x, keep_d);
-            let v3 = clamp(v2, v1 - 1, v1 + 1);
-            let mut v4 = x + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            let v3_2 = attention::<2, mask = document & causal>(v4, document = documents);
-            v3_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v1 = detach(floor(2 * v2 + 0.37));
+            let v1_2 = v1 - v1;
+            let v3 = conv1d::<batch, d, 1>(v1_2);
+            v3
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g50 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = min(x, x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = embedding::<7, d>(tokens);
-            let v3_2 = feed_forward::<6, activation = gelu_tanh>(v3);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3_2 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            v2 + mean::<[2]>(v5) + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = rms_norm(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v1_2 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
+            let v4 = detach(floor(2 * v2 + 0.37));
+            v1_2 + v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -155,147 +152,148 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = v2[d = argmax::<d>(v2 + v3)];
-            let v2_2 = group_norm::<2>(v1);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v6 = linear::<2, bias = false>(v2_2);
-            let (v7, v8) = split::<d>(v5);
-            let v2 = 1 - v6 / 3;
-            linear::<5, name = head>(v7 + v4 + v8 + v2)
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
+            let v3 = feed_forward::<6, activation = tanh>(v2);
+            let v3_2 = l2_norm::<d, epsilon = 0.1>(v3);
+            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v5 = stack::<[batch, seq, d, 2]>(v3_2, 0.5 * v3);
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v4);
+            param v6: [d] = normal(1.0);
+            linear::<5, name = head>(v2 + mean::<[2]>(v5) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<d>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = permute::<[2, batch, seq]>(v2);
-            let v5 = x[batch = 0];
-            v3 + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let x = min(v1, v1);
+            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v2 = one_hot::<7>(tokens);
+            v1_2 + mean::<[7]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g53 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
             let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = v1[seq = turned];
-            let v2 = pad::<d, before = 1>(x);
-            let x = embedding::<7, d>(tokens);
-            x_2 + mean::<[5]>(v2) + mean::<[d]>(x)
+            let v2 = v1 + sinusoidal_position::<8>(v1);
+            let v3 = conv2d::<[batch, seq], 8, 3, padding = 1>(v2);
+            let v4 = attention::<2>(x);
+            v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g54 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = max(x, x);
-            let v2 = v1[batch = -1];
-            let v3 = einsum::<[seq]>(v2, v2);
-            let x = shift::<seq, 2>(v3);
-            let v4 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            let v4_2 = linear::<5, bias = false>(v4);
-            let v3_2 = softmax::<seq>(2 * v4_2, lens);
-            v3_2 + x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = conv_transpose1d::<seq, d, 3, padding = 1>(x);
+            let v2 = cumsum::<d>(0.5 * x);
+            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v4 = stack::<[2, batch, seq, d]>(v1, 0.5 * v3);
+            param v5: [d] = normal(1.0);
+            let v1 = x[d = argmax::<d>(v1 + v5)];
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let mut v6 = x_2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<3>(v6)); }
+            v4 + mean::<[3]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g55 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            let v4 = layer_norm(v1);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v7: [7, d] = normal(1.0); v5 += v7[tokens]; }
-            let v1 = 0.5 * float(tokens);
-            let mut v8 = v4 + 0.1 * v3;
-            repeat 2, share = true, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 += attention::<2, mask = causal>(v8); }
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[batch, seq, rows]>(v8, v10);
-            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v11))
+            let v2 = rms_norm(v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<rows>()];
+            param v5: [2, d] = normal(1.0);
+            let v6 = feed_forward::<6, activation = geglu>(v4);
+            let v7 = feed_forward::<6, activation = silu>(v2);
+            let v8 = v7 - v7;
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v8));
+            linear::<5, name = head>(v9 + mean::<[2, d]>(v5) + mean::<[rows, d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let v3 = stack::<[2, batch, seq, 3]>(v2, 0.5 * v1);
-            let v4 = softmax(v3);
-            let v2 = scatter_add::<[2, 7, 3]>(v4, tokens);
-            let v2_2 = mean::<[7, 3]>(v2);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = v1 + learned_position::<9, 3>(v1);
-            v5 + mean::<[2]>(v2_2) + mean::<[3]>(v6)
+            let v1 = one_hot::<7>(tokens);
+            let v2 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let x = linear::<d, bias = false>(x);
+            let v5 = v4 * sigmoid(v1) + 0.5 * v1;
+            let v6 = pad::<d, before = 1>(v3);
+            let v4_2 = conv_transpose1d::<seq, 5, 3, padding = 1>(v6);
+            param v7: [7] = normal(1.0);
+            let (v8, _v9) = top_k::<7, k = 2>(v5 + v7);
+            x + mean::<[5]>(v4_2) + mean::<[2]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g57 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = group_norm::<2>(x);
-            let v2 = softmax::<d>(2 * v1, keep_d);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = attention::<2>(v3, context = v3);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = 0.5 * float(keep);
-            let v7 = v2 * sigmoid(v4) + 0.5 * v4;
-            v5 + v6 + v7
+        fn forward(x: [batch, seq, d], p: [seq], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v1_2 = x[seq = argmax::<seq>(v1 + p)];
+            let (v2, v3) = split::<d>(v1_2);
+            let v4 = einsum::<[2]>(v2, v3);
+            let v5 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let v6 = v5[seq = order];
+            let v7 = mean_pool(x);
+            v6 + mean::<[2]>(v4) + v7
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], order: places[batch, seq]);
 
     g58 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v1 = shift::<d, -1>(x_2);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = v2 - v2;
-            v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = softmax(v1);
+            let v3 = v2[batch = -1];
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            v5 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g59 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = one_hot::<7>(arange::<d>());
-            let v3 = linear::<rows>(v2);
-            let v4 = rearrange::<[(7, d)]>(v1);
-            let v1 = rearrange::<[(d, 7)]>(v1);
-            linear::<5, name = head>(v3 + mean::<[28]>(v4) + mean::<[28]>(v1))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = shift::<d, -1>(v2);
+            param v4: [] = normal(1.0);
+            param v5: [rows, d] = normal(1.0);
+            let v6 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v3);
+            linear::<5, name = head>(v1 + v4 + mean::<[rows]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = tanh(c);
-            let v1 = 0.5 * float(tokens);
-            let v4 = tanh(c);
-            v2 + x + mean::<[d]>(v3) + v1 + mean::<[d]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, rows, d] {
+            let x_2 = x[seq = some];
+            let v1 = 0.5 * float(lens);
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = min::<[batch]>(v3);
+            let v5 = min::<[7]>(v4);
+            x_2 + v1 + mean::<[7]>(v2) + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3], lens: lens[batch], tokens: ids[batch, seq]);
 
     g61 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = cumsum::<rows>(0.5 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = x + learned_position::<9, d>(x);
-            v5 + mean::<[rows, 2]>(v3) + mean::<[rows, 2]>(v4)
+            let x_2 = linear::<d, bias = false>(x);
+            let v1 = conv_transpose1d::<seq, d, 3, padding = 1>(x_2);
+            let v2 = attention::<2, mask = causal>(v1);
+            let v1_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
+            v1_2
         }
     } (x: floats[batch, seq, 4]);
 
@@ -303,9 +301,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = detach(floor(2 * v1 + 0.37));
-            let v2 = softmax(v1_2);
-            x + v2
+            let v2 = shift::<d, -1>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); }
+            v1 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -313,106 +312,107 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = 0.5 * float(tokens);
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); }
-            linear::<5, name = head>(v2 + v4)
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v1_2 = one_hot::<7>(tokens);
+            let v3 = cos(2 * v2);
+            let v1 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v3) + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = linear::<2>(x);
-            let x_2 = attention::<2, mask = causal, position = rope>(x);
-            let v3 = x + learned_position::<9, d>(x);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [2, d] = 0.7;
-            let x = linear::<rows>(v3);
-            v2 + v1 + mean::<[d]>(x_2) + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[rows]>(x)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g65 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = 0.5 * float(lens);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = mean_pool(v2, lens);
-            v1 + x_2 + mean::<[rows, d]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, d, batch] {
+            let v1 = max::<[d, seq]>(x);
+            let v2 = permute::<[seq, d, batch]>(x);
+            let v1 = tanh(v1);
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            let v4 = linear::<5>(x);
+            let x = conv2d::<[batch, seq], 5, [2, 3], padding = same>(v4);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            v2 + v1 + mean::<[5]>(x) + mean::<[3]>(v5)
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
+    g65 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = v2[seq = turned];
+            let x = embedding::<7, d>(tokens);
+            param v4: [2, d] = normal(1.0);
+            v1 + v3 + mean::<[d]>(x) + mean::<[d]>(v4)
+        }
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
+
     g66 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq], order: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = 0.5 * float(lens);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = x[seq = v4];
-            let v6 = x[seq = order];
-            let (v7, v8) = split::<d>(v6);
-            let v9 = detach(floor(2 * v5 + 0.37));
-            v3 + v2 + mean::<[seq]>(v7) + mean::<[seq]>(v8) + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let x = pow(x, 2);
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            let v3 = conv_transpose1d::<seq, d, 1>(v2);
+            let v2 = attention::<2, mask = causal>(x);
+            let v4 = cumsum::<d>(0.5 * x);
+            v3 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g67 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = relu_squared>(v2);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = shift::<7, -1>(v3);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[7]>(v6))
+            let v1_2 = v1 * v1;
+            let (v2, v3) = split::<d>(v1_2);
+            param v4: [2] = normal(1.0);
+            let v5 = v2[2 = argmax::<2>(detach(v3 + v4))];
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            let v7 = rms_norm::<epsilon = 0.5>(v7);
+            linear::<5, name = head>(v7 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [seq, 5] {
-            let v1 = x[batch = 0];
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v2 = softmax::<seq>(2 * v1_2);
-            let v3 = tanh(p);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v2);
-            v4 + v3
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 8] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v4 = concat::<d>(x, 0.5 * v3);
+            let v1 = exp(tanh(v4));
+            v1 + mean::<[d]>(v2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g69 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let x_2_2 = concat::<d>(x_2, 0.5 * x_2);
-            let v2 = x_2_2 + learned_position::<9, 8>(x_2_2);
-            let x_2_2 = detach(floor(2 * v1 + 0.37));
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v1_2 = softmax(x_2_2);
-            let v4 = cumsum::<d>(0.5 * v1_2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, seq, 2] {
+            let x_2 = dropout::<0.5>(x);
+            let v1 = scatter_add::<[batch, 7, d]>(x_2, tokens);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = v1[d = v4];
+            let v6 = l2_norm::<7, epsilon = 0.1>(v5);
+            let v7 = mean_pool(v3, keep);
+            let x = v7 * v7;
+            let v3 = embedding::<7, d>(tokens);
+            let x_2_2 = conv_transpose2d::<[7, seq], 2, [3, 1], padding = [1, 0], bias = false>(v6);
+            x_2_2 + x + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; }
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = stack::<[batch, 2, seq, 5]>(v2, 0.5 * v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v5 = cumsum::<seq>(0.5 * v4);
-            let v6 = abs(v5);
-            v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = pad::<d, before = 1>(x);
+            let v3 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
+            let x = conv1d::<seq, 2, 2, padding = causal, dilation = 2>(v2);
+            let v4 = pad::<5, before = 1>(v3);
+            let v5 = v4 / (2 + v4 * v4);
+            v1 + x + mean::<[6]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -420,125 +420,125 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v4 = min(v1, v2);
-            let v5 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[7]>(v5))
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); param v5: [7, d] = normal(1.0); v3 += v5[tokens]; }
+            let v6 = v3 - v3;
+            let v7 = sum::<[d]>(v6);
+            linear::<5, name = head>(v3 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * x; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v6 = shift::<d, 1>(v5);
-            v6
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 + softmax(v1) * x; param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v4 = linear::<d, bias = false>(x);
+            let v5 = linear::<5>(v4);
+            v3 + mean::<[5]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g73 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let x = v1[batch = -1];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v1_2 = einsum::<[batch, d]>(v3, v3);
-            let v4 = x[seq = order];
-            let v5 = v4 * v4;
-            v5 + v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = conv2d::<[batch, seq], 8, 3, padding = 1>(v1);
+            let v3 = softmax::<batch>(2 * v2);
+            let v4 = linear::<d>(v2);
+            let v5 = conv_transpose1d::<seq, 8, 3, padding = 1>(v1);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            v3 + mean::<[d]>(v4) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g74 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 2, d, 7] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = one_hot::<7>(v2);
-            let v4 = x[seq = [-1, 0]];
-            let x_2 = relu(v1);
-            let x = 0.5 * float(keep);
-            let (v5, _v6) = top_k::<seq, k = 2>(x + p);
-            let mut v7 = x_2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v4; }
-            let v8 = one_hot::<7>(tokens);
-            param v9: [7] = normal(1.0);
-            let (v10, v11) = top_k::<7, k = 2>(v8 + v9);
-            let v12 = v8[7 = v11];
-            v3 + v5 + v7 + mean::<[seq]>(v10) + mean::<[seq]>(v12)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, seq] {
+            let v1 = mean::<[batch, d]>(x);
+            let v1 = cumsum::<seq>(0.5 * v1);
+            let x_2 = shift::<seq, 2>(v1);
+            let x_2_2 = stack::<[2, seq]>(x_2, 0.5 * x_2);
+            let v2 = max::<[d]>(x);
+            let v3 = einsum::<[]>(v1, v1);
+            let v4 = scatter_add::<[batch, 7]>(v2, tokens);
+            let v5 = l2_norm::<seq, epsilon = 0.1>(x_2);
+            x_2_2 + v3 + mean::<[batch, 7]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g75 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = attention::<2, mask = causal>(v2);
-            let v2_2 = pad::<d, before = 1>(v3);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v7 = v1[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v2_2 + mean::<[rows, d]>(v5) + mean::<[d]>(v6) + v7)
+            let v2 = min::<[d]>(v1);
+            let v3 = 0.5 * float(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let (v5, v6) = split::<d>(v1);
+            let v7 = sum::<[2]>(v6);
+            let v8 = variance::<[2]>(v5);
+            let v9 = feed_forward::<6, activation = relu>(v4);
+            linear::<5, name = head>(v9 + v2 + v3 + v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, rows, d] {
             let v1 = linear::<rows>(x);
-            let v2 = 0.5 * float(keep);
-            let v3 = permute::<[seq, batch]>(v2);
-            let v4 = if v1 < v3 { v1 * v3 } else { tanh(v1) };
-            param v5: [] = normal(1.0);
-            let v6 = detach(floor(2 * v4 + 0.37));
-            let v7 = pad::<d, before = 1>(x);
-            v6 + v5 + mean::<[5]>(v7)
+            let v2 = v1 + sinusoidal_position::<rows>(v1);
+            let v3 = permute::<[seq, rows, batch]>(v2);
+            let v4 = v3[seq = [-1, 0]];
+            let v5 = variance::<[2]>(v4);
+            let (v6, v7) = top_k::<seq, k = 2>(v2 + p);
+            param v8: [7, d] = normal(1.0);
+            let v4_2 = v8[v7];
+            let v1_2 = conv2d::<[batch, 2], rows, [2, 3], padding = same>(v6);
+            v4_2 + v5 + v1_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g77 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = rearrange::<[batch, (7, d)]>(v1);
-            v2 + mean::<[28]>(v3)
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [2, d] {
+            let v1 = conv1d::<seq, d, 2, padding = same>(x);
+            buffer v2: [2, d] = 0.7;
+            let v1 = v1[seq = last];
+            let v3 = v1[d = -2..];
+            v2 + mean::<[batch]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g78 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], lens: lens[batch]) -> [batch, 28] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = scatter_add::<[2, batch, 7, d]>(v1, tokens);
-            let v3 = rearrange::<[2, batch, (d, 7)]>(v2);
-            let x = einsum::<[batch, 28]>(v3, v3);
-            let v4 = layer_norm::<epsilon = 0.1>(x);
-            let v1 = one_hot::<7>(tokens);
-            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v1 + p))));
-            let x = 0.5 * float(lens);
-            v4 + mean::<[7]>(v5) + x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); }
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = shift::<5, 2>(v4);
+            let v6 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v6);
+            let v7 = l2_norm::<batch, epsilon = 0.1>(v5);
+            v1_2 + mean::<[5]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g79 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
             param v3: [7, d] = normal(1.0);
             let v4 = v3[argmax::<d>(detach(v1 + v2))];
-            let v5 = one_hot::<7>(arange::<rows>());
-            let (v6, v7) = split::<d>(v4);
-            let v8 = concat::<d>(v4, 0.5 * v4);
-            linear::<5, name = head>(v6 + mean::<[rows, 7]>(v5) + v7 + mean::<[8]>(v8))
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v4);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); }
+            let v7 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v5 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -135,6 +135,9 @@ fn read_at(w: &mut Writer, ids: &str, of: &[Axis], axis: Axis) -> Option<()> {
     let to = [of, &[last]].concat();
     if below > most || to.len() > MOST_AXES || of.contains(&last) {
         // They are read in any case.
+        if of.contains(&Axis::Size(below)) {
+            return w.define(&format!("0.5 * float({ids})"), of.to_vec());
+        }
         return w.define(
             &format!("mean::<{below}>(one_hot::<{below}>({ids}))"),
             of.to_vec(),
