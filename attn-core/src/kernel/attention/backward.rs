@@ -63,7 +63,7 @@ impl<E: Pooled> Attention<'_, E> {
             None => (out, None),
             Some((centres, shares)) => {
                 let matrix = Matrix::new(centres, out.matrix.rows(), out.matrix.cols());
-                (Heads { matrix, ..out }, Some(&shares[..]))
+                (Heads { matrix, ..out }, shares.as_deref())
             }
         };
         let of_softmax = self.shares(&d_out);

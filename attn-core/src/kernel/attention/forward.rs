@@ -76,8 +76,8 @@ impl<E: Pooled> Attention<'_, E> {
     }
 
     /// The inputs of `δ` of a sparse normalizer, under the thresholds that [`forward`](Self::forward) wrote: the means of the values,
-    /// weighted by the slopes of the weights, which stand as `out`; and what the gradients of weights and thresholds add to `δ`,
-    /// `[batch, heads, query]`.
+    /// weighted by the slopes of the weights, which stand as `out`; and what the gradients of weights and thresholds, if there are any, add to
+    /// `δ`, `[batch, heads, query]`.
     ///
     /// The first result is as large as the output, so it is no scratch memory but counts as activations. So does the other.
     pub(super) fn centres(
@@ -87,7 +87,7 @@ impl<E: Pooled> Attention<'_, E> {
         tau: &[E],
         out: Heads<Matrix<'_, E>>,
         d: &OutputGradients<'_, E>,
-    ) -> (Buffer<E>, Buffer<E>) {
+    ) -> (Buffer<E>, Option<Buffer<E>>) {
         let [rows, cols] = [out.matrix.rows(), out.matrix.cols()];
         let mut centres = Buffer::counted(rows * cols);
         let mut shares = Buffer::counted(tau.len());
@@ -100,7 +100,8 @@ impl<E: Pooled> Attention<'_, E> {
         self.for_each_block(tensors, to.into(), &mut shares, |queries, keys, block| {
             self.centre_block(sparse, queries, keys, block, d);
         });
-        (centres, shares)
+        let has_shares = d.weights.is_some() || d.lse.is_some();
+        (centres, has_shares.then_some(shares))
     }
 
     /// `body(queries, keys, block)` for every block of queries, with the transformed keys of its head.
