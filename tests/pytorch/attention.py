@@ -72,6 +72,18 @@ def of_keys_and_values(c):
 
 
 @case
+def talking_heads(c):
+    """Shazeer et al. 2020, figure 1."""
+    x = x_of(c)
+    w_q, w_k, w_v, w_o = (c.weight(f"w_{which}", 2, 3, 4) for which in "qkvo")
+    before, behind = c.weight("mix_scores", 2, 3), c.weight("mix_weights", 3, 2)
+    q, k, v = (torch.einsum("bsd,hwd->bhsw", x, w) for w in (w_q, w_k, w_v))
+    scores = torch.einsum("bhqk,hg->bgqk", q @ k.mT / 3**0.5, before)
+    weights = torch.einsum("bgqk,gh->bhqk", scores.softmax(-1), behind)
+    return torch.einsum("bhsw,hwd->bsd", weights @ v, w_o)
+
+
+@case
 def rotated(c):
     x = x_of(c)
     z = attention(c, "attention", x, heads=2, allowed=causal(5), prepare=lambda of, _: rope(of))

@@ -58,6 +58,26 @@ cases! {
         }
     } (x: floats[_, _, 4], y: floats[_, _, 3], z: floats[_, _, 5], lens: lens[_]);
 
+    talking_heads {
+        struct M<d = 4, heads = 2, softmaxes = 3, width = 3>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param w_q: [heads, width, d] = xavier_uniform;
+            param w_k: [heads, width, d] = xavier_uniform;
+            param w_v: [heads, width, d] = xavier_uniform;
+            param w_o: [heads, width, d] = xavier_uniform;
+            param mix_scores: [heads, softmaxes] = xavier_uniform;
+            param mix_weights: [softmaxes, heads] = xavier_uniform;
+            let context = x as [batch, kv = seq, d];
+            let q = einsum::<[batch, heads, seq, width]>(x, w_q);
+            let k = einsum::<[batch, heads, kv, width]>(context, w_k);
+            let v = einsum::<[batch, heads, kv, width]>(context, w_v);
+            let scores = einsum::<[batch, heads, seq, kv]>(q, k) / sqrt(width);
+            let weights = softmax::<kv>(einsum::<[batch, softmaxes, seq, kv]>(scores, mix_scores));
+            let weights = einsum::<[batch, heads, seq, kv]>(weights, mix_weights);
+            einsum::<[batch, seq, d]>(weights, v, w_o)
+        }
+    } (x: floats[_, _, 4]);
+
     rotated {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

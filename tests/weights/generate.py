@@ -89,6 +89,15 @@ def multihead_attention():
     apart, _ = layer(x, context, backwards)
     run = {"x": x, "context": context, "y": y, "weights": weights, "cross": cross, "padded": padded}
     run |= {"backwards": backwards, "apart": apart}
+    # True is masked, and every query attends to itself.
+    attn_mask = inputs(7, SEQ, SEQ).gt(0) & ~torch.eye(SEQ, dtype=torch.bool)
+    bias = inputs(8, SEQ, SEQ)
+    run |= {"attn_mask": attn_mask.float(), "masked": layer(x, x, x, attn_mask=attn_mask)[0]}
+    run |= {"bias": bias, "biased": layer(x, x, x, attn_mask=bias)[0]}
+    run |= {"average": layer(x, x, x)[1]}
+    with_zero = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True, add_zero_attn=True).eval()
+    with_zero.load_state_dict(layer.state_dict())
+    run |= {"with_zero": with_zero(x, x, x)[0]}
     record("mha", layer.state_dict(), run)
 
     layer = torch.nn.MultiheadAttention(D_MODEL, HEADS, bias=False, batch_first=True)

@@ -5,6 +5,15 @@ use attn::{attention, checkpoint::layout::*, model};
 
 attention! {
     struct SelfAttention<heads = 4, d_model = 16>;
+    struct WithZero<heads = 4, d_model = 16, normalizer = softmax1>;
+    struct Masked<heads = 4, d_model = 16> {
+        data keep: bool[q_len, kv_len];
+        fn mask(q_idx, kv_idx) { keep[q_idx, kv_idx] }
+    }
+    struct Biased<heads = 4, d_model = 16> {
+        data bias: [q_len, kv_len];
+        fn score(score, q_idx, kv_idx) { score + bias[q_idx, kv_idx] }
+    }
     struct Padded<heads = 4, d_model = 16, mask = padding>;
     struct Cross<heads = 4, d_model = 16, d_context = 16>;
     struct NoBias<heads = 4, d_model = 16, mask = causal, bias = false>;
@@ -20,6 +29,28 @@ fn multihead_attention_computes_the_same() {
     let (y, weights) = layer.forward_with_weights(run.floats::<SEQ, 16>("x"));
     run.assert_same("y", &y.as_vec());
     run.assert_same("weights", &weights.as_vec());
+}
+
+/// Each argument of the call, as the table of the documentation says.
+#[test]
+fn masks_of_pairs_and_average_weights_compute_the_same() {
+    let run = Run::of("mha");
+    let pairs = |name| -> Tensor<(usize, usize), f32, _> {
+        Cpu::default().tensor_from_vec(run.numbers(name), (SEQ, SEQ))
+    };
+    let x: Tensor<(usize, usize, Const<16>), f32, _> =
+        Cpu::default().tensor_from_vec(run.numbers("x"), (BATCH, SEQ, Const));
+    let layer: Masked = load("mha", &torch_multihead_attention());
+    let keep = !pairs("attn_mask").ne(0.0);
+    run.assert_same("masked", &layer.forward((x.clone(), keep)).as_vec());
+    let layer: Biased = load("mha", &torch_multihead_attention());
+    run.assert_same("biased", &layer.forward((x.clone(), pairs("bias"))).as_vec());
+    let layer: SelfAttention = load("mha", &torch_multihead_attention());
+    let (_, weights) = layer.forward_with_weights(x.clone());
+    let average: Tensor<(usize, usize, usize), f32, _> = weights.mean::<_, Axis<1>>();
+    run.assert_same("average", &average.as_vec());
+    let layer: WithZero = load("mha", &torch_multihead_attention());
+    run.assert_same("with_zero", &layer.forward(x).as_vec());
 }
 
 #[test]
