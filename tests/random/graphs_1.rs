@@ -2,309 +2,312 @@
 
 graphs! {
     g40 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = sum::<[d, batch]>(x);
-            let v2 = softmax::<batch>(2 * x);
-            param v3: [rows] = normal(1.0);
-            v2 + v1 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = mean::<5>(one_hot::<5>(v2));
+            let v3 = x + learned_position::<9, d>(x);
+            let v4 = embedding::<7, d>(tokens);
+            v1 + x_2 + mean::<[seq]>(v3) + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g41 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], p: [seq]) -> [batch, seq, 2] {
             let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = sin(v2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v6 = v1[batch = argmax::<batch>(v4 + b)];
-            v5 + v6
+            let v2 = x[seq = turned];
+            let v3 = v2 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v2_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let x = linear::<2, bias = false>(v2_2);
+            let v7 = x + x;
+            let v8 = v3[seq = argmax::<seq>(detach(v5 + p))];
+            v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], p: floats[seq]);
 
     g42 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d>(tokens);
-            let v4 = stack::<[batch, 2, seq, d]>(v4, 0.5 * v4);
-            let v4_2 = rearrange::<[(2, d)]>(v3);
-            let v5 = tanh(p);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = tanh(linear::<7>(v6)); param v8: [7] = normal(1.0); v6 += one_hot::<7>(argmax::<7>(v6 + v8)); }
-            let v9 = concat::<7>(v6, 0.5 * v6);
-            v4 + mean::<[8]>(v4_2) + v5 + mean::<[14]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, rows, 5] {
+            let v1 = logsumexp::<[d]>(x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let v4 = sum::<2>(v2 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v3));
+            let v5 = v4[seq = some];
+            param v6: [7, d] = normal(1.0);
+            let v4 = v6[tokens];
+            let v4_2 = sqrt(1 + v1 * v1);
+            buffer v7: [d] = |i| 0.3 * i - 0.4;
+            let v8 = pad::<d, before = 1>(v4);
+            let (v9, v10) = split::<d>(v7);
+            v5 + mean::<[seq]>(v4_2) + mean::<[seq]>(v8) + mean::<[2]>(v9) + mean::<[2]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = einsum::<[batch, seq]>(v1, v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            param v8: [7, d] = normal(1.0);
-            let v3 = v8[tokens];
-            linear::<5, name = head>(v5 + v4 + mean::<[d]>(v7) + mean::<[d]>(v3))
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = max(v1, v2);
+            let v1_2 = if v4 < v1 { v4 * v1 } else { tanh(v4) };
+            param v5: [] = normal(1.0);
+            let v6 = mean::<[d]>(v4);
+            linear::<5, name = head>(v3 + v1_2 + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = sum::<[d, batch]>(x);
-            let v2 = linear::<2>(v1);
-            let x_2 = attention::<2, mask = causal>(v1);
-            v2 + x + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = rms_norm(x);
+            let v2 = 2 * v1 - 1;
+            let v3 = v2 - v1;
+            let v4 = tanh(w);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g45 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v2: [rows] = normal(1.0);
-            let (v3, v4) = split::<d>(x);
-            let v5 = softmax::<d>(2 * v1, keep_d);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); param v7: [rows] = normal(1.0); v6 += one_hot::<rows>(argmax::<rows>(v6 + v7)); }
-            let v8 = 0.5 * float(tokens);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            v3 + v4 + mean::<[rows]>(v6) + v8 + mean::<[7, 3]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 2 * x - 1;
+            let v2 = tanh(v1);
+            let v3 = variance::<[batch]>(v2);
+            let v4 = x + sinusoidal_position::<d>(x);
+            let v5 = shift::<d, -1>(v3);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v4 + v5 + v7 + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g46 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = one_hot::<7>(argmax::<seq>(detach(x + p)));
-            let v1 = v1 * x;
-            let v3 = linear::<rows>(v2);
-            let v4 = linear::<rows>(v3);
-            v1 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = mean_pool(v1, keep);
+            let v3 = linear::<2, bias = false>(v2);
+            let v1 = one_hot::<7>(arange::<seq>());
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            x + mean::<[7]>(v1) + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g47 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = rms_norm::<epsilon = 0.5>(v4);
-            linear::<5, name = head>(v5 + mean::<[2, 7]>(v6) + v7)
+            let v2 = l2_norm(v1);
+            let v3 = pad::<d, before = 1>(v2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v1 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v5 = v1[5 = [-1, 0]];
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], lens: lens[batch]) -> [batch, 2, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = v1[seq = [-1, 0]];
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v4 = v3[7 = [-1, 0]];
-            let v3_2 = v3[batch = argmax::<batch>(v2 + b)];
-            let v5 = max_pool(v1);
-            let v6 = mean_pool(v1, lens);
-            v4 + mean::<[7]>(v3_2) + v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 5, 2] {
+            let v1 = exp(tanh(x));
+            let v2 = mean::<seq>(v1, keep);
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            param v4: [rows] = normal(1.0);
+            param v5: [7, d] = normal(1.0);
+            let v2_2 = v5[arange::<seq>()];
+            let v3_2 = stack::<[batch, 5, 2]>(v3, 0.5 * v3);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v2_2);
+            v3_2 + mean::<[rows]>(v4) + mean::<[seq, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g49 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = max::<d>(x, keep_d);
-            let v3 = clamp(v2, v1 - 1, v1 + 1);
-            let mut v4 = x + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            let v3_2 = attention::<2, mask = document & causal>(v4, document = documents);
-            v3_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let x = v1 + v1;
+            param v3: [d] = normal(1.0);
+            let v3_2 = einsum::<[]>(v3, v3);
+            let v3_2_2 = stack::<[2]>(v3_2, 0.5 * v3_2);
+            x + mean::<[2]>(v3_2_2)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g50 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = min(x, x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = embedding::<7, d>(tokens);
-            let v3_2 = feed_forward::<6, activation = gelu_tanh>(v3);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3_2 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            v2 + mean::<[2]>(v5) + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], keep: bool[batch, seq]) -> [2, seq, d] {
+            let v1 = linear::<2>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[tokens];
+            let v1_2 = x[batch = argmax::<batch>(v1 + b)];
+            let (v3, v4) = split::<d>(x);
+            let v5 = if keep && tokens != 2 { tanh(v4) } else { 0 };
+            v1_2 + mean::<[batch]>(v3) + mean::<[batch]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], keep: marks[batch, seq]);
 
     g51 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = v2[d = argmax::<d>(v2 + v3)];
-            let v2_2 = group_norm::<2>(v1);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v6 = linear::<2, bias = false>(v2_2);
-            let (v7, v8) = split::<d>(v5);
-            let v2 = 1 - v6 / 3;
-            linear::<5, name = head>(v7 + v4 + v8 + v2)
+            let v2 = one_hot::<7>(arange::<d>());
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v4 = max(0.1, v3);
+            let v5 = max(0.1, v1);
+            let v6 = one_hot::<7>(tokens);
+            let v1 = v6 * sigmoid(v6) + 0.5 * v6;
+            let v2 = if v3 <= 0 || v4 > v3 { v4 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            linear::<5, name = head>(v5 + mean::<[7]>(v1) + mean::<[7]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<d>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = permute::<[2, batch, seq]>(v2);
-            let v5 = x[batch = 0];
-            v3 + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v2_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v3 = einsum::<[seq, 7]>(v2_2, v2_2);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            v4 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g53 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = v1[seq = turned];
-            let v2 = pad::<d, before = 1>(x);
-            let x = embedding::<7, d>(tokens);
-            x_2 + mean::<[5]>(v2) + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<batch>(x, keep);
+            let x_2 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = clamp(x, -0.7, 0.7);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            x_2 + v3
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g54 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = max(x, x);
-            let v2 = v1[batch = -1];
-            let v3 = einsum::<[seq]>(v2, v2);
-            let x = shift::<seq, 2>(v3);
-            let v4 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            let v4_2 = linear::<5, bias = false>(v4);
-            let v3_2 = softmax::<seq>(2 * v4_2, lens);
-            v3_2 + x
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq], last: ids[batch]) -> [d, batch, 7] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            param v2: [d] = normal(1.0);
+            let v3 = mean_pool(x, keep);
+            let v2_2 = v2[d = [0, -1, 0, 0, -1]];
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let v5 = one_hot::<7>(argmax::<seq>(v1 + p));
+            let v6 = v4[seq = last];
+            v5 + mean::<[5]>(v2_2) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq], last: places[batch]);
 
     g55 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            let v4 = layer_norm(v1);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v7: [7, d] = normal(1.0); v5 += v7[tokens]; }
-            let v1 = 0.5 * float(tokens);
-            let mut v8 = v4 + 0.1 * v3;
-            repeat 2, share = true, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 += attention::<2, mask = causal>(v8); }
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[batch, seq, rows]>(v8, v10);
-            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v11))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            param v3: [d] = normal(1.0);
+            let v4 = one_hot::<7>(argmax::<d>(detach(v1 + v3)));
+            let v5 = v2 * v4;
+            let v6 = sigmoid(v5);
+            let v2 = detach(floor(2 * v6 + 0.37)) + v6;
+            let v5_2 = cumsum::<7>(0.5 * v4);
+            let v7 = pad::<7, after = 1, value = 0.5>(v4);
+            linear::<5, name = head>(v2 + v5_2 + mean::<[8]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let v3 = stack::<[2, batch, seq, 3]>(v2, 0.5 * v1);
-            let v4 = softmax(v3);
-            let v2 = scatter_add::<[2, 7, 3]>(v4, tokens);
-            let v2_2 = mean::<[7, 3]>(v2);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = v1 + learned_position::<9, 3>(v1);
-            v5 + mean::<[2]>(v2_2) + mean::<[3]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, d] {
+            let x_2 = einsum::<[seq, d]>(x, x);
+            let v1 = x_2 + x_2;
+            let v2 = softmax::<seq>(2 * v1);
+            let v3 = feed_forward::<6, activation = swiglu>(v2);
+            let v4 = linear::<d>(v3);
+            param v5: [rows, d] = normal(1.0);
+            let v6 = attention::<2, mask = padding>(x, padding = lens);
+            let v7 = max_pool(v6);
+            v4 + mean::<[rows]>(v5) + mean::<[batch]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g57 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = group_norm::<2>(x);
-            let v2 = softmax::<d>(2 * v1, keep_d);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = attention::<2>(v3, context = v3);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = 0.5 * float(keep);
-            let v7 = v2 * sigmoid(v4) + 0.5 * v4;
-            v5 + v6 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = one_hot::<7>(tokens);
+            param v3: [7] = normal(1.0);
+            let (v4, v5) = top_k::<7, k = 2>(v2 + v3);
+            let v6 = one_hot::<7>(v5);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v8 = stack::<[batch, seq, 2, 3]>(v7, 0.5 * v7);
+            let v9 = rearrange::<[batch, seq, (2, 3)]>(v8);
+            let v10 = embedding::<7, d>(tokens);
+            v1 + v4 + mean::<[7]>(v6) + mean::<[6]>(v9) + v10
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g58 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v1 = shift::<d, -1>(x_2);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = v2 - v2;
-            v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d] {
+            let v1 = rms_norm::<epsilon = 0.5>(x);
+            let x = v1 + sinusoidal_position::<d>(v1);
+            let v2 = mean::<[seq, batch]>(x);
+            let v3 = variance::<batch>(x, keep);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g59 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = one_hot::<7>(arange::<d>());
-            let v3 = linear::<rows>(v2);
-            let v4 = rearrange::<[(7, d)]>(v1);
-            let v1 = rearrange::<[(d, 7)]>(v1);
-            linear::<5, name = head>(v3 + mean::<[28]>(v4) + mean::<[28]>(v1))
+            let v1_2 = shift::<d, 2>(v1);
+            let v2 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
+            let v1 = v1_2[d = 0];
+            buffer v3: [2, d] = 0.7;
+            let v4 = linear::<rows, bias = false>(v2);
+            linear::<5, name = head>(v4 + v1 + mean::<[2, d]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = tanh(c);
-            let v1 = 0.5 * float(tokens);
-            let v4 = tanh(c);
-            v2 + x + mean::<[d]>(v3) + v1 + mean::<[d]>(v4)
-        }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
-
-    g61 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = cumsum::<rows>(0.5 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = x + learned_position::<9, d>(x);
-            v5 + mean::<[rows, 2]>(v3) + mean::<[rows, 2]>(v4)
+            let v1 = logsumexp::<[batch]>(x);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            param v3: [rows] = normal(1.0);
+            let v4 = mean::<[rows]>(v3);
+            let v5 = feed_forward::<6, activation = silu>(v3);
+            let v3_2 = attention::<2>(x, context = x);
+            v3_2 + v2 + v4 + mean::<[rows]>(v5)
         }
     } (x: floats[batch, seq, 4]);
+
+    g61 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let x_2 = softmax::<seq>(x, some_lens);
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x_2; }
+            let v3 = feed_forward::<6, activation = geglu>(v1);
+            let v4 = linear::<d, bias = false>(x);
+            v3 + v4
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g62 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v1_2 = detach(floor(2 * v1 + 0.37));
-            let v2 = softmax(v1_2);
+            let v1 = 0.5 * float(tokens);
+            let v1_2 = shift::<batch, -1>(v1);
+            let v2 = gelu_tanh(v1_2);
             x + v2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
@@ -313,232 +316,240 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = 0.5 * float(tokens);
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); }
-            linear::<5, name = head>(v2 + v4)
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = v3 / (2 + v3 * v3);
+            let v5 = max(v2, v1);
+            linear::<5, name = head>(v4 + mean::<[2, d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = linear::<2>(x);
-            let x_2 = attention::<2, mask = causal, position = rope>(x);
-            let v3 = x + learned_position::<9, d>(x);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [2, d] = 0.7;
-            let x = linear::<rows>(v3);
-            v2 + v1 + mean::<[d]>(x_2) + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[rows]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = shift::<d, 2>(x);
+            param v2: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v1_2 = concat::<rows>(x_2, 0.5 * x_2);
+            let v3 = attention::<2, score = additive(3)>(x, context = v1_2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v1_2_2 = attention::<2>(v4, context = v5);
+            let v6 = einsum::<[seq, d]>(v1_2_2, v1_2_2);
+            v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g65 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = 0.5 * float(lens);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = mean_pool(v2, lens);
-            v1 + x_2 + mean::<[rows, d]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
+            let v1 = 0.5 * float(lens);
+            param v2: [] = normal(1.0);
+            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
+            v4 + v1 + v2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g66 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq], order: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = 0.5 * float(lens);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = x[seq = v4];
-            let v6 = x[seq = order];
-            let (v7, v8) = split::<d>(v6);
-            let v9 = detach(floor(2 * v5 + 0.37));
-            v3 + v2 + mean::<[seq]>(v7) + mean::<[seq]>(v8) + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 + softmax(v1) * x; param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = max(v1, v1);
+            let v4 = permute::<[d, batch, seq]>(v1);
+            let v5 = detach(floor(2 * x + 0.37));
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v5, v6);
+            let v8 = softmax::<seq>(2 * v4, keep_some);
+            v3 + mean::<[rows]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g67 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = relu_squared>(v2);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = shift::<7, -1>(v3);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[7]>(v6))
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<d, 7>(v1, v3));
+            let v1_2 = v4[d = [0, -1, 0, 0, -1]];
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
+            let v1 = softmax::<5>(2 * v1_2);
+            linear::<5, name = head>(v5 + mean::<[2]>(v7) + mean::<[5]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [seq, 5] {
-            let v1 = x[batch = 0];
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v2 = softmax::<seq>(2 * v1_2);
-            let v3 = tanh(p);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v2);
-            v4 + v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let x_2 = tanh(x);
+            let v1 = mean::<seq>(x_2, keep);
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let (v3, v4) = split::<d>(x);
+            let v5 = detach(floor(2 * v1 + 0.37)) + v1;
+            v2 + mean::<[seq, 2]>(v3) + mean::<[seq, 2]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g69 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let x_2_2 = concat::<d>(x_2, 0.5 * x_2);
-            let v2 = x_2_2 + learned_position::<9, 8>(x_2_2);
-            let x_2_2 = detach(floor(2 * v1 + 0.37));
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v1_2 = softmax(x_2_2);
-            let v4 = cumsum::<d>(0.5 * v1_2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            param v3: [3] = normal(1.0);
+            let x_2 = v1[3 = argmax::<3>(v2 + v3)];
+            let v4 = x_2 * sigmoid(x_2) + 0.5 * x_2;
+            let v5 = einsum::<[seq]>(v4, v4);
+            let v1_2 = exp(tanh(logsumexp::<batch>(v2, keep)));
+            let x_2_2 = v2 + learned_position::<9, 3>(v2);
+            x_2_2 + v5 + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; }
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = stack::<[batch, 2, seq, 5]>(v2, 0.5 * v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v5 = cumsum::<seq>(0.5 * v4);
-            let v6 = abs(v5);
-            v6
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 5, d] {
+            let v1 = grouped_linear::<5, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[argmax::<seq>(detach(v1 + p))];
+            param v4: [] = normal(1.0);
+            let v5 = min(v3, 0.2);
+            let v1_2 = max(0.1, v4);
+            let v3_2 = v1 + learned_position::<9, 5>(v1);
+            v5 + v1_2 + mean::<[seq]>(v3_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v4 = min(v1, v2);
-            let v5 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[7]>(v5))
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            param v3: [d] = normal(1.0);
+            let v4 = v2[d = argmax::<d>(v2 + v3)];
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v5 = if v2 <= 0 || v4 > v2 { v4 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * x; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v6 = shift::<d, 1>(v5);
-            v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = x + sinusoidal_position::<d>(x);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            param v4: [7, d] = normal(1.0);
+            let x_2 = v4[tokens];
+            v1 + v2 + v3 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g73 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let x = v1[batch = -1];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v1_2 = einsum::<[batch, d]>(v3, v3);
-            let v4 = x[seq = order];
-            let v5 = v4 * v4;
-            v5 + v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); }
+            let v3 = detach(floor(2 * v1 + 0.37));
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = attention::<2, mask = causal>(v3);
+            let v6 = v1[seq = [-1, 0]];
+            let v7 = pad::<d, after = 1, value = 0.5>(v6);
+            v5 + v4 + mean::<[2, 5]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g74 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 2, d, 7] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = one_hot::<7>(v2);
-            let v4 = x[seq = [-1, 0]];
-            let x_2 = relu(v1);
-            let x = 0.5 * float(keep);
-            let (v5, _v6) = top_k::<seq, k = 2>(x + p);
-            let mut v7 = x_2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v4; }
-            let v8 = one_hot::<7>(tokens);
-            param v9: [7] = normal(1.0);
-            let (v10, v11) = top_k::<7, k = 2>(v8 + v9);
-            let v12 = v8[7 = v11];
-            v3 + v5 + v7 + mean::<[seq]>(v10) + mean::<[seq]>(v12)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = detach(floor(2 * x + 0.37));
+            let v1 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v1_2 = v1 + v1;
+            let v1 = v1_2 * v1_2;
+            let v2 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = v2[batch = 0];
+            v3 + mean::<[d]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g75 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = attention::<2, mask = causal>(v2);
-            let v2_2 = pad::<d, before = 1>(v3);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v7 = v1[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v2_2 + mean::<[rows, d]>(v5) + mean::<[d]>(v6) + v7)
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = mean::<[d]>(v2);
+            let v4 = 0.5 * float(tokens);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v7 = one_hot::<7>(arange::<d>());
+            param v8: [7] = normal(1.0);
+            let (v9, v10) = top_k::<7, k = 2>(v7 + v8);
+            let v11 = scatter_add::<[d, 7], axis = 7>(0.5 * v9, v10);
+            linear::<5, name = head>(v6 + v3 + v4 + mean::<[d, 2]>(v9) + mean::<[d, 7]>(v11))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let v2 = 0.5 * float(keep);
-            let v3 = permute::<[seq, batch]>(v2);
-            let v4 = if v1 < v3 { v1 * v3 } else { tanh(v1) };
-            param v5: [] = normal(1.0);
-            let v6 = detach(floor(2 * v4 + 0.37));
-            let v7 = pad::<d, before = 1>(x);
-            v6 + v5 + mean::<[5]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = clamp(x, x - 1, x + 1);
+            let v3 = silu(v2);
+            param v4: [2] = normal(1.0);
+            let v5 = v1[2 = argmax::<2>(detach(v1 + v4))];
+            let v6 = mean_pool(v3, keep);
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v5; }
+            let v5_2 = attention::<2>(x);
+            v5_2 + v6 + v7
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g77 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = rearrange::<[batch, (7, d)]>(v1);
-            v2 + mean::<[28]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x_2, v3);
+            v2 + mean::<[rows]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g78 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], lens: lens[batch]) -> [batch, 28] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = scatter_add::<[2, batch, 7, d]>(v1, tokens);
-            let v3 = rearrange::<[2, batch, (d, 7)]>(v2);
-            let x = einsum::<[batch, 28]>(v3, v3);
-            let v4 = layer_norm::<epsilon = 0.1>(x);
-            let v1 = one_hot::<7>(tokens);
-            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v1 + p))));
-            let x = 0.5 * float(lens);
-            v4 + mean::<[7]>(v5) + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<batch>()];
+            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v5 = linear::<rows>(v3);
+            let v6 = shift::<batch, 2>(v5);
+            let v7 = l2_norm::<seq, epsilon = 0.1>(v1);
+            let v8 = v4 + v4;
+            param v9: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v8, v9);
+            v7 + mean::<[rows]>(v6) + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g79 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[argmax::<d>(detach(v1 + v2))];
-            let v5 = one_hot::<7>(arange::<rows>());
-            let (v6, v7) = split::<d>(v4);
-            let v8 = concat::<d>(v4, 0.5 * v4);
-            linear::<5, name = head>(v6 + mean::<[rows, 7]>(v5) + v7 + mean::<[8]>(v8))
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = rms_norm(v4) * sigmoid(v4); v4 += attention::<2, mask = causal>(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            let v3_2 = v3[d = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v4 + mean::<[5]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

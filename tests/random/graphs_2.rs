@@ -3,54 +3,52 @@
 graphs! {
     g80 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = min(v1, v1);
-            let v4 = x * v1;
-            let v5 = mean::<seq>(v3, keep);
-            let (v6, _v7) = top_k::<seq, k = 2>(v4 + p);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v6 + v5 + v8
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = feed_forward::<6, activation = relu>(x);
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v3 = v2[batch = 0];
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v5 = v3[seq = -1];
+            let v6 = linear::<d>(v5);
+            v4 + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g81 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = min::<[batch, seq]>(v1);
-            let v3 = rms_norm(v3);
-            let v4 = v2[seq = turned];
-            v4 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch], p: [seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let x = softmax::<seq>(2 * x, some_lens);
+            let v3 = tanh(p);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            x + v3 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch], p: floats[seq]);
 
     g82 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            param v2: [rows] = normal(1.0);
-            let v1_2 = attention::<2, mask = document & causal>(v1, document = documents);
-            let v3 = max(v2, v2);
-            let v4 = variance::<batch>(v1_2, keep);
-            v4 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v1_2 = exp(tanh(logsumexp::<seq>(v1, lens)));
+            let v1 = one_hot::<7>(tokens);
+            let v2 = einsum::<[d]>(v1_2, v1_2);
+            let v3 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            v3 + mean::<[d]>(v2)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g83 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v1_2 = v3[argmax::<d>(v1 + v2)];
-            let v1 = one_hot::<7>(arange::<d>());
-            let (v4, v5) = split::<d>(v1);
-            let (v6, v7) = split::<d>(v1_2);
-            let v8 = clamp(v6, v7 - 1, v7 + 1);
-            linear::<5, name = head>(v8 + mean::<[7]>(v4) + mean::<[7]>(v5))
+            let v1_2 = grouped_linear::<d, 7>(v1, tokens);
+            let v1 = group_norm::<2>(v1_2);
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -59,484 +57,492 @@ graphs! {
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let x_2 = one_hot::<7>(tokens);
-            let v3 = cumsum::<batch>(0.5 * x_2);
-            let v4 = x_2[seq = -1];
-            let v5 = softmax::<7>(2 * v3);
-            v1 + mean::<[7]>(v4) + mean::<[7]>(v5)
+            let v3 = concat::<d>(v1, 0.5 * x);
+            let v4 = variance::<[seq, batch]>(v3);
+            let v5 = v4 * detach(floor(2 * v4 + 0.37));
+            let v6 = embedding::<7, d>(tokens);
+            v6 + mean::<[8]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g85 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v4 = max_pool(x, keep);
-            let v5 = v1[seq = order];
-            let v2 = clamp(v3, -0.7, 0.7);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = v4 * v4;
-            v5 + mean::<[7]>(v2) + v6 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<d, 1>(x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); }
+            let v4 = softmax::<d>(2 * v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v6 = variance::<[3, seq]>(v5);
+            let v7 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v8 = softmax::<batch>(2 * v7);
+            v8 + v6
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g86 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = x[seq = order];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); }
-            let x = stack::<[2, batch, seq, d]>(x, 0.5 * v1);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v6 = scatter_add::<[batch, 7, d]>(v5, tokens);
-            x + mean::<[rows]>(v4) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], m: [rows, d], lens: lens[batch]) -> [2, batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = tanh(m);
+            param v3: [2, d] = normal(1.0);
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let x_2 = variance::<seq>(x, lens);
+            let v5 = stack::<[2, batch, seq, d]>(v1, 0.5 * x);
+            v5 + mean::<[rows]>(v2) + v3 + v4 + x_2
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], lens: lens[batch]);
 
     g87 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v1 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            param v2: [5] = normal(1.0);
-            let v1_2 = embedding::<7, d>(argmax::<5>(v1_2 + v2));
-            let v1_2_2 = one_hot::<7>(arange::<d>());
-            let v3 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
-            linear::<5, name = head>(v1 + mean::<[d, 7]>(v1_2_2) + mean::<[d]>(v3))
+            param v2: [d] = normal(1.0);
+            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
+            let v1 = embedding::<7, d>(tokens);
+            let v1_2 = min(v3, 0.2);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v1_2 + v3 + mean::<[3]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
-            let x_2 = variance::<seq>(x, keep);
-            let v1 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
-            let v2 = min::<[batch, seq]>(v1);
-            let v3 = shift::<d, 2>(v2);
-            let v4 = pad::<d, before = 1>(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v6 = shift::<5, -1>(v4);
-            v5 + mean::<[5]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            let v4 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let x_2 = mean_pool(v3, lens);
+            let v5 = one_hot::<7>(arange::<seq>());
+            let x = if keep && tokens != 2 { tanh(v4) } else { 0 };
+            let v6 = if v1 <= 0 || x > v1 { x } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            v6 + mean::<[rows]>(x_2) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g89 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = if v1_2 < v1_2 { v1_2 * v1_2 } else { tanh(v1_2) };
-            let v3 = attention::<2, mask = document & causal>(x, document = documents);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 = tanh(linear::<d>(v1)); }
+            let v3 = v1[seq = argmax::<seq>(v1 + p)];
+            let x = v3 + v3;
+            let v4 = cumsum::<batch>(0.5 * x);
+            v4
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g90 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = gelu>(x);
-            let v1 = l2_norm(x);
-            let v2 = feed_forward::<6, activation = relu_squared>(v1);
-            let v3 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
-            let x = max_pool(v3, keep);
-            let v4 = v2[seq = turned];
-            v4 + x
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 3] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v1 = shift::<d, 1>(x);
+            let v1 = einsum::<[seq, d]>(v1, v1);
+            let v2 = tanh(w);
+            let x = expand::<[batch, seq, d]>(v2);
+            let v1 = softmax::<seq>(2 * v1);
+            x_2 + mean::<[d]>(x) + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g91 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            let v3 = pad::<d, after = 1, value = 0.5>(v2);
-            let v3_2 = stack::<[batch, seq, 5, 2]>(v3, 0.5 * v3);
-            linear::<5, name = head>(v2 + mean::<[5, 2]>(v3_2))
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = v1 + sinusoidal_position::<d>(v1);
+            let v4 = linear::<d, bias = false>(v2);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let x_2 = logsumexp::<[seq, batch]>(x);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = x_2[d = [0, -1, 0, 0, -1]];
-            let v2 = if v2 <= 0 || v3 > v2 { v3 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v5 = shift::<d, 1>(v4);
-            v5 + mean::<[5]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(x + v3);
+            let v6 = embedding::<7, d>(v5);
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(v2 + v7);
+            let x = scatter_add::<[batch, seq, d], axis = d>(0.5 * v8, v9);
+            let (v10, v11) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v12 = sum::<2>(v10 * grouped_linear::<5, 7>(v2, v11));
+            buffer v13: [d] = |i| 0.3 * i - 0.4;
+            let v14 = group_norm::<2>(v2);
+            let v2 = permute::<[seq, 2, batch]>(v4);
+            v6 + v8 + x + mean::<[5]>(v12) + v13 + v14 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g93 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let x_2 = x[seq = v2];
-            let v3 = x_2 - x_2;
-            let v4 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            v1 + v3 + mean::<[seq]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = x * x;
+            let x_2 = linear::<2>(v1);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            x_2 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g94 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x + x;
-            let x_2 = pad::<d, before = 1>(v1);
-            let v2 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = l2_norm::<7, epsilon = 0.1>(v2);
+            let x_2 = max::<seq>(v3, keep);
+            v1 + mean::<[7]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g95 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = tanh(v2);
-            let v1 = dropout::<0.5>(v3);
-            let v4 = v1 / (2 + v1 * v1);
+            let v2 = 0.5 * float(tokens);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
             param v5: [7, d] = normal(1.0);
-            let v3 = v5[tokens];
-            let v6 = v4[5 = ..2];
-            let v7 = if v4 > 0.1 && !(v1 >= 0.6) { 0.5 * v4 } else { v1 - 1 };
-            linear::<5, name = head>(v3 + mean::<[2]>(v6) + mean::<[5]>(v7))
+            let v6 = v5[arange::<rows>()];
+            let v7 = rearrange::<[(rows, d)]>(v6);
+            let v3_2 = detach(floor(2 * v2 + 0.37)) + v2;
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v1);
+            linear::<5, name = head>(v4 + mean::<[12]>(v7) + v3_2 + mean::<[d]>(v8) + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = max_pool(x, lens);
-            let v2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v1_2 = ln(2 + v1 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = v3 * v4;
-            v5 + mean::<[d]>(v1_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 5, d] {
+            let v1 = l2_norm(x);
+            let v2 = v1[seq = [0, -1, 0, 0, -1]];
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let x = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v4 = scatter_add::<[7, d]>(x, tokens);
+            v2 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g97 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + x;
-            let v1_2 = softmax::<d>(2 * v1);
-            let v2 = softmax::<seq>(2 * v1_2);
-            v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            param v2: [] = normal(1.0);
+            let v3 = embedding::<7, d>(tokens);
+            v1 + v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g98 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 2, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(detach(x + v1)));
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(arange::<batch>());
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [7] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
-            let v7 = stack::<[batch, seq, 2, 7]>(v2, 0.5 * v2);
-            let v8 = mean::<5>(one_hot::<5>(argmax::<batch>(v4 + b)));
-            let v3_2 = v3 * sigmoid(v3) + 0.5 * v3;
-            v7 + v5 + v8 + mean::<[d]>(v3_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v2 = max_pool(v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v4 = permute::<[d, rows]>(v3);
+            let v5 = feed_forward::<6, activation = silu>(v1);
+            let v6 = v4 - v4;
+            let v7 = rms_norm::<epsilon = 0.5>(v2);
+            v5 + mean::<[rows]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g99 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = tanh(v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v1_2 = clamp(v3, -0.7, 0.7);
-            let v1_2_2 = group_norm::<2>(v1_2);
-            let v5 = if v3 > 0.1 && !(v4 >= 0.6) { 0.5 * v3 } else { v4 - 1 };
-            let v6 = l2_norm::<d, epsilon = 0.1>(v5);
-            let v4 = group_norm::<2>(v6);
-            linear::<5, name = head>(v1_2_2 + v4)
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = shift::<d, 1>(v2);
+            let v4 = v1[d = ..2];
+            param v5: [2] = normal(1.0);
+            let v4_2 = v4[2 = argmax::<2>(detach(v4 + v5))];
+            let (v6, v7) = split::<d>(v3);
+            let mut v8 = v1 + 0.1 * v4_2;
+            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.2 * cumsum(v8); }
+            let v3 = linear::<d>(v7);
+            let v9 = v6 + v7;
+            linear::<5, name = head>(v8 + v3 + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x - x;
-            let v2 = linear::<d>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = 0.5 * float(tokens);
-            let v5 = cumsum::<batch>(0.5 * v2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v3);
-            let v8 = einsum::<[batch, d]>(x, v5);
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v8));
-            v6 + v4 + mean::<[7]>(v7) + mean::<[3]>(v9)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<seq>(x, keep);
+            let v2 = exp(tanh(logsumexp::<seq>(x, keep)));
+            let v3 = feed_forward::<6, activation = reglu>(x);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
+            let v6 = v4 + learned_position::<9, d>(v4);
+            let v7 = logsumexp::<[d, batch]>(v6);
+            let v4 = if v7 <= 0 || v7 > v7 { v7 } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
+            v5 + v1 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g101 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            param v2: [7, d] = normal(1.0);
-            let x_2 = v2[arange::<seq>()];
-            let v1 = feed_forward::<6, activation = relu>(v1);
-            let v3 = softmax::<seq>(x, lens);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            buffer v6: [2, d] = 0.7;
-            let v3_2 = scatter_add::<[batch, 7, d]>(v4, tokens);
-            v1 + x_2 + mean::<[7]>(v5) + mean::<[2]>(v6) + mean::<[7]>(v3_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = einsum::<[batch, d]>(x, x);
+            let v1 = x + learned_position::<9, d>(x);
+            let x = feed_forward::<6, activation = reglu>(x_2);
+            let v2 = grouped_linear::<d, 7>(x, argmax::<7>(linear::<7>(x)));
+            let x_2 = l2_norm::<d, epsilon = 0.1>(v1);
+            param v3: [] = normal(1.0);
+            let v4 = l2_norm(v2);
+            x_2 + v3 + v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g102 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = pad::<d, before = 1>(x);
-            let (v1, v2) = split::<d>(x);
-            let v3 = one_hot::<7>(argmax::<batch>(v1 + b));
-            let x = layer_norm(x_2);
-            param v4: [5] = normal(1.0);
-            let (v5, _v6) = top_k::<5, k = 2>(x + v4);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); }
-            let v8 = embedding::<7, d>(tokens);
-            v2 + v5 + mean::<[7]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], c: [batch, d], keep_some: bool[d, seq]) -> [batch, seq, 2] {
+            let v1 = tanh(c);
+            let v2 = if v1 < x { v1 * x } else { tanh(v1) };
+            let v3 = cumsum::<seq>(0.5 * v2);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let (v5, v6) = split::<d>(v4);
+            let v1_2 = max::<seq>(v3, keep_some);
+            let v1 = if v6 <= 0 || v5 > v6 { v5 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
+            v1 + mean::<[d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], keep_some: marks[4, seq]);
 
     g103 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = v4[d = -1];
-            param v6: [d] = normal(1.0);
-            linear::<5, name = head>(v2 + mean::<[2]>(v3) + v5 + v6)
+            let v1_2 = shift::<d, 2>(v1);
+            let v2 = v1_2[d = [0, -1, 0, 0, -1]];
+            let v1_2 = v2[5 = -1];
+            let (v3, v4) = split::<d>(v1);
+            let v5 = detach(floor(2 * v1_2 + 0.37));
+            linear::<5, name = head>(v3 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = x[batch = -1];
-            let v3 = linear::<5>(v1);
-            v2 + mean::<[7, 5]>(v3)
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v1 = v1[batch = [-1, 0]];
+            let v1 = variance::<[2]>(v1);
+            v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g105 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, 2>(x);
-            let v2 = min(x, x);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
-            v2 + v3
+            let v1 = attention::<2, mask = causal>(x);
+            let v2 = x[batch = 0];
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[seq, rows]>(v2, v3);
+            v1 + mean::<[rows]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g106 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v1_2 = v2 * sigmoid(v2) + 0.5 * v2;
-            v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x_2 = softmax::<rows>(2 * v2);
+            let v2_2 = x_2[seq = order];
+            v2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g107 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = softmax::<d>(2 * v2);
-            let (v5, v6) = split::<d>(v4);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); v7 = rms_norm(v7) * sigmoid(v7); }
-            let v8 = pad::<7, after = 1, value = 0.5>(v7);
-            let v9 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v5 + v6 + mean::<[8]>(v8) + mean::<[7]>(v9))
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = pad::<5, after = 1, value = 0.5>(v2);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = pad::<6, after = 1, value = 0.5>(v3);
+            param v4: [d, rows] = normal(0.5);
+            let v3_2 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v3_2) + mean::<[3]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v2 = einsum::<[seq, d]>(x, v1);
-            let v3 = rms_norm(x);
-            let v4 = einsum::<[batch, seq]>(v3, v2);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v2 = logsumexp::<[d, seq]>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v1 = stack::<[batch, 2]>(v2, 0.5 * v2);
+            v3 + mean::<[2]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g109 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = gelu(x);
-            param v2: [2, d] = normal(1.0);
-            let v3 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            v3 + mean::<[2]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, 7, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<batch>(detach(v2 + b))));
+            let v4 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            v4 + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g110 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = v1[batch = argmax::<batch>(detach(v1 + b))];
-            let v2 = min(v1, v1);
-            let v3 = variance::<[d]>(x);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2);
-            v4 + v3 + v5 + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], b: [batch]) -> [batch, seq, rows, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = tanh(z);
+            let v3 = rearrange::<[batch, (rows, d)]>(v2);
+            let v4 = relu_squared(v1);
+            param v5: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows, 2]>(v4, v5);
+            let v4 = one_hot::<7>(argmax::<batch>(v2 + b));
+            x_2 + mean::<[12]>(v3) + mean::<[d, 7]>(v4)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], b: floats[batch]);
 
     g111 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = logsumexp::<[d]>(v1);
-            let v4 = layer_norm(v1);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v1_2 = one_hot::<7>(tokens);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<d, 7, bias = false>(v1, v3));
+            let v5 = l2_norm::<d, epsilon = 0.1>(v4);
+            let v4_2 = v5 + v5;
             param v6: [d] = normal(1.0);
-            linear::<5, name = head>(v5 + v2 + v3 + mean::<[7]>(v1_2) + v6)
+            let v7 = one_hot::<7>(argmax::<d>(v4_2 + v6));
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            let v4 = variance::<[7]>(v7);
+            linear::<5, name = head>(v9 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + softmax(v2) * v1; }
-            let v3 = attention::<2>(x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v1 = dropout::<0.5>(v4);
-            let v6 = softmax::<d>(2 * v2);
-            let v7 = sin(v1);
-            let v8 = min(v2, 0.2);
-            v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(x + b)));
+            let v2 = max(v1, v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = softmax::<d>(2 * v2, keep_d);
+            let x = mean_pool(v4, keep);
+            let v6 = softmax(v2);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v1);
+            let v9 = linear::<d>(v7);
+            v9 + v5 + x + v6 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq], keep_d: marks[4], keep: marks[batch, seq]);
 
     g113 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v1_2 = min::<[batch, d]>(v1);
-            let v2 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
-            let v1_2 = 0.5 * float(keep);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v1_2);
-            let v4 = cumsum::<batch>(0.5 * v3);
-            let v5 = v2[seq = argmax::<seq>(detach(v4 + p))];
-            let v1_2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            v1_2_2 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8, 2] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v1 = max(0.1, v1);
+            let v2 = stack::<[batch, seq, 8, 2]>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = dropout::<0.5>(v2);
+            param v5: [7] = normal(1.0);
+            let (v6, _v7) = top_k::<7, k = 2>(v3 + v5);
+            let v8 = linear::<5>(v6);
+            let v9 = permute::<[5, batch, seq]>(v8);
+            v4 + mean::<[5]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g114 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], m: [rows, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = tanh(c);
-            let v2 = x[d = [0, -1, 0, 0, -1]];
-            let v3 = tanh(m);
-            let v4 = tanh(m);
-            param v5: [5] = normal(1.0);
-            let (v6, v7) = top_k::<5, k = 2>(v2 + v5);
-            let v8 = v2[5 = v7];
-            let v9 = sum::<seq>(v8, lens);
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[batch, rows]>(v1, v10);
-            let v8_2 = v4[d = ..2];
-            v6 + mean::<[rows, d]>(v3) + v9 + mean::<[rows]>(v11) + mean::<[rows]>(v8_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 2] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x_2 + v1);
+            let v4 = min(v2, v2);
+            let v2 = max(0.1, v4);
+            let v5 = x[batch = argmax::<batch>(detach(v4 + b))];
+            let v6 = ln(2 + v2 * v2);
+            let v7 = 2 * v5 - 1;
+            let v8 = shift::<seq, -1>(v2);
+            v6 + mean::<[d]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], m: floats[3, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g115 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2_2 = 1 - v2 / 3;
-            let v3 = attention::<2, mask = causal>(v1);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [2, d] = 0.7;
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v3, v6);
-            param v8: [2, d] = normal(1.0);
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v8);
-            linear::<5, name = head>(v2_2 + mean::<[2, d]>(v4) + mean::<[2, d]>(v5) + mean::<[rows]>(v7) + mean::<[d]>(v9) + mean::<[2, 7]>(v10))
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v1 = min(v1_2, v1_2);
+            let v2 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = max::<[d]>(v2);
+            let v4 = variance::<[d]>(v1_2);
+            param v5: [] = normal(1.0);
+            let v6 = sum::<[d]>(v1);
+            let v7 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            linear::<5, name = head>(v1_2 + v3 + v5 + v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v1 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = linear::<d, bias = false>(v2);
-            v3 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, 8] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v1_2 = min::<[seq]>(v1);
+            let v2 = cumsum::<d>(0.5 * v1_2);
+            let v2 = rearrange::<[batch, (2, d)]>(v2);
+            v2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g117 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = if v1 <= 0 || x > v1 { x } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            let v6 = permute::<[d, batch, seq]>(v4);
-            let v7 = tanh(w);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v5 + v6 + v7 + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min::<seq>(x, keep);
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = linear::<2>(v2);
+            let v3 = 0.5 * float(keep);
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v2);
+            param v5: [rows, d] = normal(1.0);
+            let v1 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v6 = embedding::<7, d>(tokens);
+            v6 + v3 + mean::<[2]>(v4) + mean::<[rows]>(v5) + v1
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g118 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = attention::<2, mask = causal>(x);
-            let v1 = 0.5 * float(keep);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = expand::<[batch, seq, d]>(v1);
-            let v3 = detach(floor(2 * x + 0.37));
-            x_2 + mean::<[3]>(v2) + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let x_2 = x[d = v3];
+            let v4 = linear::<2, bias = false>(v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(x, v5);
+            let v7 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            let v8 = v2 + learned_position::<9, 2>(v2);
+            x_2 + mean::<[rows]>(v6) + v7 + v8
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g119 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            linear::<5, name = head>(v4 + mean::<[d]>(v6))
+            param v2: [2, d] = normal(1.0);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let v5 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            linear::<5, name = head>(v4 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

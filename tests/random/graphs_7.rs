@@ -3,102 +3,100 @@
 graphs! {
     g280 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = einsum::<[batch, seq]>(v1, v1);
-            let v4 = exp(tanh(logsumexp::<seq>(v4, keep)));
-            let v6 = permute::<[seq, batch]>(v5);
-            let v7 = shift::<seq, 1>(v6);
-            v4 + v2 + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 2, d] {
+            let x_2 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v1 = x_2 + learned_position::<9, d>(x_2);
+            let v1 = v1 * sigmoid(v1) + 0.5 * v1;
+            let x_2 = tanh(p);
+            let v2 = embedding::<7, d>(tokens);
+            let x = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
+            let v3 = sum::<seq>(v2, keep_some);
+            x + x_2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g281 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
-            let v3 = mean::<[batch]>(v2);
-            let v4 = abs(v3);
-            let v5 = embedding::<7, d>(tokens);
-            v5 + v4
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g282 {
-        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let (v3, v4) = split::<d>(x);
-            let v5 = floor(2 * v2 + 0.37) * v2;
-            let x = x[seq = argmax::<seq>(detach(v3 + p))];
-            let v6 = one_hot::<7>(tokens);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, name = r_v7 { v7 = v7 * sigmoid(linear::<7, bias = false>(v7)) + v6; }
-            let v8 = concat::<7>(v1, 0.5 * v1);
-            v4 + mean::<[d]>(v5) + mean::<[d]>(x) + mean::<[7]>(v7) + mean::<[rows, 14]>(v8)
+            let v1 = tanh(p);
+            let v2 = v1[seq = [-1, 0]];
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(x + v3);
+            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v6);
+            let v9 = expand::<[batch, seq, d]>(v1);
+            v4 + v2 + mean::<[d]>(v7) + mean::<[7]>(v8) + mean::<[d]>(v9)
         }
     } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
+    g282 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = l2_norm::<2, epsilon = 0.1>(v1);
+            let v4 = softmax::<d>(2 * v1);
+            let v5 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v3);
+            let v3_2 = rearrange::<[batch, (d, 2)]>(v1_2);
+            let v6 = one_hot::<7>(arange::<seq>());
+            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v3_2));
+            let v9 = sum::<2>(v7 * grouped_linear::<5, 7>(v3_2, v8));
+            v5 + v4 + mean::<[7]>(v6) + mean::<[5]>(v9)
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq]);
+
     g283 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(detach(v1 + v2))];
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<rows>()];
-            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            let v7 = one_hot::<7>(arange::<rows>());
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v6);
-            let v10 = v9[rows = ..2];
-            let v10 = tanh(v10);
-            linear::<5, name = head>(v8 + v3 + mean::<[rows, 7]>(v7) + mean::<[2, 7]>(v10))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = linear::<5>(v2);
+            let v1_2 = stack::<[batch, seq, 5, 2]>(v3, 0.5 * v3);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v2_2 = sum::<2>(v4 * grouped_linear::<5, 7>(v3, v5));
+            let (v6, v7) = split::<d>(v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v8 = feed_forward::<6, activation = tanh>(v2);
+            linear::<5, name = head>(v2_2 + mean::<[2]>(v1_2) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[3]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = ln(2 + v1 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
-            let x = linear::<2, bias = false>(v3);
-            let v3_2 = x * detach(floor(2 * x + 0.37));
-            let v4 = cumsum::<2>(0.5 * v3_2);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); }
+            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let (v5, v6) = top_k::<seq, k = 2>(x + p);
+            let v7 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v5, v6);
+            let (v8, v9) = split::<d>(x);
+            let v1 = embedding::<7, d>(tokens);
+            v4 + mean::<[rows]>(v2) + mean::<[2]>(v5) + v7 + mean::<[2]>(v8) + mean::<[2]>(v9) + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g285 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[v5];
-            v7 + mean::<[seq]>(v2) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, 8] {
+            let x_2 = logsumexp::<[seq]>(x);
+            let v1 = concat::<d>(x_2, 0.5 * x_2);
+            buffer v2: [2, d] = 0.7;
+            v1 + mean::<[2, d]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g286 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = shift::<seq, 1>(x);
-            let x = 0.5 * float(keep);
-            let v4 = expand::<[batch, seq, d]>(x);
-            let v5 = linear::<d>(v2);
-            v3 + v4 + v5
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2 = shift::<d, -1>(v1);
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = l2_norm::<seq, epsilon = 0.1>(v3);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = if v5 <= 0 || v4 > v5 { v4 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
+            v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
@@ -106,420 +104,445 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            param v3: [] = normal(1.0);
-            let v3_2 = einsum::<[batch, seq]>(v2, v3);
-            linear::<5, name = head>(v1 + v3_2)
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = mean::<[d]>(v2);
+            param v4: [d] = normal(1.0);
+            let (v5, _v6) = top_k::<d, k = 2>(v2 + v4);
+            linear::<5, name = head>(v5 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, d] {
-            let v1 = tanh(w);
-            let v2 = scatter_add::<[batch, 7]>(v1, tokens);
-            let v3 = mean_pool(x, keep);
-            let v4 = stack::<[2, batch, d]>(v3, 0.5 * v3);
-            v4 + mean::<[7]>(v2)
-        }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g289 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = sigmoid(x);
-            let x = variance::<[d]>(x_2);
-            let x = min::<[seq, batch]>(x);
-            let v1 = stack::<[2]>(x, 0.5 * x);
-            let v2 = expand::<[batch, seq, d]>(x);
-            v2 + mean::<[2]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = clamp(x_2, -0.7, 0.7);
+            let x = stack::<[2, rows, d]>(v2, 0.5 * v2);
+            x_2 + mean::<[2, rows, d]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
+    g289 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d] {
+            let x_2 = sigmoid(x);
+            param v1: [] = normal(1.0);
+            let v2 = shift::<seq, 1>(x_2);
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let v4 = x[batch = argmax::<batch>(v3 + b)];
+            v4 + v1
+        }
+    } (x: floats[batch, seq, 4], b: floats[batch]);
+
     g290 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], keep_some: bool[d, seq], w: [batch, seq]) -> [batch, d] {
-            let v1 = tanh(c);
-            let v1 = mean::<[d, batch]>(v1);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = max::<seq>(v2, keep_some);
-            let v4 = tanh(w);
-            v3 + v1 + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = x[seq = order];
+            let v3 = 0.5 * float(tokens);
+            let v2_2 = attention::<2, mask = padding>(v2, padding = lens);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v2_2));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(v2_2, v5));
+            v6 + mean::<[2]>(v1) + v3
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], keep_some: marks[4, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], lens: lens[batch]);
 
     g291 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = if v3 > 0.1 && !(v2 >= 0.6) { 0.5 * v3 } else { v2 - 1 };
-            let v5 = exp(tanh(v4));
-            param v6: [rows] = normal(1.0);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v6))
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = shift::<7, 2>(v4);
+            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v8 = sum::<2>(v6 * grouped_linear::<d, 7, bias = false>(v3, v7));
+            linear::<5, name = head>(v5 + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<5>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = linear::<5>(x);
-            let v4 = concat::<d>(x, 0.5 * x);
-            let v5 = permute::<[d, rows]>(v2);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            v1 + v3 + mean::<[8]>(v4) + mean::<[d, rows]>(v5) + mean::<[3]>(v7)
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let v1 = sum::<[batch, seq]>(x);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = tanh(m);
+            param v4: [7, d] = normal(1.0);
+            let v1 = v4[tokens];
+            let v5 = v1[seq = -2..];
+            let v6 = embedding::<7, d>(tokens);
+            let v1_2 = softmax::<d>(2 * v3);
+            v5 + v2 + mean::<[seq]>(v6) + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g293 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v2 = detach(floor(2 * x_2 + 0.37));
-            let v3 = exp(tanh(logsumexp::<seq>(v2, keep)));
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let x_2_2 = one_hot::<7>(arange::<rows>());
-            v5 + v4 + mean::<[rows, 7]>(x_2_2)
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let x_2 = permute::<[d, batch, seq]>(x);
+            let v1 = tanh(w);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = linear::<d>(v4);
+            let (v8, v9) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v10 = sum::<2>(v8 * grouped_linear::<rows, 7>(v3, v9));
+            x_2 + v1 + v6 + v7 + mean::<[rows]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
 
     g294 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = v1 * v1;
-            let v4 = concat::<d>(v2, 0.5 * v3);
-            let v3_2 = attention::<2, score = bilinear>(v1, context = v1);
-            v4 + mean::<[d]>(v3_2)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
+            let mut v4 = v1 + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 = dropout::<0.2>(tanh(v4)); }
+            param v5: [d] = normal(1.0);
+            let x_2 = one_hot::<7>(argmax::<d>(detach(v4 + v5)));
+            let x = stack::<[2, batch, seq, 7]>(x_2, 0.5 * x_2);
+            let v4 = sum::<[7]>(x);
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
     g295 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v1 = layer_norm(v2);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
-            linear::<5, name = head>(v3)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = gelu_tanh(v3);
+            param v5: [7, d] = normal(1.0);
+            let v1 = v5[tokens];
+            linear::<5, name = head>(v4 + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 5] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = feed_forward::<6, activation = reglu>(x);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1);
-            v3 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d] {
+            let v1 = x[batch = -1];
+            let v2 = sum::<batch>(x, keep);
+            let v1_2 = sigmoid(v1);
+            v2 + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1 = max::<[7, batch]>(v1);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            let v3 = stack::<[d, 2]>(v1, 0.5 * v1);
-            let (v4, v5) = split::<d>(x);
-            v4 + mean::<[7, d]>(v2) + mean::<[d]>(v3) + v5
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = x[seq = v2];
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = max(v4, v4);
+            let v6 = layer_norm(v5);
+            let v7 = feed_forward::<6, activation = relu>(v3);
+            v1 + mean::<[seq]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let x = embedding::<7, d>(tokens);
-            let v2 = x[seq = -2..];
-            let v3 = softmax::<batch>(2 * x_2);
-            v1 + mean::<[2]>(v2) + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            let v2 = embedding::<7, d>(argmax::<d>(detach(x + v1)));
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let x = mean::<[3]>(x_2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = concat::<3>(x_2, 0.5 * x_2);
+            v4 + x + mean::<[6]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g299 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = logsumexp::<[d]>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = v1[d = argmax::<d>(v1 + v3)];
-            buffer v5: [2, d] = 0.7;
-            let v6 = min(v4, v2);
-            let v4_2 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            let v4_2_2 = linear::<d>(v4_2);
-            let v7 = v6 + v6;
-            linear::<5, name = head>(v1 + mean::<[2]>(v4_2_2) + v7)
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v2_2 = shift::<d, -1>(v2);
+            let (v3, v4) = split::<d>(v2_2);
+            let v5 = einsum::<[batch, seq]>(v3, v3);
+            let v6 = v2 / (2 + v5 * v5);
+            let v3 = v6 - v6;
+            let v7 = expand::<[batch, seq, d]>(v5);
+            linear::<5, name = head>(v4 + mean::<[d]>(v3) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = cumsum::<3>(0.5 * v1);
-            let v2 = stack::<[batch, 2, seq, 3]>(v1, 0.5 * v1);
-            v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = shift::<d, 1>(x);
+            let x = grouped_linear::<d, 7>(x_2, argmax::<7>(linear::<7>(x_2)));
+            let v1 = 0.5 * float(tokens);
+            x + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g301 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], p: [seq], lens: lens[batch]) -> [rows, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x_2 = v1[seq = some];
-            let v2 = floor(2 * x_2 + 0.37) * x_2;
-            let v3 = max(x, v1);
-            let v4 = tanh(p);
-            let v5 = abs(v2);
-            let v2_2 = sum::<seq>(v3, lens);
-            v5 + mean::<[seq]>(v4) + v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 2] {
+            let x_2 = variance::<seq>(x, keep);
+            let v1 = linear::<2>(x_2);
+            let v2 = einsum::<[batch]>(v1, v1);
+            let v3 = v2[batch = -1];
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(x_2 + v4);
+            let v7 = x[d = v6];
+            let v8 = einsum::<[2]>(v5, v3);
+            let v9 = max::<seq>(x, some_lens);
+            v7 + v8 + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], some: places[3], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some_lens: lens[4, batch]);
 
     g302 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
-            let v1 = mean::<[batch, d]>(x);
-            let v2 = x + learned_position::<9, d>(x);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[v4];
-            let x = rearrange::<[(d, 2)]>(v6);
-            let v2_2 = mean_pool(v2);
-            v2_2 + mean::<[2]>(v3) + mean::<[8]>(x)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = cumsum::<d>(0.5 * v1);
+            let x_2 = sum::<seq>(v2, keep);
+            let v3 = tanh(p);
+            let mut v4 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            v4 + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g303 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(v1, v1);
-            let v3 = logsumexp::<[d]>(v2);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = linear::<d>(v4);
-            linear::<5, name = head>(v5 + v3 + mean::<[d]>(v6))
+            param v2: [d] = normal(1.0);
+            let v3 = expand::<[batch, seq, d]>(v2);
+            let v4 = linear::<d, bias = false>(v1);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v4; }
+            linear::<5, name = head>(v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let x_2 = mean_pool(x);
-            let x_2 = mean::<[d]>(x_2);
-            let x_2_2 = feed_forward::<6, activation = gelu>(x);
-            let v1 = if tokens < 3 || x_2_2 > 0.3 { x_2_2 } else { 0.5 };
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v3 = cumsum::<batch>(0.5 * x_2);
-            let x_2_2_2 = einsum::<[seq, d]>(v2, x_2);
-            x_2_2_2 + mean::<[batch]>(v3)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g305 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let x = shift::<batch, 2>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            v1 + mean::<[3]>(v2) + v3
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g306 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            let v2 = x * detach(floor(2 * v1 + 0.37));
-            let v2_2 = tanh(v2);
-            let v3 = feed_forward::<6, activation = gelu_tanh>(v2_2);
-            let mut v4 = v3 + 0.1 * x;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * x; v4 += attention::<2, mask = causal>(v4); }
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x = linear::<d>(v4);
-            x + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 8] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v2));
+            param v4: [5] = normal(1.0);
+            let (v5, v6) = top_k::<5, k = 2>(v3 + v4);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[v6];
+            let x = shift::<seq, 2>(v5);
+            let v9 = concat::<d>(v8, 0.5 * v8);
+            param v10: [5] = normal(1.0);
+            let (v11, v12) = top_k::<5, k = 2>(v3 + v10);
+            let v13 = scatter_add::<[batch, seq, 5], axis = 5>(0.5 * v11, v12);
+            let x = einsum::<[batch, seq]>(v11, x);
+            let v5 = softmax::<2>(2 * v9);
+            v5 + mean::<[5]>(v13) + x
         }
     } (x: floats[batch, seq, 4]);
 
-    g307 {
+    g305 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = min::<d>(x, keep_d);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = v1 * v1;
+            let v1 = cumsum::<batch>(0.5 * v2);
+            v1 + v3
+        }
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
+
+    g306 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, keep);
+            let v2 = min::<[batch]>(v1);
+            param v3: [rows] = normal(1.0);
+            let v4 = einsum::<[]>(v2, v2);
+            let v1 = 0.5 * float(tokens);
+            let v5 = max::<seq>(x, keep_some);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            v6 + mean::<[rows]>(v3) + v4 + v1 + mean::<[7]>(v7)
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+
+    g307 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = l2_norm::<rows, epsilon = 0.1>(v4);
-            linear::<5, name = head>(v5)
+            let v2 = pad::<d, before = 1>(v1);
+            let v2 = min::<[5]>(v2);
+            let v3 = feed_forward::<6, activation = sigmoid>(v1);
+            linear::<5, name = head>(v3 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
-            let x_2 = x[batch = [-1, 0]];
-            let x = x_2 * x_2;
-            let v1 = max::<[seq]>(x_2);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = rms_norm(v2) * sigmoid(v2); }
-            v2
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g309 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let v2 = max(v1, v1);
-            let v3 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.2 * cumsum(v4); }
-            let v3 = cumsum::<seq>(0.5 * v4);
-            buffer v6: [2, d] = 0.7;
-            let v7 = x[d = 0];
-            let v8 = v7[seq = [-1, 0]];
-            v3 + v6 + v8
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g310 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let x_2 = shift::<seq, 1>(x);
-            let v1 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
-            let x = v1[batch = 0];
-            param v2: [2, d] = normal(1.0);
-            let v3 = 0.5 * float(tokens);
-            x + mean::<[2]>(v2) + mean::<[batch]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v1_2 = if v1 <= 0 || x > v1 { x } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let x_2 = 0.5 * float(tokens);
+            let x = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            v1_2 + x_2 + x
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g311 {
+    g309 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
+            let v1 = feed_forward::<6, activation = tanh>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { param v6: [8] = ones; v5 *= v6; v5 = v5 - 0.2 * cumsum(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            param v7: [d, rows] = normal(0.5);
+            let v2_2 = einsum::<[batch, seq, rows]>(v3, v7);
+            let v3_2 = exp(tanh(logsumexp::<d>(v1, keep_d)));
+            let x = if v2_2 <= 0 || v2_2 > v2_2 { v2_2 } else if v2_2 > 0.5 { sqrt(v2_2) } else { 0.25 };
+            let mut v8 = x + 0.1 * v3_2;
+            repeat 2, share = true, name = r_v8 { v8 = tanh(linear::<rows>(v8)); }
+            v4 + mean::<[8]>(v5) + mean::<[rows]>(v8)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+
+    g310 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, seq] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = v1 * detach(floor(2 * v2 + 0.37));
+            let v1 = mean_pool(v3, lens);
+            let v4 = stack::<[2, batch, seq]>(v2, 0.5 * v2);
+            v4 + mean::<[d]>(v1)
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
+
+    g311 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = cos(2 * v1);
-            let v2 = if v1_2 <= 0 || v1 > v1_2 { v1 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            let v4 = v3 + v3;
-            let v1 = v3 - v3;
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v3_2 = min::<[3]>(v5);
-            linear::<5, name = head>(v2 + v4 + v1 + v3_2)
+            let v2 = v1 * v1;
+            let v1_2 = embedding::<7, d>(tokens);
+            let (v3, v4) = split::<d>(v2);
+            let v2 = linear::<rows, bias = false>(v1_2);
+            param v5: [rows] = normal(1.0);
+            let (v6, _v7) = top_k::<rows, k = 2>(v2 + v5);
+            let v8 = variance::<[2]>(v6);
+            let (v9, v10) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v2 = sum::<2>(v9 * grouped_linear::<d, 7>(v2, v10));
+            linear::<5, name = head>(v3 + v4 + v8 + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = linear::<2>(v1);
-            let v4 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            v4 + v2 + mean::<[2]>(v3) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = v1 - v1;
+            let v3 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            let v4 = einsum::<[seq, 5]>(v2, v1);
+            let (v5, v6) = split::<d>(x);
+            v3 + v4 + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g313 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = x - x;
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v4 = 0.5 * float(tokens);
-            v3 + v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = detach(floor(2 * v1 + 0.37));
+            let v1_2 = 0.5 * float(tokens);
+            v2 + mean::<[7]>(v3) + v4 + v1_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g314 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows], b: [batch]) -> [batch, seq, 2, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
             let mut v1 = x + 0.1 * x;
             repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = tanh(linear::<d>(v1)); }
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[v4];
-            let v7 = linear::<rows>(v6);
-            let v8 = shift::<seq, 2>(v7);
-            let v9 = exp(tanh(logsumexp::<rows>(v8, keep_rows)));
-            let v10 = v1[batch = argmax::<batch>(v9 + b)];
-            let mut v11 = v10 + 0.1 * v10;
-            repeat 2, name = r_v11 { v11 = v11 + softmax(v11) * v10; v11 = dropout::<0.2>(tanh(v11)); }
-            let v12 = feed_forward::<6, activation = tanh>(v6);
-            v12 + v3 + v11
+            let v2 = variance::<seq>(v1, keep);
+            let x = one_hot::<7>(tokens);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            let v6 = 0.5 * float(tokens);
+            let v7 = embedding::<7, d>(tokens);
+            let x_2 = softmax::<7>(2 * v5);
+            x + mean::<[d]>(v3) + mean::<[d]>(v4) + v6 + mean::<[d]>(v7) + x_2
         }
-    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3], b: floats[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g315 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v5 = max::<[d]>(v3);
-            let v6 = pad::<d, before = 1>(v4);
-            linear::<5, name = head>(v2 + v5 + mean::<[5, 7]>(v6))
+            let v2 = v1 * v1;
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[tokens];
+            let v4 = pad::<d, after = 1, value = 0.5>(v1);
+            let v1 = v2[d = [0, -1, 0, 0, -1]];
+            let v5 = variance::<[d]>(v2);
+            linear::<5, name = head>(v4 + v1 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = v1 * v1;
-            let v4 = feed_forward::<6, activation = swiglu>(v3);
-            let v5 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v6 = 0.5 * float(lens);
-            v4 + mean::<[seq]>(v5) + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
+            let v3 = stack::<[batch, 2, seq, d]>(x, 0.5 * v1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<rows>()];
+            let x_2 = embedding::<7, d>(tokens);
+            let x = feed_forward::<6, activation = geglu>(v3);
+            x + mean::<[rows]>(v5) + x_2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g317 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = concat::<7>(v3, 0.5 * v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v1);
-            v2 + mean::<[14]>(v4) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = logsumexp::<[batch, d]>(x);
+            let v2 = grouped_linear::<5, 7, capacity_factor = 0.8>(x, tokens);
+            let v2_2 = sigmoid(v2);
+            let v3 = shift::<seq, 1>(v1);
+            v2_2 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x[seq = last];
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x = attention::<2, mask = causal, position = rope>(v1);
-            x + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = shift::<batch, 1>(x);
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = mean::<batch>(v1, keep);
+            x_2 + v2
         }
-    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g319 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1_2);
-            let v3 = v2 + v1_2;
-            let v3_2 = linear::<d, bias = false>(v3);
-            linear::<5, name = head>(v3_2)
+            let v2 = softmax::<d>(2 * v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 += attention::<2, mask = causal>(v3); }
+            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v1);
+            let v4_2 = logsumexp::<[d]>(v4);
+            linear::<5, name = head>(v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

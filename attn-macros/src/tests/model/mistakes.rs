@@ -556,6 +556,7 @@ fn examples_of_keys_are_valid() {
                 ("embedding" | "learned_position" | "sinusoidal_position" | "one_hot", _) => {
                     "tokens"
                 }
+                ("grouped_linear", _) => "x, tokens",
                 (_, "d_context") => "x, context = x",
                 _ => "x",
             };
