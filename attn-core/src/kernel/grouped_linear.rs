@@ -313,7 +313,7 @@ fn map_rows<E: Pooled>(
 
 fn add<E: Pooled>(x: &[E], to: &mut [E]) {
     for (to, x) in to.iter_mut().zip(x) {
-        *to = *to + *x;
+        *to += *x;
     }
 }
 
