@@ -7,8 +7,8 @@
 use std::cell::Cell;
 
 use dfdx::{
-    shapes::{HasShape, Rank1, Shape},
-    tensor::Tensor,
+    shapes::{HasShape, Rank1, Rank2, Rank3, Shape},
+    tensor::{Tensor, ZerosTensor},
     tensor_ops::Device,
 };
 use rand::Rng;
@@ -232,6 +232,28 @@ pub(crate) fn weight<S: Shape, E: Element, D: Device<E>>(
     }
 }
 
+/// [`matrix`] for several matrices: each has the distribution of one alone.
+pub(crate) fn matrices<const G: usize, const O: usize, const I: usize, E: Element, D: Device<E>>(
+    t: &mut Tensor<Rank3<G, O, I>, E, D>,
+    own: impl FnOnce(&mut Tensor<Rank3<G, O, I>, E, D>) -> Result<(), D::Err>,
+) -> Result<(), D::Err> {
+    let Some(initial) = Initial::requested() else {
+        return own(t);
+    };
+    // dfdx cannot list the numbers of an empty tensor.
+    if G * O * I == 0 {
+        return Ok(());
+    }
+    let mut numbers = Vec::with_capacity(G * O * I);
+    for _ in 0..G {
+        let mut one: Tensor<Rank2<O, I>, E, D> = ZerosTensor::<E>::try_zeros(t.device())?;
+        initial.fill(&mut one)?;
+        numbers.extend(one.as_vec());
+    }
+    t.copy_from(&numbers);
+    Ok(())
+}
+
 /// The distribution of a constant.
 struct Constant<E>(E);
 
@@ -339,6 +361,32 @@ mod tests {
                 "{initial:?}: {found}"
             );
         }
+    }
+
+    #[test]
+    fn each_of_several_matrices_has_the_distribution_of_one() {
+        let mut t: Tensor<Rank3<3, 4, 4>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
+        let fill = || matrices(&mut t, zeros);
+        Initial::Orthogonal
+            .within(fill)
+            .expect("the Cpu has memory");
+        let x = t.as_vec();
+        assert_ne!(x[..16], x[16..32]);
+        for matrix in x.chunks(16) {
+            for (a, b) in (0..16).map(|pair| (pair / 4, pair % 4)) {
+                let product: f64 = (0..4).map(|i| matrix[a * 4 + i] * matrix[b * 4 + i]).sum();
+                // Sums of 4 products, each rounded.
+                assert!((product - f64::from(u8::from(a == b))).abs() < 1e-14);
+            }
+        }
+        let mut wide: Tensor<Rank3<100, 4, 100>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
+        let fill = || matrices(&mut wide, zeros);
+        Initial::KaimingUniform
+            .within(fill)
+            .expect("the Cpu has memory");
+        let square = mean(wide.as_vec().into_iter().map(|v| v * v));
+        // As many numbers as of a matrix below.
+        assert!((square / (2.0 / 100.0) - 1.0).abs() < 0.035, "{square}");
     }
 
     #[test]

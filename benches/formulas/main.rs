@@ -90,6 +90,20 @@ model! {
     }
 }
 model! {
+    struct Dense<d = 384>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { feed_forward::<1536, activation = swiglu>(x) }
+}
+model! {
+    /// As many multiplications as the dense layer, but for those of the router.
+    struct TopTwoOfEight<d = 384, experts = 8, hidden = 768>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let (best, ids) = top_k::<k = 2>(linear::<experts, bias = false>(x));
+        let h = silu(grouped_linear::<hidden, experts, bias = false>(x, ids));
+        let h = h * grouped_linear::<hidden, experts, bias = false>(x, ids);
+        sum::<2>(softmax(best) * grouped_linear::<d, experts, bias = false>(h, ids))
+    }
+}
+model! {
     struct AttentionLayer<d = 384, heads = 6>;
     fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<heads, d>(x) }
 }
@@ -151,6 +165,8 @@ fn formulas(criterion: &mut Criterion) {
         OwnSwiGlu(),
         LinearMap(),
         ProductMap(),
+        Dense(),
+        TopTwoOfEight(),
         AttentionLayer(),
         OwnAttention(),
         Modulated(by_token, by_token),

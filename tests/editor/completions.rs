@@ -57,6 +57,7 @@ const OPERATIONS: [&str; 59] = [
     "gelu",
     "gelu_tanh",
     "group_norm",
+    "grouped_linear",
     "l2_norm",
     "layer_norm",
     "learned_position",

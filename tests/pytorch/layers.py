@@ -65,6 +65,38 @@ def linears(c):
 
 
 @case
+def mixtures_of_experts(c):
+    """As `MixtralSparseMoeBlock` of `transformers`, with a loss that balances the load."""
+    x = c.floats("x", 2, 3, 4)
+    speaker = c.numbers("speaker", [2, 0])
+    gate = c.weight("gate", 5, 4)
+    w1, w3, w2 = c.weight("w1", 5, 6, 4), c.weight("w3", 5, 6, 4), c.weight("w2", 5, 4, 6)
+    chances = F.linear(x, gate).softmax(-1)
+    best, ids = chances.topk(2)
+    best = best / best.sum(-1, keepdim=True)
+    y = torch.zeros_like(x)
+    for expert in range(5):
+        h = F.linear(F.silu(F.linear(x, w1[expert])) * F.linear(x, w3[expert]), w2[expert])
+        y = y + (best * (ids == expert)).sum(-1, keepdim=True) * h
+    share = F.one_hot(ids, 5).double().sum(-2).mean((0, 1))
+    weight, bias = c.weight("adapter", 3, 4, 4), c.param("adapter.bias", 3, 4)
+    y = y + torch.einsum("bsi,boi->bso", x, weight[speaker]) + bias[speaker][:, None]
+    return y, 5 * (share * chances.mean((0, 1))).sum()
+
+
+@case
+def experts_with_a_capacity(c):
+    x = c.floats("x", 2, 5, 4)
+    best, ids = linear(c, "gate", x, 3).softmax(-1).max(-1)
+    weight, bias = c.weight("expert", 3, 4, 4), c.param("expert.bias", 3, 4)
+    y = torch.einsum("bsi,bsoi->bso", x, weight[ids]) + bias[ids]
+    # ceil(0.8 * 10 / 3) = 3 tokens for each.
+    place = F.one_hot(ids.flatten(), 3).cumsum(0).gather(1, ids.reshape(-1, 1)).reshape(2, 5)
+    assert (place > 3).any()
+    return torch.where(place > 3, 0.0, best)[..., None] * y
+
+
+@case
 def feed_forwards(c):
     x = c.floats("x", 2, 3, 4)
     y = [

@@ -28,6 +28,28 @@ cases! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, 2] { linear::<2, bias = false>(linear::<5>(x)) }
     } (x: floats[_, _, 4]);
 
+    mixtures_of_experts {
+        struct M<d = 4, experts = 5, hidden = 6>;
+        fn forward(x: [batch, seq, d], speaker: ids[batch]) -> ([batch, seq, d], []) {
+            let chances = softmax(linear::<experts, bias = false, name = gate>(x));
+            let (best, ids) = top_k::<k = 2>(chances);
+            let h = silu(grouped_linear::<hidden, experts, bias = false, name = w1>(x, ids));
+            let h = h * grouped_linear::<hidden, experts, bias = false, name = w3>(x, ids);
+            let y = sum::<2>(best / sum::<2>(best) * grouped_linear::<d, experts, bias = false, name = w2>(h, ids));
+            let share = mean::<[batch, seq]>(sum::<2>(one_hot::<experts>(ids)));
+            let balance = experts * sum::<experts>(share * mean::<[batch, seq]>(chances));
+            (y + grouped_linear::<d, groups = 3, name = adapter>(x, speaker), balance)
+        }
+    } (x: floats[_, _, 4], speaker: ids[_]);
+
+    experts_with_a_capacity {
+        struct M<d = 4, experts = 3>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let (best, ids) = top_k::<k = 1>(softmax(linear::<experts, name = gate>(x)));
+            sum::<1>(best * grouped_linear::<d, experts, capacity_factor = 0.8, name = expert>(x, ids))
+        }
+    } (x: floats[_, _, 4]);
+
     feed_forwards {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 28] {

@@ -14,6 +14,7 @@ pub mod axis_cases;
 pub mod close;
 pub mod differences;
 pub mod elementwise_cases;
+pub mod expert_cases;
 pub mod graph_cases;
 pub mod index_cases;
 pub mod initial;

@@ -44,7 +44,10 @@ fn masks_of_pairs_and_average_weights_compute_the_same() {
     let keep = !pairs("attn_mask").ne(0.0);
     run.assert_same("masked", &layer.forward((x.clone(), keep)).as_vec());
     let layer: Biased = load("mha", &torch_multihead_attention());
-    run.assert_same("biased", &layer.forward((x.clone(), pairs("bias"))).as_vec());
+    run.assert_same(
+        "biased",
+        &layer.forward((x.clone(), pairs("bias"))).as_vec(),
+    );
     let layer: SelfAttention = load("mha", &torch_multihead_attention());
     let (_, weights) = layer.forward_with_weights(x.clone());
     let average: Tensor<(usize, usize, usize), f32, _> = weights.mean::<_, Axis<1>>();

@@ -118,7 +118,7 @@ impl<E> Gradients<E> {
     ///
     /// # Panics
     /// If a slot belongs to another operation, or both are the same.
-    pub(super) fn of_affine(
+    pub(crate) fn of_affine(
         &mut self,
         weight: Slot,
         bias: Option<Slot>,

@@ -276,6 +276,11 @@ impl<E: Element> Operand<E> {
         GradTarget::slot(self.slot)
     }
 
+    /// The slot of its gradient.
+    pub(crate) fn slot(&self) -> Slot {
+        self.slot
+    }
+
     /// The slot of its gradient, without the numbers.
     pub fn into_slot(self) -> Slot {
         self.slot

@@ -20,6 +20,7 @@ pub mod elementwise;
 pub mod embedding;
 mod fold;
 pub mod gather;
+pub mod grouped_linear;
 mod index;
 pub mod l2_norm;
 mod lanes;
@@ -66,6 +67,7 @@ pub trait Kernels:
     + cumsum::Cumsum<Self>
     + elementwise::Elementwise<Self>
     + gather::Gather<Self>
+    + grouped_linear::GroupedLinear<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
     + loops::Loops<Self>

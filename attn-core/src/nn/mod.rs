@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | [`Linear`], [`UnbiasedLinear`] | an affine map | of the same names |
 //! | [`Conv1d`], [`Conv2d`], [`ConvTranspose1d`], [`ConvTranspose2d`] | convolutions; without a bias they are `Unbiased..` | of the same names |
+//! | [`GroupedLinear`], [`UnbiasedGroupedLinear`] | an affine map for each group, such as an expert | |
 //! | [`FeedForward`], [`UnbiasedFeedForward`], [`GatedFeedForward`], [`BiasedGatedFeedForward`] | two or three of them, and a nonlinearity | |
 //! | [`LayerNorm`], [`RmsNorm`], [`GroupNorm`] | norms; without gain or bias they are `Unbiased..`, `Ungained..` and `Plain..`, with the gain `1 + weight` `OnePlus..` | `LayerNorm1D` |
 //! | [`Embedding`], [`LearnedPosition`] | a vector per token, a vector per position | `Embedding` |
@@ -49,6 +50,7 @@ pub use crate::ops::{
     embedding::Embedding,
     feed_forward::{BiasedGatedFeedForward, FeedForward, GatedFeedForward, UnbiasedFeedForward},
     gate::{GeGlu, ReGlu, SwiGlu},
+    grouped_linear::{GroupedLinear, UnbiasedGroupedLinear},
     learned_position::{LearnedPosition, Sequence},
     linear::{Linear, UnbiasedLinear},
     norm::{

@@ -255,7 +255,7 @@ affine! {
 }
 
 /// The bound of the initial values: that of PyTorch's `kaiming_uniform_(a=sqrt(5))`.
-fn bound(inputs: usize) -> f64 {
+pub(super) fn bound(inputs: usize) -> f64 {
     1.0 / (inputs.max(1) as f64).sqrt()
 }
 

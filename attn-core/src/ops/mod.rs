@@ -8,6 +8,7 @@
 //! | [`linear`] | `x Wᵀ + b` |
 //! | [`conv1d`], [`conv2d`] | convolutions over one or two axes |
 //! | [`conv_transpose1d`], [`conv_transpose2d`] | transposed ones |
+//! | [`grouped_linear`](fn@grouped_linear) | such a map for each group of rows: a mixture of experts |
 //! | [`feed_forward`], [`gated_feed_forward`] | two such maps, and a nonlinearity between them |
 //! | [`layer_norm`], [`rms_norm`], [`normalize`], [`l2_norm`] | normalisation of the last axis |
 //! | [`group_norm`] | normalisation of groups of channels |
@@ -70,6 +71,7 @@ pub(crate) mod feed_forward;
 pub(crate) mod float;
 pub(crate) mod gate;
 pub(crate) mod gather;
+pub(crate) mod grouped_linear;
 pub(crate) mod l2_norm;
 pub(crate) mod learned_position;
 pub(crate) mod linear;
@@ -129,6 +131,7 @@ pub use gate::{
     try_swiglu,
 };
 pub use gather::{gather, scatter_add, try_gather, try_scatter_add};
+pub use grouped_linear::{GroupedAffine, grouped_linear, try_grouped_linear};
 pub use l2_norm::{l2_norm, l2_norm_along, try_l2_norm, try_l2_norm_along};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};

@@ -23,6 +23,7 @@ mod float;
 mod function;
 mod gather;
 mod group_norm;
+mod grouped_linear;
 mod l2_norm;
 mod layer;
 mod learned_position;
@@ -81,6 +82,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &sinusoidal_position::SINUSOIDAL_POSITION,
     &attention::ATTENTION,
     &linear::LINEAR,
+    &grouped_linear::GROUPED_LINEAR,
     &feed_forward::FEED_FORWARD,
     &convolution::CONV1D,
     &convolution::CONV2D,

@@ -103,6 +103,11 @@ impl LowerOperands for Reduction {
         if call.operands.len() > 1 {
             return self.of_some(lowering, call, &axes, builder);
         }
+        if axes.is_empty() && *self == Reduction::Variance {
+            let message = messages::variance_of_no_axes(&ty);
+            lowering.error(call.at.span(), message);
+            return None;
+        }
         let mut nodes = Nodes { lowering, builder };
         let x = call.operands[0];
         Some(match self {

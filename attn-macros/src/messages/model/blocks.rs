@@ -300,6 +300,18 @@ pub(crate) fn no_leading_axes(block: &str) -> String {
     )
 }
 
+/// `mean::<..>(x)` of a value without these axes.
+pub(crate) fn lacks_leading_axes(leading: &Type, found: &Type) -> String {
+    format!("`..` stands for the axes {leading} here, which {found} does not have")
+}
+
+/// `variance::<..>(x)` where `..` stands for nothing.
+pub(crate) fn variance_of_no_axes(found: &Type) -> String {
+    format!(
+        "`..` stands for no axes here, so there is no variance along them: the value is {found}"
+    )
+}
+
 /// `meanings`: what the names of the declared type stand for.
 pub(crate) fn operand_of_block(
     block: &Ident,

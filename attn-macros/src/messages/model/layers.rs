@@ -104,3 +104,15 @@ pub(crate) fn output_padding_too_large(
         "the `output_padding` of `{operation}` is less than the stride or the dilation, which are {stride} and {dilation}, found {found}"
     )
 }
+
+pub(crate) fn rows_and_groups_differ(x: &Type, ids: &Type) -> String {
+    format!(
+        "`grouped_linear`: one group for each row, or several: x is {x}, the groups are {ids}\n\
+        help: of the axes of x before the last one and those of the ids, one list begins with the other, as in [batch, seq, 8] and ids[batch, seq, 2]"
+    )
+}
+
+/// Why a model with this layer has no sessions.
+pub(crate) fn session_capacity(name: &str) -> String {
+    format!("the `capacity_factor` of its `{name}` counts all tokens, and later ones change it")
+}

@@ -7,14 +7,14 @@ use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::ValueId;
 use crate::model::sizes::ConstValue;
-use crate::model::syntax::{TypeDraft, first};
+use crate::model::syntax::{TypeDraft, first, is_leading};
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::{CallSite, Expand, Permute};
 use crate::spec::{Size, split_at_commas};
 
 impl Lowering<'_> {
-    /// The indices of the axes that the key `axis` names, in the order in which they are written. `None` if there are none, or after a
-    /// mistake.
+    /// The indices of the axes that the key `axis` names, in the order in which they are written. In a block `..` are those that it stands
+    /// for in its operands, which may be none. `None` after a mistake.
     pub(crate) fn axes_of(&mut self, call: &CallSite<'_>, ty: &Type) -> Option<Vec<usize>> {
         let tokens = call.arguments.tokens("axis")?.clone();
         let names = names_of_axes(&tokens);
@@ -23,14 +23,37 @@ impl Lowering<'_> {
         }
         let mut indices: Vec<usize> = Vec::new();
         for name in &names {
-            let index = self.index_of_axis(name, ty)?;
-            if indices.contains(&index) {
-                self.error(first(name), messages::axis_twice(name));
-                return None;
+            for index in self.indices_named(name, ty)? {
+                if indices.contains(&index) {
+                    self.error(first(name), messages::axis_twice(name));
+                    return None;
+                }
+                indices.push(index);
             }
-            indices.push(index);
         }
-        (!indices.is_empty()).then_some(indices)
+        (!names.is_empty()).then_some(indices)
+    }
+
+    /// The index of the axis with this name, or those of the axes that `..` stands for.
+    fn indices_named(&mut self, name: &TokenStream, ty: &Type) -> Option<Vec<usize>> {
+        if !is_leading(name) {
+            return self.index_of_axis(name, ty).map(|index| vec![index]);
+        }
+        let Some(leading) = self.leading.clone() else {
+            let message = self.leading_axes_elsewhere();
+            self.error(first(name), message);
+            return None;
+        };
+        let indices = leading.iter().map(|axis| match *ty.candidates(axis) {
+            [index] => Some(index),
+            _ => None,
+        });
+        let indices: Option<Vec<usize>> = indices.collect();
+        if indices.is_none() {
+            let message = messages::lacks_leading_axes(&Type::floats(leading), ty);
+            self.error(first(name), message);
+        }
+        indices
     }
 
     /// The same for an operation that needs axes.

@@ -338,6 +338,20 @@ pub(super) static FORMS: &[Form] = &[
         "write `x[seq = ids]`: axes of the ids that `x` has are the same, the others are new",
     ),
     operation(
+        &[
+            "moe",
+            "MoE",
+            "mixture_of_experts",
+            "experts",
+            "grouped_mm",
+            "ragged_dot",
+            "gmm",
+            "GroupedLinear",
+        ],
+        "write `let (gates, ids) = top_k::<experts, k = 2>(softmax(linear::<experts>(x)));`, and then \
+         `sum::<2>(gates * grouped_linear::<d_model, groups = experts>(x, ids))`",
+    ),
+    operation(
         &["embedding_bag", "EmbeddingBag"],
         "write `mean::<seq>(table[ids], keep)` with a `param table: [vocab, d_model] = normal(1);`",
     ),

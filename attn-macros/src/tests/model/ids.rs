@@ -52,6 +52,18 @@ mistakes! {
     expanded_to_an_axis_of_size_1: "x[seq = 0] * expand::<[batch, 1]>(x[seq = 0])", "expand",
         "`expand`: [batch, 8] cannot be repeated to [batch, 1]";
     expanded_without_axes: "expand(x[seq = 0])", "expand", "`expand` needs the key `out`";
+    groups_of_floats: "grouped_linear::<d, groups = 3>(x, x)[seq = 0]", "grouped_linear", "`grouped_linear` takes floats and ids, found [batch, seq, 8]";
+    groups_alone: "x[seq = 0] * grouped_linear::<d, groups = 3>(last)", "grouped_linear",
+        "`grouped_linear` takes `[.., in]` and `ids[..]` to `[.., out]`, and `ids[.., k]` to `[.., k, out]`, found 1 operands";
+    groups_of_ids: "x[seq = 0] * grouped_linear::<d, groups = 3>(last, last)", "grouped_linear", "`grouped_linear` takes floats, found ids[batch]";
+    no_number_of_groups: "grouped_linear::<d>(x, tokens)[seq = 0]", "grouped_linear", "`grouped_linear` needs the key `groups`";
+    groups_of_other_rows: "grouped_linear::<d, groups = 3>(x[seq = 0], argmax::<batch>(x))", "grouped_linear",
+        "`grouped_linear`: one group for each row, or several: x is [batch, 8], the groups are ids[seq, 8]";
+    more_ids_than_groups: "grouped_linear::<d, groups = 3>(x, argmax::<d>(x))[seq = 0]", "grouped_linear",
+        "`grouped_linear`: the ids are below 8, and the axis has size 3";
+    a_capacity_of_nothing: "grouped_linear::<d, groups = 3, capacity_factor = 0>(x, tokens)[seq = 0]", "0", "`capacity_factor` must be positive and finite, found 0";
+    too_many_axes_of_groups: "let (_v, i) = top_k::<n, k = 2>(four); grouped_linear::<d, groups = 3>(x, i)[seq = 0]", "grouped_linear",
+        "the result of this `grouped_linear` has 5 axes, and a value has at most 4";
     what_counts_of_two_axes: "x[seq = 0] * sum::<[seq, d]>(x, keep)", "sum", "`sum` with a second operand is along one axis, found 2";
 }
 

@@ -576,6 +576,7 @@ fn examples_of_keys_are_valid() {
                 }
                 (_, "d_context" | "kv_grid") => "x, context = x",
                 (_, "d_values") => "x, context = x, values = x",
+                ("grouped_linear", _) => "x, tokens",
                 _ => "x",
             };
             if operation.name == "module" {

@@ -4,7 +4,7 @@
 //! forms different ids.
 
 use super::operations::{SEQUENCE, TOKENS, along, pair};
-use super::writer::{Axes, Axis, Writer, is_subset, list};
+use super::writer::{Axes, Axis, Writer, is_subset, list, width};
 
 /// The number of ids of the input `tokens`, and more than the named axes have.
 const IDS: Axis = Axis::Size(7);
@@ -199,6 +199,47 @@ pub(super) fn top_k(w: &mut Writer) -> Option<()> {
         );
     }
     read_at(w, &ids, &to, axis)
+}
+
+/// Maps by group: the best group or the best two of each vector, or groups of an input.
+pub(super) fn grouped_linear(w: &mut Writer) -> Option<()> {
+    let suits = |axes: &[Axis]| {
+        width(axes).is_some()
+            && axes.len() < MOST_AXES
+            && !axes.contains(&IDS)
+            && !axes.contains(&TWO)
+    };
+    let x = w.find(suits)?;
+    let mut rows = w.axes(x);
+    rows.pop();
+    let to = [Axis::D, Axis::Rows, Axis::Size(5)];
+    let to = to.into_iter().filter(|axis| !rows.contains(axis));
+    let to = *w.numbers.pick(&to.collect::<Vec<_>>());
+    let result = [&*rows, &[to]].concat();
+    let x = w.read(x);
+    let keys = *w
+        .numbers
+        .pick(&["", ", bias = false", ", capacity_factor = 0.8"]);
+    let keys = if w.is_session && keys.contains("capacity") {
+        ""
+    } else {
+        keys
+    };
+    let map = |ids: &str| format!("grouped_linear::<{}, 7{keys}>({x}, {ids})", to.text());
+    match w.numbers.below(3) {
+        0 if rows.starts_with(&TOKENS) => {
+            let ids = w.input("tokens", ["ids", "ids"], &TOKENS);
+            w.define(&map(&ids), result)
+        }
+        1 => w.define(&map(&format!("argmax::<7>(linear::<7>({x}))")), result),
+        _ => {
+            let [gates, ids] = [w.name(), w.name()];
+            w.line(format!(
+                "let ({gates}, {ids}) = top_k::<7, k = 2>(linear::<7>({x}));"
+            ));
+            w.define(&format!("sum::<2>({gates} * {})", map(&ids)), result)
+        }
+    }
 }
 
 /// A vector or a row for each index of an axis.

@@ -36,6 +36,7 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("choice", choice),
     ("linear", linear),
     ("linear", linear),
+    ("grouped_linear", indices::grouped_linear),
     ("feed_forward", feed_forward),
     ("rows", rows),
     ("einsum", einsum),
