@@ -3,539 +3,537 @@
 graphs! {
     g0 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 5] {
-            let v1 = x[d = [0, -1, 0, 0, -1]];
-            let v2 = max_pool(v1, keep);
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<batch, 2>(x);
+            let v1 = cumsum::<seq>(0.5 * v1);
+            let x_2 = min::<[batch]>(x);
+            v1 + x_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g1 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = 0.5 * float(lens);
-            v2 + v3
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g2 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); param v3: [7, d] = normal(1.0); v1 += v3[tokens]; }
-            let v4 = attention::<2, mask = causal, position = rope>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v5, v7);
-            v6 + mean::<[rows]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            param v4: [rows] = normal(1.0);
+            let x_2 = embedding::<7, d>(argmax::<rows>(detach(v3 + v4)));
+            x_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g2 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = mean_pool(x);
+            let v2 = mean_pool(x);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let x = einsum::<[batch]>(v1, v1);
+            v3 + v2 + x
+        }
+    } (x: floats[batch, seq, 4]);
 
     g3 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + v1;
-            let v3 = 0.5 * float(tokens);
-            let v1 = 0.5 * float(tokens);
-            linear::<5, name = head>(v2 + v3 + v1)
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v3 = min(v2, v2);
+            let v2_2 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            linear::<5, name = head>(v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g4 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let v2 = min::<[d, seq]>(x);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = v1 / (2 + v1 * v1);
-            let v5 = feed_forward::<6, activation = gelu>(v3);
-            let v6 = tanh(c);
-            let v1 = rearrange::<[(d, 2)]>(v4);
-            let mut v7 = v5 + 0.1 * v6;
-            repeat 2, share = true, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); v7 = v7 - 0.2 * cumsum(v7); }
-            v7 + v2 + mean::<[8]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v2, v3);
+            let v2_2 = permute::<[2, d, batch]>(v2);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(x));
+            let v7 = sum::<2>(v5 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v6));
+            let v8 = shift::<d, 2>(v4);
+            let v9 = max(v8, v8);
+            let v10 = v7[batch = -1];
+            let v11 = v2_2 + v2;
+            v9 + mean::<[rows]>(v10) + mean::<[2]>(v11)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g5 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = logsumexp::<[seq]>(x);
-            let v4 = v3 / (2 + v3 * v3);
-            let v5 = clamp(v2, v1 - 1, v1 + 1);
-            let v6 = clamp(v5, v5 - 1, v5 + 1);
-            let v7 = v6 / (2 + v6 * v6);
-            v7 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [rows, d] {
+            let v1 = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = detach(floor(2 * v2 + 0.37));
+            let v4 = min::<batch>(v3, keep);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<rows>()];
+            param v7: [d] = normal(1.0);
+            let v8 = v4[seq = -1];
+            v6 + v7 + v8
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g6 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, 2] {
-            let v1 = x[d = ..2];
-            let v2 = softmax::<seq>(x, keep_some);
-            let v3 = logsumexp::<[batch]>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[seq, rows]>(v3, v4);
-            v1 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = v1 - v1;
+            let v4 = sum::<seq>(v3, lens);
+            let v5 = variance::<[batch]>(v4);
+            v2 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g7 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = v1[d = ..2];
-            let v1 = linear::<d>(v1);
-            let v1 = attention::<2, mask = causal, position = rope>(v1);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v7 = v1[d = v6];
-            let v1_2 = linear::<rows>(v3);
-            let v8 = v1_2[rows = -1];
-            let v9 = cos(2 * v5);
-            linear::<5, name = head>(v7 + v2 + v8 + v9)
+            let v2 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = 0.5 * float(tokens);
+            let v4 = feed_forward::<6, activation = relu>(v2);
+            let (v5, v6) = split::<d>(v1);
+            param v7: [rows] = normal(1.0);
+            let (v8, v9) = top_k::<rows, k = 2>(v4 + v7);
+            let v10 = one_hot::<7>(v9);
+            let v11 = expand::<[batch, seq, d]>(v3);
+            let v12 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v13 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            linear::<5, name = head>(v5 + v6 + v8 + mean::<[7]>(v10) + mean::<[d]>(v11) + mean::<[d]>(v12) + v13)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g8 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            param v1: [rows, d] = normal(1.0);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let x_2 = rearrange::<[(rows, d)]>(v1);
-            let v3 = pad::<d, before = 1>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
-            let x = cumsum::<batch>(0.5 * v4);
-            x + mean::<[12]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 5] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v3 = v2[seq = ..2];
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = linear::<5>(v3);
+            let v7 = 2 * v4 - 1;
+            v6 + mean::<[seq, 7]>(v5) + mean::<[seq, d]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g9 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v1 = min(x, 0.2);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = conv_transpose1d::<batch, rows, 1>(v3);
-            x_2 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let x_2 = einsum::<[batch, d]>(x, x);
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = max::<seq>(x, keep_some);
+            let v3 = attention::<2, score = additive(3)>(x, context = v1);
+            v3 + x_2 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g10 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<seq>(x, some_lens);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x = x_2[seq = order];
-            let x = if x < x { x * x } else { tanh(x) };
-            x + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = x * x;
+            param v2: [] = normal(1.0);
+            let v2_2 = if v2 > 0.1 && !(v1 >= 0.6) { 0.5 * v2 } else { v1 - 1 };
+            let (v3, v4) = split::<d>(v2_2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g11 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [2, d] = 0.7;
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = v3[8 = 0];
-            let v5 = concat::<8>(v3, 0.5 * v3);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v5 + mean::<[2, d]>(v2) + v4 + mean::<[rows, d]>(v6))
+            let v2 = v1[d = 0];
+            let v3 = v1[d = [0, -1, 0, 0, -1]];
+            let v4 = pad::<5, before = 1>(v3);
+            let v5 = layer_norm::<epsilon = 0.1>(v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            linear::<5, name = head>(v5 + v2 + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x * detach(if x < 0.1 { 0.5 } else { -1 });
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = shift::<batch, 2>(v6);
-            let x_2 = cumsum::<seq>(0.5 * v5);
-            let v8 = gelu_tanh(v7);
-            let v6_2 = one_hot::<7>(arange::<rows>());
-            let v9 = sum::<[batch]>(v2);
-            x_2 + mean::<[7]>(v8) + mean::<[rows, 7]>(v6_2) + mean::<[2]>(v9)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, 7, 2] {
+            let v1 = tanh(z);
+            let v2 = tanh(m);
+            param v3: [d] = normal(1.0);
+            let v4 = x[d = argmax::<d>(v2 + v3)];
+            let x_2 = one_hot::<7>(tokens);
+            let v2 = stack::<[batch, seq, 7, 2]>(x_2, 0.5 * x_2);
+            let v5 = scatter_add::<[batch, 7, rows]>(v4, tokens);
+            let (v6, v7) = split::<d>(v1);
+            let v8 = floor(2 * v7 + 0.37) * v7;
+            v2 + mean::<[rows]>(v5) + mean::<[rows]>(v6) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g13 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            param v3: [rows] = normal(1.0);
-            let v1_2 = v2 * detach(floor(2 * v1 + 0.37));
-            let v2_2 = logsumexp::<[rows]>(v3);
-            v1_2 + v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + softmax(v2) * v1; }
+            let v2_2 = v2[seq = argmax::<seq>(v2 + p)];
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            v3 + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g14 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = linear::<d, bias = false>(v1);
-            let v4 = feed_forward::<6, activation = geglu>(x);
-            let v3_2 = if v4 <= 0 || v3 > v4 { v3 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v2 + mean::<[d]>(v3_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 8] {
+            let v1 = relu_squared(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
+            let v2_2 = concat::<d>(v4, 0.5 * v4);
+            v2_2 + mean::<[7]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g15 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = shift::<d, 2>(v3);
-            let v5 = einsum::<[batch, seq]>(v4, v4);
-            param v6: [7, d] = normal(1.0);
-            let v1 = v6[tokens];
-            linear::<5, name = head>(v1 + v5)
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            let v6 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + mean::<[7]>(v5) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g16 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], lens: lens[batch]) -> [7, 3, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = scatter_add::<[batch, 7, 3]>(v1, tokens);
-            let v3 = x[batch = argmax::<batch>(detach(v2 + b))];
-            let v4 = layer_norm::<epsilon = 0.1>(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = shift::<3, 1>(v4);
-            let v7 = mean_pool(x, lens);
-            v6 + mean::<[batch]>(v5) + mean::<[batch]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = mean::<[2, d]>(v1);
+            let v3 = detach(floor(2 * x + 0.37)) + x;
+            param v4: [rows, d] = normal(1.0);
+            let x = l2_norm::<batch, epsilon = 0.1>(v3);
+            let x = scatter_add::<[7, d]>(x, tokens);
+            param v5: [7, d] = normal(1.0);
+            let x_2 = v5[tokens];
+            x_2 + v2 + mean::<[rows]>(v4) + mean::<[7]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g17 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch]) -> [batch, 2] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
             let v1 = attention::<2>(x, context = x);
-            let v2 = max_pool(v1, lens);
-            let (v3, v4) = split::<d>(v2);
-            let x_2 = v4[batch = argmax::<batch>(v2 + b)];
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<seq>()];
-            v3 + mean::<[d]>(x_2) + mean::<[seq, d]>(v6)
+            let v2 = variance::<[seq, batch]>(v1);
+            let v3 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v1);
+            let v4 = linear::<5>(v3);
+            let v5 = grouped_linear::<d, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g18 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, 7, d, 2] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = stack::<[batch, 7, d, 2]>(v2, 0.5 * v2);
-            let v4 = v1 + sinusoidal_position::<d>(v1);
-            let v5 = tanh(m);
-            v3 + mean::<[seq]>(v4) + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, d] {
+            let v1 = 0.5 * float(lens);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = sum::<[d, seq]>(v2);
+            param v4: [rows, d] = normal(1.0);
+            let x = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            v4 + mean::<[batch]>(v1) + mean::<[batch]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g19 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let mut v3 = v1_2 + 0.1 * v1_2;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1_2; v3 += attention::<2, mask = causal>(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v5 = shift::<d, -1>(v3);
-            linear::<5, name = head>(v5)
+            let v2 = feed_forward::<6, activation = sigmoid>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            buffer v8: [d] = |i| 0.3 * i - 0.4;
+            linear::<5, name = head>(v5 + mean::<[d]>(v7) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g20 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = max_pool(x, lens);
+            let v1 = min::<[d]>(x_2);
+            let v2 = layer_norm(x_2);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v3 + v1 + v2
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
+
+    g21 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = conv_transpose1d::<batch, d, 1>(v2);
-            let v4 = sum::<[d]>(v1);
-            v3 + mean::<[rows]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 6] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = max_pool(x, keep);
+            let x_2 = pad::<5, before = 1>(v1);
+            let x = feed_forward::<6, activation = silu>(v2);
+            let v3 = shift::<d, 1>(v2);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v5 = expand::<[batch, seq, d]>(v3);
+            x_2 + mean::<[d]>(x) + mean::<[rows, d]>(v4) + mean::<[d]>(v5)
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g22 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let x_2 = gelu(v1);
+            let v2 = conv_transpose1d::<seq, d, 3, padding = 1>(x_2);
+            let (v3, v4) = split::<d>(v2);
+            let v1 = attention::<2, score = bilinear>(v2, context = v3);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v4 + mean::<[d]>(v1) + mean::<[3]>(v1_2)
         }
     } (x: floats[batch, seq, 4]);
 
-    g21 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = scatter_add::<[7, d]>(v2, tokens);
-            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let x = softmax(v4_2);
-            let v5 = stack::<[batch, 2, seq, 7]>(v1, 0.5 * v3);
-            let v6 = x[3 = [-1, 0]];
-            v5 + v6
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g22 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            param v3: [rows] = normal(1.0);
-            let v2 = detach(floor(2 * v2 + 0.37));
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v5);
-            v4 + mean::<[rows]>(v3) + v2_2
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
     g23 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = one_hot::<7>(tokens);
-            param v4: [rows] = normal(1.0);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
-            let v6_2 = v6 / (2 + v4 * v4);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v2) + mean::<[rows]>(v6_2))
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = v2[d = [0, -1, 0, 0, -1]];
+            let (v4, v5) = split::<d>(v2);
+            let v6 = 0.5 * float(tokens);
+            let v7 = v1 + sinusoidal_position::<d>(v1);
+            linear::<5, name = head>(v3 + mean::<[2]>(v4) + mean::<[2]>(v5) + v6 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g24 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = tanh(m);
-            param v2: [rows] = normal(1.0);
-            let v1_2 = min(v1, 0.2);
-            let x_2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = attention::<2, mask = causal, position = rope>(x);
-            x_2 + mean::<[rows]>(v2) + mean::<[rows]>(v1_2) + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some: ids[rows]) -> [batch, rows, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = logsumexp::<[seq]>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
+            let v4 = x + sinusoidal_position::<d>(x);
+            let x = v4[seq = some];
+            x + v1 + v3
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some: places[3]);
 
     g25 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = scatter_add::<[batch, 7, 8]>(v1, tokens);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = v2 - v2;
-            v3 + mean::<[7]>(v4) + mean::<[7, 8]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v3 = shift::<2, 1>(v2);
+            let v4 = 0.5 * float(keep);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g26 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], keep_some: bool[d, seq]) -> [d, batch, rows] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = v1[seq = some];
-            let v3 = permute::<[d, batch, rows]>(v2);
-            let v4 = variance::<seq>(x, keep_some);
-            let v5 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v6 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
-            let v2_2 = detach(floor(2 * v4 + 0.37));
-            buffer v7: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            v3 + mean::<[seq]>(v5) + mean::<[seq]>(v6) + v2_2 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 16] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = conv1d::<batch, 8, 2, padding = same>(v2);
+            let v4 = concat::<8>(v3, 0.5 * v3);
+            let v2 = embedding::<7, d>(tokens);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            param v7: [rows] = normal(1.0);
+            let v8 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            v4 + v1 + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[rows]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], some: places[3], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g27 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v1_2 = cumsum::<d>(0.5 * v1);
-            let v1 = einsum::<[batch, seq]>(v2, v2);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let v4 = v3[5 = 0];
-            let v5 = expand::<[batch, seq, d]>(v4);
-            linear::<5, name = head>(v5 + v1)
+            let v2 = 0.5 * float(tokens);
+            let v3 = linear::<5>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v5 = v5[rows = ..2];
+            let mut v6 = v3 + 0.1 * v2;
+            repeat 2, name = r_v6 { param v7: [5] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
+            let v8 = grouped_linear::<d, 7>(v1, tokens);
+            linear::<5, name = head>(v5 + mean::<[5]>(v6) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g28 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = min::<seq>(v1, lens);
-            let v3 = gelu_tanh(v2);
-            let v4 = attention::<2>(x);
-            let x_2 = v4 - v4;
-            let v2_2 = max::<batch>(x_2, keep);
-            let v5 = softmax(v2_2);
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], keep: bool[batch, seq]) -> [batch, d, 2] {
+            let v1 = linear::<2>(x);
+            let x = x + sinusoidal_position::<d>(x);
+            let x_2 = mean::<seq>(x, some_lens);
+            let v2 = stack::<[batch, d, 2]>(x_2, 0.5 * x_2);
+            let v3 = cumsum::<2>(0.5 * v2);
+            let v4 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v1);
+            let v5 = exp(tanh(logsumexp::<batch>(v4, keep)));
             v3 + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], keep: marks[batch, seq]);
 
     g29 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let x_2 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = conv1d::<batch, 7, 2, padding = causal, dilation = 2>(v1);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v3 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
-            v2 + mean::<[d]>(v1_2) + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = shift::<d, -1>(x);
+            param v2: [2, d] = normal(1.0);
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v7 = feed_forward::<6, activation = reglu>(v4);
+            v6 + mean::<[2, d]>(v2) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g30 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = x[seq = [-1, 0]];
-            let x = concat::<d>(x_2, 0.5 * x_2);
-            v1 + mean::<[2]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let x_2 = attention::<2, score = bilinear>(x, context = x);
+            param v2: [rows, d] = normal(1.0);
+            x_2 + v1 + mean::<[rows]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g31 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
+            let v1_2 = einsum::<[batch, seq]>(v1, v1);
             param v2: [d] = normal(1.0);
-            let v1_2 = v1[d = argmax::<d>(v1 + v2)];
-            param v3: [2, d] = normal(1.0);
-            let v4 = linear::<rows>(v3);
-            let v5 = sum::<[rows, 2]>(v4);
-            let v6 = gelu(v1);
-            let v7 = l2_norm::<d, epsilon = 0.1>(v6);
-            linear::<5, name = head>(v7 + v1_2 + v5)
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v6 = v1 + sinusoidal_position::<d>(v1);
+            let v7 = sum::<[2]>(v3);
+            let v8 = v6 * sigmoid(v7) + 0.5 * v7;
+            let v1 = cos(2 * v8);
+            linear::<5, name = head>(v5 + v1_2 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v2_2 = softmax::<7>(2 * v2);
-            let v1 = sigmoid(v3);
-            v2_2 + mean::<[d]>(v1)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g33 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = linear::<d>(v1);
-            let v4 = attention::<2, score = bilinear>(x, context = v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
-            let v4_2 = softmax::<batch>(2 * v5);
-            let mut v6 = v4_2 + 0.1 * v4_2;
-            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); }
-            let v8 = conv_transpose1d::<batch, d, 3, padding = 1>(v6);
-            v8
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g34 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [rows, 11] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = softmax::<batch>(2 * x, keep);
-            let v4 = v2[d = [0, -1, 0, 0, -1]];
-            let v5 = variance::<[batch, d]>(v3);
-            let v2 = concat::<5>(v4, 0.5 * v4);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<10, bias = false>(v6)) + v2; }
-            let v7 = pad::<10, after = 1, value = 0.5>(v6);
-            v7 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, 3] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = stack::<[batch, seq, 2, 3]>(x_2, 0.5 * x_2);
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let v2 = softmax::<seq>(2 * v1, keep);
+            v2
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
+    g33 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v1_2 = rearrange::<[(rows, d)]>(v1);
+            let v2 = logsumexp::<[batch]>(x);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            param v6: [2, d] = normal(1.0);
+            let v7 = concat::<d>(v6, 0.5 * v6);
+            v5 + mean::<[12]>(v1_2) + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[2, 8]>(v7)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g34 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let v3 = 0.5 * float(lens);
+            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v5 = pad::<d, before = 1>(v4);
+            let v6 = one_hot::<7>(arange::<seq>());
+            param v7: [5] = normal(1.0);
+            let (v8, v9) = top_k::<5, k = 2>(v5 + v7);
+            let v5 = scatter_add::<[rows, 5], axis = 5>(0.5 * v8, v9);
+            let v10 = max(v6, v6);
+            x + v3 + mean::<[rows, 2]>(v8) + mean::<[rows, 5]>(v5) + mean::<[7]>(v10)
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
+
     g35 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = linear::<5>(v1);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v1 = cumsum::<d>(0.5 * v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            param v8: [d] = normal(1.0);
-            param v9: [7, d] = normal(1.0);
-            let v10 = v9[argmax::<d>(detach(v4 + v8))];
-            let v4 = feed_forward::<6, activation = gelu>(v10);
-            linear::<5, name = head>(v1_2 + mean::<[d]>(v1) + mean::<[d]>(v7) + mean::<[d]>(v4))
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
+            let v4 = if v1 <= 0 || v3 > v1 { v3 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v5 = grouped_linear::<rows, 7>(v2, argmax::<7>(linear::<7>(v2)));
+            let v6 = l2_norm::<rows, epsilon = 0.1>(v5);
+            let v7 = embedding::<7, d>(tokens);
+            let v8 = max(v6, v6);
+            linear::<5, name = head>(v4 + v7 + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g36 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = cumsum::<seq>(0.5 * v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v2 = linear::<5>(v2);
-            v3 + mean::<[5]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = pad::<d, before = 1>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[tokens];
+            let v3 = layer_norm(v1);
+            let v1 = tanh(z);
+            x + mean::<[5]>(v3) + mean::<[rows]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g37 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [7, batch] {
-            param v1: [] = normal(1.0);
-            let v1_2 = 2 * v1 - 1;
-            let v1 = einsum::<[batch, seq]>(x, v1_2);
-            let v1 = one_hot::<7>(argmax::<seq>(v1 + p));
-            let v2 = v1 / (2 + v1 * v1);
-            let v2 = permute::<[7, batch]>(v2);
-            let v1_2_2 = v2 / (2 + v1 * v1);
-            param v3: [d] = normal(1.0);
-            v1_2_2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = silu(x);
+            let x_2 = one_hot::<7>(tokens);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v3 = mean_pool(v2);
+            let x = expand::<[batch, seq, d]>(v3);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v2_2 = 1 - x / 3;
+            let v5 = cumsum::<seq>(0.5 * x_2);
+            v2_2 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g38 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v1_2 = v2[seq = argmax::<seq>(v1 + p)];
-            v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v1_2 = softmax::<seq>(2 * v1);
+            let v1 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
+            v1
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g39 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = gelu_tanh(v1);
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let v3_2 = pad::<d, before = 1>(v3);
-            let v4 = one_hot::<7>(arange::<rows>());
-            let v5 = embedding::<7, d>(tokens);
-            let v1 = expand::<[batch, seq, d]>(v3);
-            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v1 = expand::<[batch, seq, d]>(v3);
-            linear::<5, name = head>(v2 + mean::<[5]>(v3_2) + mean::<[rows, 7]>(v4) + v5 + v6 + v1)
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = detach(floor(2 * v2 + 0.37));
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v5 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            let v6 = min(v3, v3);
+            let (v7, v8) = split::<d>(v5);
+            let v9 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v10 = einsum::<[batch, seq]>(v9, v9);
+            linear::<5, name = head>(v1 + mean::<[2]>(v6) + mean::<[rows, 2]>(v7) + mean::<[rows, 2]>(v8) + v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

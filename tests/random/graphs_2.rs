@@ -2,540 +2,546 @@
 
 graphs! {
     g80 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 14] {
-            let v1 = one_hot::<7>(tokens);
-            param v2: [rows, d] = normal(1.0);
-            let v3 = one_hot::<7>(arange::<seq>());
-            let v4 = concat::<7>(v1, 0.5 * v1);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2);
-            v4 + mean::<[7]>(v3) + mean::<[d]>(x_2) + mean::<[d]>(v5) + mean::<[rows, 7]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v4 = softmax::<seq>(2 * v2);
+            let v5 = v3[seq = [-1, 0]];
+            let v6 = l2_norm::<seq, epsilon = 0.1>(v3);
+            let v6 = v6[seq = [-1, 0]];
+            v1 + v4 + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g81 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let x = v1 + sinusoidal_position::<d>(v1);
-            let v3 = linear::<d, bias = false>(x);
-            let v4 = einsum::<[seq, 7]>(v2, v2);
-            v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
+            let x = conv1d::<2, d, 3, padding = same, groups = d>(v3);
+            x + mean::<[3]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g82 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, 5] {
-            let v1 = linear::<5, bias = false>(x);
-            let v1_2 = scatter_add::<[batch, 7, 5]>(v1, tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = variance::<batch>(v2, keep);
-            let v4 = v1_2 + v1_2;
-            v4 + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = max(0.1, v1);
+            let (v3, v4) = split::<d>(x);
+            let v1_2 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v3);
+            let v1 = embedding::<7, d>(tokens);
+            v2 + mean::<[2]>(v4) + mean::<[2]>(v1_2) + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g83 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = -1];
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = softmax::<5>(2 * v2);
-            let v4 = one_hot::<7>(tokens);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v3 + v1_2 + mean::<[7]>(v4) + mean::<[d]>(v5))
+            let v2 = softmax::<d>(2 * v1);
+            param v3: [7, d] = normal(1.0);
+            let v1_2 = v3[tokens];
+            let v2_2 = v2[d = -1];
+            let v4 = sum::<[d]>(v1);
+            let v5 = stack::<[batch, seq, 2]>(v4, 0.5 * v2_2);
+            linear::<5, name = head>(v1_2 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g84 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = gelu>(x);
-            buffer v1: [2, d] = 0.7;
-            let x = tanh(m);
-            let v2 = x_2 + sinusoidal_position::<d>(x_2);
-            let v3 = 0.5 * float(tokens);
-            v2 + mean::<[2]>(v1) + mean::<[rows]>(x) + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
+            let x_2 = rms_norm(v1);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = pad::<d, before = 1>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<seq>()];
+            x_2 + mean::<[5]>(v3) + v5
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g85 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v1 = cos(2 * v1);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v1 = pad::<7, before = 1>(v2);
-            let v1 = min::<[batch, 8]>(v1);
-            let v3 = linear::<d>(v1);
-            let mut v4 = v1 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            v1 + v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 8] {
+            param v1: [2, d] = normal(1.0);
+            let v2 = softmax::<seq>(2 * x, keep);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
+            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v4 = concat::<d>(v2, 0.5 * v2);
+            let v5 = max::<[d]>(v3);
+            let v6 = rearrange::<[(2, d)]>(v1);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v4 + mean::<[2]>(v5) + v6 + mean::<[3]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g86 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = one_hot::<7>(tokens);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = one_hot::<7>(tokens);
-            let x = softmax::<seq>(2 * x, keep_some);
-            let v5 = pad::<d, before = 1>(v1);
-            v2 + v3 + v4 + mean::<[d]>(x) + mean::<[5]>(v5)
+            let v1 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v2 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = conv1d::<seq, d, 3, padding = causal>(x);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = 1 - v5 / 3;
+            v2 + mean::<[d]>(v3) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g87 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = min(v3, v3);
-            let v1_2 = group_norm::<2>(v1);
-            let v6 = linear::<5, bias = false>(v1_2);
-            let v7 = 0.5 * float(tokens);
-            linear::<5, name = head>(v5 + mean::<[5]>(v6) + v7)
+            let v2 = shift::<d, 2>(v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v1 = 0.5 * float(tokens);
+            param v4: [d] = normal(1.0);
+            let v5 = one_hot::<7>(argmax::<d>(v3 + v4));
+            let v5_2 = softmax::<7>(2 * v5);
+            linear::<5, name = head>(v2 + v1 + mean::<[7]>(v5_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = x[d = [-1, 0]];
-            let v1_2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = linear::<d, bias = false>(v2);
-            param v4: [rows] = normal(1.0);
-            let v5 = dropout::<0.5>(v3);
-            let v6 = shift::<batch, 2>(v1_2);
-            v5 + mean::<[rows]>(v4) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let x = variance::<seq>(v1, keep_some);
+            let x_2 = mean::<[batch, d]>(x);
+            let v3 = conv1d::<batch, d, 2, padding = same>(x);
+            let v3 = max::<[d, batch]>(v3);
+            let v4 = v1 + learned_position::<9, d>(v1);
+            let v5 = v4[seq = -1];
+            v5 + x_2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g89 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            param v2: [2, d] = normal(1.0);
-            let v3 = softmax::<seq>(2 * v1);
-            let v4 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            v4 + mean::<[2]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); v2 = rms_norm(v2) * sigmoid(v2); }
+            let v4 = softmax::<seq>(2 * v2);
+            let v5 = embedding::<7, d>(tokens);
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g90 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let x_2 = 0.5 * float(lens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v1_2 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v1 = if keep && tokens != 2 { tanh(v1_2) } else { 0 };
-            let v3 = sum::<[5]>(v2);
-            v1 + x_2 + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [2, seq, d] {
+            let v1 = 0.5 * float(tokens);
+            let v1 = l2_norm::<seq, epsilon = 0.1>(v1);
+            let v2 = one_hot::<7>(argmax::<batch>(v1 + b));
+            let x_2 = x[batch = [-1, 0]];
+            param v3: [2, d] = normal(1.0);
+            let v1_2 = x + learned_position::<9, d>(x);
+            x_2 + mean::<[7]>(v2) + v3 + mean::<[batch]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g91 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            linear::<5, name = head>(v3 + v4)
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v1; param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            linear::<5, name = head>(v3 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<seq>()];
-            param v3: [d] = normal(1.0);
-            let v4 = embedding::<7, d>(argmax::<d>(v2 + v3));
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[seq, rows]>(v4, v5);
-            let v2 = embedding::<7, d>(tokens);
-            let v7 = ln(2 + v6 * v6);
-            let v6_2 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v2_2 = max(v6_2, v6_2);
-            x + mean::<[rows]>(v7) + mean::<[7]>(v2_2)
+        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, rows, d] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let v1 = x_2[seq = some];
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
+            let x_2 = v3 * detach(if x < 0.1 { 0.5 } else { -1 });
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = v5[seq = some];
+            v1 + mean::<[seq]>(x_2) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
 
     g93 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = mean_pool(x, lens);
-            let v1 = x_2 * x_2;
-            let v2 = one_hot::<7>(tokens);
-            v2 + mean::<[d]>(v1)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = l2_norm(x);
+            let v1 = softmax::<d>(2 * x_2);
+            let v2 = softmax::<batch>(2 * v1);
+            v2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g94 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = feed_forward::<6, activation = gelu>(v1);
-            let v3 = x + learned_position::<9, d>(x);
-            v2 + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [7, d] {
+            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            let v3 = mean::<d>(v1, keep_d);
+            v2 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g95 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = [-1, 0]];
-            let v3 = pad::<d, before = 1>(v1);
-            let v4 = shift::<5, 2>(v3);
-            let v5 = stack::<[batch, seq, 2, 5]>(v3, 0.5 * v4);
-            let (v6, v7) = split::<d>(v1);
-            let v8 = v7 + v6;
-            let v4 = conv1d::<seq, d, 3, padding = causal>(v1);
-            linear::<5, name = head>(v2 + mean::<[5]>(v5) + v8 + mean::<[d]>(v4))
+            let v2 = pad::<d, before = 1>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v5 = gelu_tanh(v2);
+            let v6 = min(v5, 0.2);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[tokens];
+            let v8_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v8);
+            let v9 = conv1d::<seq, d, 3, padding = causal>(v8_2);
+            linear::<5, name = head>(v4 + mean::<[5]>(v6) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = x[seq = order];
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); v4 = rms_norm(v4) * sigmoid(v4); }
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            v3 + mean::<[7]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
-
-    g97 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = rms_norm(x);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let x_2 = linear::<2, bias = false>(v2);
-            x_2
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq, 2] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v1 = stack::<[d, batch, seq, 2]>(v1, 0.5 * v1);
+            let v1_2 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
+            v1_2 + v2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
-    g98 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = max_pool(v1, keep);
-            let v1 = v1[seq = turned];
-            let x = expand::<[batch, seq, d]>(v2);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            param v4: [rows] = normal(1.0);
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v3 + mean::<[rows]>(v4) + v5
+    g97 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = grouped_linear::<d, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
+            let x = one_hot::<7>(tokens);
+            let x_2 = relu_squared(x);
+            v1 + mean::<[7]>(x_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g98 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v3 = softmax::<batch>(2 * v1);
+            let v1 = logsumexp::<[seq, batch]>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = pad::<d, before = 1>(v5);
+            v3 + v1 + mean::<[5]>(v6)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g99 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v2 = feed_forward::<6, activation = swiglu>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(argmax::<d>(v1_2 + v3));
-            let v5 = softmax::<7>(2 * v4);
-            let v1 = abs(v2);
-            let v4_2 = v5 - v5;
-            let v6 = v1[d = [-1, 0]];
-            let v1_2 = min::<[7]>(v4_2);
-            linear::<5, name = head>(v6 + v1_2)
+            let v1_2 = v1 + v1;
+            let v2 = one_hot::<7>(arange::<d>());
+            let v3 = detach(floor(2 * v2 + 0.37));
+            let (v4, v5) = split::<d>(v1_2);
+            let v6 = one_hot::<7>(tokens);
+            let v1 = cumsum::<2>(0.5 * v5);
+            let mut v7 = v3 + 0.1 * v2;
+            repeat 2, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); }
+            let v8 = floor(2 * v6 + 0.37) * v6;
+            linear::<5, name = head>(v4 + v1 + mean::<[d, 7]>(v7) + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 8] {
-            let v1 = x[seq = -2..];
-            let x = cumsum::<batch>(0.5 * v1);
-            let v2 = rearrange::<[batch, (2, d)]>(x);
-            let v3 = rearrange::<[batch, (2, d)]>(x);
-            let v4 = softmax::<batch>(2 * v2);
-            param v5: [8] = normal(1.0);
-            let (v6, _v7) = top_k::<8, k = 2>(v4 + v5);
-            let v8 = softmax::<8>(2 * v2);
-            let v9 = detach(floor(2 * v2 + 0.37));
-            v3 + mean::<[2]>(v6) + v8 + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            buffer v2: [2, d] = 0.7;
+            let v3 = conv1d::<batch, 3, 3, padding = same, groups = 3>(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let x = tanh(z);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = softmax::<3>(2 * v4);
+            let v6 = conv_transpose1d::<seq, 3, 3, padding = 1>(v5);
+            v3 + mean::<[2, d]>(v2) + mean::<[rows, d]>(x) + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g101 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 5] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = linear::<5, bias = false>(v2);
-            let v4 = v3 * detach(floor(2 * v3 + 0.37));
-            let v1 = max(x, x);
-            let v1_2 = 1 - v4 / 3;
-            let v3_2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            v1_2 + mean::<[seq, d]>(v3_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, rows] {
+            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v2 = 0.5 * float(keep);
+            let v3 = linear::<rows, bias = false>(x);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = 0.5 * float(tokens);
+            param v7: [7, d] = normal(1.0);
+            let x_2 = v7[tokens];
+            let v8 = v6[seq = turned];
+            v3 + v2 + mean::<[d]>(v4) + mean::<[7]>(v5) + mean::<[d]>(x_2) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g102 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = tanh(x);
-            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
-            let v3 = one_hot::<7>(tokens);
-            let x = mean::<5>(one_hot::<5>(argmax::<batch>(v3 + b)));
-            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            v4 + mean::<[7]>(x) + v5 + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let x_2 = linear::<d>(x);
+            let x_2_2 = cumsum::<batch>(0.5 * x_2);
+            let (v1, v2) = split::<d>(x_2_2);
+            let v3 = scatter_add::<[batch, 7, d]>(x_2, tokens);
+            let x_2_2_2 = min::<[seq]>(x);
+            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v1 + v2 + mean::<[7, d]>(v3) + mean::<[d]>(x_2_2_2) + mean::<[d]>(v4) + mean::<[rows, d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g103 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = shift::<d, 2>(v1);
-            let mut v2 = v1_2 + 0.1 * v1_2;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = einsum::<[batch, seq]>(v2, v2);
-            let v5 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            linear::<5, name = head>(v6 + v4)
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = feed_forward::<6, activation = gelu_tanh>(v2);
+            param v3: [d] = normal(1.0);
+            let v1 = max(v2, v3);
+            let v4 = 0.5 * float(tokens);
+            linear::<5, name = head>(v1 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = softmax(x);
-            let v4 = concat::<d>(v1, 0.5 * v1);
-            v3 + mean::<[2, 8]>(v4)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g105 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = linear::<d, bias = false>(x);
-            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x_2);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = shift::<d, 2>(x);
+            let (v2, v3) = split::<d>(v1);
+            let (v4, v5) = split::<d>(x);
+            v2 + v3 + v4 + v5
         }
     } (x: floats[batch, seq, 4]);
 
-    g106 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+    g105 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
             let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = permute::<[seq, 7, batch]>(v4);
-            v2 + mean::<[d]>(v3) + mean::<[7]>(v5)
+            let v4 = linear::<tied = t_v3>(v2);
+            v3 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g106 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            let v2 = tanh(z);
+            let x_2 = embedding::<7, d>(tokens);
+            v1 + mean::<[rows]>(v2) + x_2
+        }
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
 
     g107 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            let v2 = max(v1, v2);
-            let v3 = one_hot::<7>(arange::<d>());
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v6 = conv1d::<d, 7, 3, padding = same, groups = 7>(v3);
-            let v7 = rearrange::<[(d, 7)]>(v6);
-            linear::<5, name = head>(v4 + mean::<[7]>(v5) + mean::<[28]>(v7))
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v3 = v2 + v2;
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v7 = one_hot::<7>(v6);
+            let mut v8 = v7 + 0.1 * v7;
+            repeat 2, share = true, name = r_v8 { param v9: [7] = ones; v8 *= v9; v8 = v8 + softmax(v8) * v7; v8 = v8 * sigmoid(linear::<7, bias = false>(v8)) + v7; }
+            let v10 = v5 + learned_position::<9, 2>(v5);
+            let v11 = cos(2 * v10);
+            linear::<5, name = head>(v11 + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[batch]>(x);
-            let v2 = tanh(m);
-            let v3 = tanh(w);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            v5 + v1 + mean::<[rows]>(v2) + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = feed_forward::<6, activation = swiglu>(x);
+            let v1 = x - x_2;
+            let v2 = 0.5 * float(tokens);
+            let v3 = attention::<2>(v1);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g109 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let x_2 = mean::<[batch]>(x);
-            buffer v1: [2, d] = 0.7;
-            let v2 = max_pool(x);
-            x_2 + mean::<[2]>(v1) + mean::<[batch]>(v2)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, seq, 5] {
+            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1 = pad::<d, after = 1, value = 0.5>(x_2);
+            let v2 = tanh(p);
+            v1 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g110 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v4 = permute::<[d, seq]>(v2);
-            let v2 = v4 * detach(floor(2 * v2 + 0.37));
-            let v5 = v2[seq = -2..];
-            v3 + v5
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let mut v2 = v1 + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v1 = x + v2;
+            let v3 = clamp(v1, -0.7, 0.7);
+            let x = v1[seq = argmax::<seq>(v3 + p)];
+            let v4 = feed_forward::<6, activation = tanh>(x);
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g111 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = softmax::<d>(2 * v1);
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1_2 = v3 - v3;
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<7>(v5)); v5 = v5 * sigmoid(linear::<7, bias = false>(v5)) + v2; }
-            let v6 = v1[d = [-1, 0]];
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v4) + mean::<[rows, 7]>(v5) + mean::<[2]>(v6))
+            let v1_2 = v1 + learned_position::<9, d>(v1);
+            let v2 = max(v1_2, v1_2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v1_2_2 = v3 / (2 + v3 * v3);
+            let v5 = linear::<d, bias = false>(v1_2_2);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v1_2);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [2, batch, seq, 7] {
-            let v1 = linear::<2>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v5 = mean::<d>(v2, keep_d);
-            let v6 = stack::<[2, batch, seq, 7]>(v3, 0.5 * v3);
-            let v7 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(v6);
-            let v1_2 = einsum::<[batch, 7]>(v3, v3);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v2, v8);
-            v7 + v4 + v5 + v1_2 + mean::<[rows]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = conv_transpose1d::<7, d, 1>(v1);
+            let v3 = min::<seq>(x, some_lens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v6 = max_pool(x, keep);
+            let v1 = v2 * sigmoid(v1) + 0.5 * v1;
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v5 + mean::<[3]>(v4) + v6 + mean::<[7]>(v1) + mean::<[3]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch], keep: marks[batch, seq]);
 
     g113 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, rows] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v1 = conv_transpose1d::<seq, d, 1>(v1);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v1 = variance::<seq>(v1, some_lens);
-            let v1_2 = linear::<rows, bias = false>(v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v4 = attention::<2>(v3, context = v3);
-            let v5 = permute::<[rows, batch]>(v1_2);
-            v2 + mean::<[d]>(v4) + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [d, batch, 2] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = mean::<5>(one_hot::<5>(v3));
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = x[batch = [0, -1, 0, 0, -1]];
+            let v7 = conv_transpose1d::<seq, d, 1>(v5);
+            let v8 = feed_forward::<6, activation = relu>(v7);
+            let v5 = 0.5 * float(tokens);
+            let v9 = softmax::<seq>(v8, some_lens);
+            v2 + v4 + mean::<[5, seq]>(v6) + mean::<[seq]>(v5) + mean::<[seq]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], some_lens: lens[4, batch]);
 
     g114 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v1_2 = attention::<2>(v3, context = v3);
-            let v1 = x[batch = argmax::<batch>(v1 + b)];
-            let v4 = if v1 <= 0 || v1_2 > v1 { v1_2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v1_2_2 = cumsum::<d>(0.5 * v3);
-            let v2_2 = one_hot::<7>(tokens);
-            v4 + v1_2_2 + mean::<[7]>(v2_2)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(argmax::<seq>(x + p));
+            let x = x + x;
+            let v1 = min::<[d]>(v1);
+            let v2 = softmax::<batch>(2 * v1);
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = tanh(linear::<7>(v3)); }
+            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
+            let x_2 = x * x;
+            let v5 = x_2[batch = 0];
+            v4 + mean::<[7]>(v3) + v5
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g115 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1_2 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v3 = v1_2[3 = [-1, 0]];
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            param v6: [2, d] = normal(1.0);
-            let v1 = sum::<[2, d]>(v6);
-            let v7 = concat::<d>(v5, 0.5 * v5);
-            let v8 = linear::<5, bias = false>(v7);
-            linear::<5, name = head>(v3 + v1 + mean::<[5]>(v8))
+            let v1_2 = concat::<d>(v1, 0.5 * v1);
+            let v2 = concat::<8>(v1_2, 0.5 * v1_2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v3_2 = gelu(v5);
+            let mut v7 = v3_2 + 0.1 * v3_2;
+            repeat 2, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); }
+            let v8 = linear::<rows>(v2);
+            let v9 = linear::<d, bias = false>(v6);
+            linear::<5, name = head>(v4 + mean::<[d]>(v7) + mean::<[rows]>(v8) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], z: [batch, rows, d]) -> [batch, seq, d] {
-            let x_2 = x + learned_position::<9, d>(x);
-            let v1 = tanh(p);
-            let x = one_hot::<7>(arange::<seq>());
-            let v2 = tanh(z);
-            x_2 + v1 + mean::<[7]>(x) + mean::<[rows]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = layer_norm::<epsilon = 0.1>(x);
+            let x = mean::<[batch, d]>(x_2);
+            let v1 = x_2 + learned_position::<9, d>(x_2);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            v1 + x + v3
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g117 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<rows, bias = false>(x);
-            let v2 = 0.5 * float(keep);
-            let (v3, v4) = split::<d>(x);
-            param v5: [rows] = normal(1.0);
-            let x_2 = embedding::<7, d>(tokens);
-            let x = scatter_add::<[7, rows]>(v1, tokens);
-            let v6 = one_hot::<7>(arange::<rows>());
-            let v7 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v4);
-            v3 + v2 + mean::<[rows]>(v5) + mean::<[d]>(x_2) + mean::<[7, rows]>(x) + mean::<[rows, 7]>(v6) + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, 5] {
+            let v1 = 0.5 * float(lens);
+            let v2 = softmax::<seq>(x, keep_some);
+            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v7 = x + v5;
+            let v8 = scatter_add::<[7, d]>(v7, tokens);
+            v4 + v1 + mean::<[seq, 3]>(v6) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g118 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], z: [batch, rows, d]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let x_2 = x[d = v3];
-            let mut v4 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
-            let v6 = tanh(z);
-            let v7 = shift::<d, -1>(v6);
-            v2 + mean::<[d]>(v4) + v5 + mean::<[rows, d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, rows, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x_2 = x[seq = some];
+            let v3 = attention::<2, score = bilinear>(v1, context = v2);
+            let v4 = sin(v3);
+            let v5 = pad::<d, after = 1, value = 0.5>(v3);
+            x_2 + mean::<[seq]>(v4) + mean::<[seq, 5]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
 
     g119 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = ln(2 + v1 * v1);
-            let v1_2 = v1_2[d = [0, -1, 0, 0, -1]];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); }
-            let v2_2 = linear::<rows>(v2);
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v2_2))
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            param v3: [d] = normal(1.0);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.2 * cumsum(v4); }
+            let v6 = v4[d = 0];
+            linear::<5, name = head>(v2 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

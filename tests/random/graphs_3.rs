@@ -2,362 +2,352 @@
 
 graphs! {
     g120 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = conv_transpose1d::<seq, d, 1>(x);
-            let v2 = linear::<5, bias = false>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let (v4, v5) = split::<d>(v3);
-            let v6 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let x = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v6);
-            let (v7, v8) = split::<d>(x);
-            v2 + mean::<[2]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v7) + mean::<[2]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = tanh(z);
+            let v2 = tanh(m);
+            let v3 = softmax::<d>(2 * v1);
+            let v4 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v5 = conv_transpose2d::<[batch, 7], d, [3, 1], padding = [1, 0], bias = false>(v4);
+            param v6: [rows, d] = normal(1.0);
+            let x = max::<[d]>(v3);
+            v5 + mean::<[rows]>(v2) + mean::<[rows]>(v6) + mean::<[rows]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g121 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<batch>()];
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); }
-            x + v3 + mean::<[rows, 7]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<d, 7, bias = false>(x, v2));
+            let v4 = v3 * v3;
+            let v5 = v4[seq = -2..];
+            v5
         }
     } (x: floats[batch, seq, 4]);
 
     g122 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v2_2 = v2[7 = -2..];
-            let mut v3 = v2_2 + 0.1 * v2_2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v3 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            let v5 = 0.5 * float(tokens);
-            let v6 = conv1d::<2, d, 2, padding = same>(v3);
-            v6 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 1>(x);
+            let v2 = min::<batch>(v1, keep);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let (v5, v6) = top_k::<seq, k = 2>(v3 + p);
+            let v7 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v5, v6);
+            let v8 = v7[seq = argmax::<seq>(v2 + p)];
+            let (v9, v10) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v11 = sum::<2>(v9 * grouped_linear::<d, 7, capacity_factor = 0.8>(v3, v10));
+            v4 + mean::<[2]>(v5) + v8 + v11
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], p: floats[seq]);
 
     g123 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v1_2 = v1[d = argmax::<d>(detach(v1 + v2))];
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = one_hot::<7>(tokens);
-            let v5 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            let v7 = one_hot::<7>(arange::<rows>());
-            let v8 = rearrange::<[(7, rows)]>(v7);
-            linear::<5, name = head>(v3 + v1_2 + mean::<[7]>(v4) + v6 + mean::<[21]>(v8))
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = einsum::<[batch, seq]>(v3, v3);
+            let v5 = feed_forward::<6, activation = sigmoid>(v2);
+            let v1_2 = pad::<d, before = 1>(v3);
+            let v6 = max::<[d]>(v5);
+            let v7 = v6 / (2 + v1_2 * v1_2);
+            linear::<5, name = head>(v7 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = tanh(z);
-            param v3: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(x, v3);
-            v1 + mean::<[rows, d]>(v2) + mean::<[rows]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = x * x;
+            let v3 = v2[seq = [-1, 0]];
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g125 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); }
-            let x = max::<seq>(x, keep);
-            let v2 = conv1d::<batch, d, 2, padding = same>(x);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(x + v3);
-            let v6 = embedding::<7, d>(v5);
-            v1 + v2 + mean::<[2]>(v4) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, d, batch] {
+            let v1 = attention::<2, mask = causal>(x);
+            let v1 = min(v1, v1);
+            let v1 = permute::<[seq, d, batch]>(v1);
+            let v2 = max_pool(x, lens);
+            v1 + v2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, 2, 7] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
-            let v7 = one_hot::<7>(v6);
-            let v8 = v3[batch = argmax::<batch>(v2 + b)];
-            v7 + v5 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v4 = variance::<[batch, seq]>(x);
+            let v5 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v2_2 = conv_transpose1d::<seq, d, 1>(v5);
+            v2_2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g127 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let v7 = cumsum::<d>(0.5 * v5);
-            linear::<5, name = head>(v2 + mean::<[2]>(v3) + mean::<[2]>(v4) + v6 + mean::<[d]>(v7))
+            let v2 = v1[d = -1];
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = v1[d = ..2];
+            let v5 = min::<[2]>(v4);
+            linear::<5, name = head>(v1 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<d>(0.5 * x);
-            let v2 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v1);
-            let v3 = conv_transpose1d::<seq, d, 3, padding = 1>(x);
-            let v4 = v2 / (2 + x * x);
-            let v5 = pow(v3, 2);
-            v4 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            param v2: [2, d] = normal(1.0);
+            let x = mean::<[batch, seq]>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            v1 + mean::<[d]>(x) + mean::<[2, d]>(v3) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g129 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            param v3: [7, d] = normal(1.0);
-            let x_2 = v3[tokens];
-            let v4 = x[seq = argmax::<seq>(detach(x + p))];
-            let v5 = max::<[batch]>(x_2);
-            let x_2 = softmax(v4);
-            v1 + v5 + x_2
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq] {
+            let v1 = linear::<2, bias = false>(x);
+            let x_2 = linear::<2>(x);
+            let v2 = einsum::<[batch, d]>(x, x);
+            let x_2 = permute::<[2, batch, seq]>(x_2);
+            let v3 = attention::<2>(x, context = v1);
+            x_2 + mean::<[d]>(v2) + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g130 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
-            let v1 = min(x, x);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = cumsum::<seq>(0.5 * v1);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = shift::<seq, 1>(v3);
-            let v6 = group_norm::<2>(v5);
-            let x_2 = softmax::<seq>(2 * x, keep_some);
-            v2 + mean::<[d]>(v4) + mean::<[d]>(v6) + mean::<[d]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = sum::<[seq, batch]>(x);
+            let x_2 = x + sinusoidal_position::<d>(x);
+            param v2: [rows] = normal(1.0);
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v5 = sum::<2>(v3 * grouped_linear::<5, 7>(v1, v4));
+            let v6 = tanh(m);
+            let v7 = cumsum::<5>(0.5 * v5);
+            let v8 = softmax::<seq>(x, some_lens);
+            x_2 + mean::<[rows]>(v2) + mean::<[rows]>(v6) + mean::<[5]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], some_lens: lens[4, batch]);
 
     g131 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 2>(v1);
-            let v3 = gelu(v2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = einsum::<[batch, seq]>(v4, v4);
-            let v6 = sqrt(1 + v2 * v2);
-            let v2_2 = expand::<[batch, seq, d]>(v5);
-            let v7 = linear::<d>(v2_2);
-            let v8 = feed_forward::<6, activation = relu_squared>(v1);
-            linear::<5, name = head>(v6 + v7 + v8)
+            let v2 = v1[d = ..2];
+            let v1_2 = softmax::<2>(2 * v2);
+            let v3 = linear::<d, bias = false>(v1_2);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            let v3_2 = pad::<8, after = 1, value = 0.5>(v4);
+            let v5 = mean::<[9]>(v3_2);
+            let v5_2 = relu_squared(v5);
+            param v6: [9] = normal(1.0);
+            let (v7, v8) = top_k::<9, k = 2>(v3_2 + v6);
+            let v9 = scatter_add::<[batch, seq, 9], axis = 9>(0.5 * v7, v8);
+            linear::<5, name = head>(v7 + v5_2 + mean::<[9]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 3] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v2 = rms_norm(x_2);
-            let v3 = tanh(w);
-            v1 + v2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+            param v1: [rows] = normal(1.0);
+            let v2 = cumsum::<rows>(0.5 * v1);
+            let v3 = shift::<d, 2>(x);
+            let v4 = concat::<rows>(v2, 0.5 * v1);
+            let v5 = v3[seq = argmax::<seq>(x + p)];
+            v5 + mean::<[6]>(v4)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g133 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, d] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            param v1: [2, d] = normal(1.0);
-            let v2 = variance::<[seq]>(x_2);
-            let x_2 = v1 * v1;
-            let v3 = x_2 + x_2;
-            let v1 = mean::<seq>(x, lens);
-            let v4 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [8] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v4; }
-            v3 + mean::<[batch]>(v1) + mean::<[batch, 8]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(p);
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v4 = v1[seq = ..2];
+            let v5 = scatter_add::<[7, 3]>(v3, tokens);
+            let v1 = 0.5 * float(tokens);
+            let v1 = expand::<[batch, seq, d]>(v1);
+            let v3 = max(v5, v5);
+            v1 + mean::<[rows]>(v2) + mean::<[2]>(v4) + mean::<[7, 3]>(v3)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g134 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], lens: lens[batch]) -> [seq, d] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = max(v1, v1);
-            let v3 = x[batch = argmax::<batch>(v2 + b)];
-            let v4 = 0.5 * float(lens);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); }
-            let x = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v5);
-            x + mean::<[batch]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
+            let x_2 = x * detach(floor(2 * x + 0.37));
+            let v1 = gelu(x_2);
+            let v2 = permute::<[seq, d, batch]>(x);
+            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v4 = one_hot::<7>(arange::<rows>());
+            let v5 = group_norm::<2>(v3);
+            v2 + mean::<[rows, 7]>(v4) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g135 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = exp(tanh(v2));
-            let v4_2 = v4 - v4;
-            let v5 = group_norm::<2>(v1);
-            let v6 = cumsum::<2>(0.5 * v4_2);
-            let v4_2_2 = v6 + sinusoidal_position::<2>(v6);
-            let v4 = l2_norm::<2, epsilon = 0.1>(v3);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            linear::<5, name = head>(v4_2_2 + v4 + mean::<[3]>(v7))
+            let v1_2 = sqrt(1 + v1 * v1);
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = softmax::<d>(2 * v1_2);
+            let v5 = v3 - v3;
+            let v2 = clamp(v2, v2 - 1, v2 + 1);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); param v7: [8] = normal(1.0); v6 += one_hot::<8>(argmax::<8>(v6 + v7)); }
+            let v5 = concat::<d>(v2, 0.5 * v2);
+            linear::<5, name = head>(v4 + mean::<[rows, 8]>(v6) + mean::<[rows, 8]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
-            let x = gelu_tanh(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = conv1d::<2, d, 3, padding = 1, bias = false>(x);
-            v4 + v1 + mean::<[2]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [2, d, 7] {
+            let x_2 = x[batch = [-1, 0]];
+            let v1 = one_hot::<7>(argmax::<seq>(x_2 + p));
+            let v2 = softmax::<batch>(2 * x, keep);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            v1 + mean::<[batch, seq, 3]>(v3) + mean::<[batch, seq, rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
 
     g137 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v3 = 0.5 * float(tokens);
-            let v4 = conv1d::<batch, d, 3, padding = 1, bias = false>(v1);
-            let v2 = v2 + sinusoidal_position::<d>(v2);
-            v4 + v3 + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v3 = detach(floor(2 * v2 + 0.37));
+            let x = tanh(p);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            v1 + x + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, 2] {
-            let v1 = x[seq = 0];
-            let v2 = stack::<[batch, d, 2]>(v1, 0.5 * v1);
-            let v3 = einsum::<[d, 2]>(v2, v2);
-            param v4: [7, d] = normal(1.0);
-            let x = v4[arange::<batch>()];
-            let mut v5 = x + 0.1 * x;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 + softmax(v5) * x; }
-            v3 + mean::<[batch]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v1 = v1[d = -2..];
+            let v2 = softmax::<2>(2 * v1);
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v1 + mean::<[2]>(v2) + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g139 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v3; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; }
-            param v5: [d] = normal(1.0);
-            let v6 = v1[d = argmax::<d>(v4 + v5)];
-            linear::<5, name = head>(v6)
+            param v2: [d] = normal(1.0);
+            let v3 = embedding::<7, d>(argmax::<d>(v1 + v2));
+            let v3 = exp(tanh(v3));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v3 + mean::<[3]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [7, 5] {
-            let v1 = shift::<batch, 2>(x);
-            let v2 = pad::<d, before = 1>(v1);
-            let v1_2 = softmax::<batch>(2 * v2);
-            let v3 = scatter_add::<[batch, 7, 5]>(v1_2, tokens);
-            let v4 = 0.5 * float(argmax::<batch>(v3 + b));
-            v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax(x);
+            let v2 = shift::<batch, 2>(v1);
+            let v1_2 = linear::<d, bias = false>(v2);
+            let v3 = variance::<seq>(v2, keep);
+            param v4: [7, d] = normal(1.0);
+            let x = v4[tokens];
+            v1_2 + v3 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g141 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = v2[batch = -1];
-            let x_2 = one_hot::<7>(tokens);
-            v1 + v3 + mean::<[7]>(x_2)
+        fn forward(x: [batch, seq, d]) -> [seq] {
+            let v1 = linear::<2>(x);
+            let v2 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = attention::<2, score = bilinear>(x, context = v2);
+            let v4 = logsumexp::<[batch, d]>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g142 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
-            let v5 = linear::<5, bias = false>(v4);
-            let v6 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v7 = 0.5 * float(lens);
-            let v8 = exp(tanh(logsumexp::<seq>(v5, keep)));
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v6);
-            let v9 = softmax::<batch>(2 * v7);
-            let v10 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v2);
-            x_2 + mean::<[5]>(v8) + v9 + mean::<[2]>(v10)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = order];
+            let v2 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v3 = variance::<[seq]>(v2);
+            let v4 = stack::<[batch, 2, d]>(v3, 0.5 * v3);
+            let x_2 = v3[batch = -1];
+            let v5 = linear::<rows, bias = false>(x_2);
+            let v6 = expand::<[batch, seq, d]>(v3);
+            let v7 = shift::<d, -1>(x);
+            v1 + mean::<[2]>(v4) + mean::<[rows]>(v5) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g143 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
-            buffer v3: [2, d] = 0.7;
-            let v3 = pad::<d, after = 1, value = 0.5>(v3);
-            linear::<5, name = head>(v2 + mean::<[2, 5]>(v3))
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = einsum::<[batch, seq]>(v2, v3);
+            linear::<5, name = head>(v2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let v2 = clamp(x, v1 - 1, v1 + 1);
-            let v3 = linear::<d, bias = false>(v2);
-            v3
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = order];
+            let v2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2_2 = v2 + learned_position::<9, d>(v2);
+            v1 + v2_2
+        }
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g145 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = min::<[d]>(v1);
+            let v3 = linear::<rows, bias = false>(v1);
+            let v4 = permute::<[seq, d, batch]>(v1);
+            let v5 = v3 + learned_position::<9, rows>(v3);
+            v4 + v2 + mean::<[rows]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
-    g145 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = sigmoid>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
-            let v4 = logsumexp::<[batch]>(v3);
-            let v5 = softmax::<seq>(2 * v1);
-            v5 + v4
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
     g146 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = 2 * x - 1;
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = mean::<[d]>(v2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = rms_norm::<epsilon = 0.5>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            param v4: [] = normal(1.0);
+            v1 + mean::<[rows]>(v3) + v4
         }
     } (x: floats[batch, seq, 4]);
 
@@ -366,168 +356,166 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             buffer v2: [2, d] = 0.7;
-            let v3 = feed_forward::<6, activation = relu>(v1);
-            param v4: [d] = normal(1.0);
-            let v5 = v3[d = argmax::<d>(detach(v2 + v4))];
-            let mut v6 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v6 { v6 = dropout::<0.2>(tanh(v6)); }
-            let v5 = v5 * sigmoid(v5) + 0.5 * v5;
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            linear::<5, name = head>(v5 + mean::<[8]>(v7))
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = v2[d = [0, -1, 0, 0, -1]];
+            let v2_2 = attention::<2, mask = causal, position = rope>(v1);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2_2);
+            let v1 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v3 + mean::<[2, 5]>(v4) + mean::<[d]>(v5) + mean::<[7]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [rows, d] = normal(1.0);
+            param v2: [d] = normal(1.0);
+            let v3 = x[d = argmax::<d>(v1 + v2)];
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1_2 = v1[batch = 0];
+            v3 + mean::<[d]>(v1_2)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g149 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5, 2] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = stack::<[batch, seq, 5, 2]>(v1, 0.5 * v1);
-            let v3 = 0.5 * float(tokens);
-            v2 + mean::<[3]>(x_2) + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 3] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = concat::<d>(v1, 0.5 * x);
+            let v2 = sum::<[seq]>(v2);
+            let v1 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            v1_2 + mean::<[8]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g149 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = relu_squared(x);
-            let v2 = v1[d = -2..];
-            let x_2 = linear::<rows, bias = false>(x);
-            let v1 = linear::<rows>(v2);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2_2 = permute::<[d, rows]>(v3);
-            x_2 + v1 + mean::<[d]>(v2_2)
-        }
-    } (x: floats[batch, seq, 4]);
-
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let x_2 = einsum::<[batch, seq]>(v2, v2);
-            let v2 = feed_forward::<6, activation = gelu>(x);
-            v2 + x_2
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = linear::<d>(x);
+            let v1 = max_pool(v1, keep);
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g151 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
-            let v4 = stack::<[batch, seq, 7, 2]>(v3, 0.5 * v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = softmax::<7>(2 * v3);
-            let v1 = sum::<[d]>(v6);
-            linear::<5, name = head>(v7 + mean::<[2]>(v4) + v1)
+            param v2: [] = normal(1.0);
+            let v3 = softmax::<d>(2 * v1);
+            let v1 = detach(floor(2 * v2 + 0.37));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.5 * gelu(v4); v4 = v4 + softmax(v4) * v3; }
+            let v2_2 = pad::<d, after = 1, value = 0.5>(v4);
+            linear::<5, name = head>(v2_2 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = min(v1, 0.2);
-            x + mean::<[7]>(v2) + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = sin(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<batch>()];
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = v4 - 0.5 * gelu(v4); }
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g153 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, d] {
-            let x_2 = x / (2 + x * x);
-            let v1 = stack::<[batch, 2, seq, d]>(x_2, 0.5 * x_2);
-            let x_2_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            buffer v2: [2, d] = 0.7;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x_2_2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x_2);
-            let x_2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            x_2 + v2 + v3 + mean::<[7]>(v4) + v5 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = conv1d::<batch, d, 1>(x);
+            let v2 = mean::<seq>(v1, keep_some);
+            let v3 = max_pool(v1, keep);
+            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = v2[d = -1];
+            let v1 = relu(v1_2);
+            v4 + mean::<[d]>(v3) + v5 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 5] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = linear::<5, bias = false>(x);
-            let v2 = variance::<d>(x, keep_d);
-            let v3 = feed_forward::<6, activation = gelu>(v1);
+            let v2 = v1[5 = -1];
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [7, d] = normal(1.0); v3 += v4[tokens]; }
             v3 + v2
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g155 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows] = normal(1.0);
-            let v3 = einsum::<[]>(v2, v2);
-            let v4 = floor(2 * v1 + 0.37) * v1;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = if v3 > 0.1 && !(v1 >= 0.6) { 0.5 * v3 } else { v1 - 1 };
-            let v8 = einsum::<[batch, seq]>(v6, v6);
-            let v9 = max::<[rows]>(v2);
-            let (v10, v11) = split::<d>(v5);
-            linear::<5, name = head>(v7 + v8 + v9 + mean::<[2]>(v10) + mean::<[2]>(v11))
+            let v2 = softmax::<d>(2 * v1);
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v5 = sum::<2>(v3 * grouped_linear::<rows, 7, bias = false>(v2, v4));
+            let v2 = v1[d = [-1, 0]];
+            let v6 = linear::<rows, bias = false>(v5);
+            let v7 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v8 = sigmoid(v6);
+            param v9: [rows] = normal(1.0);
+            let v8 = v8[rows = argmax::<rows>(detach(v6 + v9))];
+            let v10 = expand::<[batch, seq, d]>(v8);
+            linear::<5, name = head>(v2 + mean::<[d]>(v7) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], m: [rows, d], tokens: ids[batch, seq], c: [batch, d]) -> [d, batch, 2] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = mean::<seq>(v1, lens);
-            let v3 = stack::<[d, batch, 2]>(v2, 0.5 * v2);
-            let v4 = tanh(m);
-            let v5 = scatter_add::<[d, 7]>(v1, tokens);
-            let x_2 = tanh(c);
-            let v6 = v2 / (2 + x_2 * x_2);
-            v3 + mean::<[rows]>(v4) + mean::<[7]>(v5) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch], tokens: ids[batch, seq], p: [seq]) -> [batch, d, 7] {
+            let v1 = 0.5 * float(lens);
+            let v2 = x[batch = argmax::<batch>(v1 + b)];
+            let v3 = embedding::<7, d>(tokens);
+            let v2 = expand::<[batch, seq, d]>(v2);
+            let v4 = linear::<d, bias = false>(v3);
+            let v5 = one_hot::<7>(argmax::<seq>(detach(v2 + p)));
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v4);
+            v5 + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], m: floats[3, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch], tokens: ids[batch, seq], p: floats[seq]);
 
     g157 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, keep);
-            let v1_2 = v1 * v1;
-            let v2 = linear::<d>(v1_2);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = exp(tanh(x));
+            let v2 = embedding::<7, d>(tokens);
             let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v4 = v3[batch = -1];
-            let v5 = permute::<[d, batch]>(v2);
-            v2_2 + v4 + v5
+            let v2 = scatter_add::<[7, d]>(v1, tokens);
+            let v4 = linear::<5>(v2);
+            let v5 = l2_norm::<d, epsilon = 0.1>(v3);
+            let v6 = conv1d::<7, 5, 3, padding = 1, bias = false>(v4);
+            v5 + mean::<[7, 5]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g158 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = v1[seq = order];
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<batch>()];
-            v2 + v4
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = attention::<2, mask = padding>(v2, padding = lens);
+            v3
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g159 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v4 = max(v3, v3);
-            param v5: [rows] = normal(1.0);
-            linear::<5, name = head>(v1 + mean::<[rows]>(v4) + mean::<[rows]>(v5))
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = variance::<[d]>(v2);
+            let v2_2 = one_hot::<7>(arange::<rows>());
+            linear::<5, name = head>(v1 + v3 + mean::<[rows, 7]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,105 +3,106 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = tanh(p);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = pad::<d, before = 1>(v3);
-            let mut v6 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
-            let v7 = gelu_tanh(v6);
-            param v8: [d] = normal(1.0);
-            let (v9, v10) = top_k::<d, k = 2>(v4 + v8);
-            let v2_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v9, v10);
-            v5 + mean::<[d]>(v7) + mean::<[2]>(v9) + mean::<[d]>(v2_2)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<[seq]>(x);
+            let v2 = x[seq = order];
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v1_2 = sum::<2>(v3 * grouped_linear::<5, 7, bias = false>(v1, v4));
+            let v5 = min(v1_2, v1_2);
+            let v6 = detach(floor(2 * v5 + 0.37)) + v5;
+            let x_2 = embedding::<7, d>(tokens);
+            let v5 = softmax::<batch>(2 * v1);
+            let v7 = conv1d::<seq, d, 3, padding = causal>(v2);
+            x_2 + mean::<[5]>(v6) + v5 + v7
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g161 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
-            let v2 = tanh(z);
-            let v1_2 = variance::<[d]>(v1);
-            let x = variance::<seq>(v1_2, lens);
-            let v3 = einsum::<[batch, d]>(v2, v2);
-            v3 + x
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = mean_pool(x);
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v1 = layer_norm(v2);
+            let v3 = expand::<[batch, seq, d]>(v1);
+            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
+            v1_2
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g162 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], keep: bool[batch, seq], order: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = v1 + softmax(v1) * x; }
-            let v2 = one_hot::<7>(argmax::<batch>(v1 + b));
-            let v3 = v2[7 = -1];
-            let v4 = exp(tanh(logsumexp::<batch>(v1, keep)));
-            let v5 = stack::<[seq, 2, d]>(v3, 0.5 * v3);
-            let v5 = v5[seq = order];
-            let v1_2 = shift::<seq, -1>(v4);
-            v5 + v1_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
+            let v7 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
+            let v8 = attention::<2, score = additive(3)>(v7, context = v1);
+            v3 + mean::<[7, d]>(v4) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], keep: marks[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g163 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = 0.5 * float(tokens);
-            let v5 = detach(floor(2 * v4 + 0.37));
-            let v6 = gelu_tanh(v5);
-            let v7 = one_hot::<7>(arange::<d>());
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v3);
-            linear::<5, name = head>(v8 + v6 + mean::<[7]>(v7) + mean::<[7]>(v9))
+            param v2: [rows, d] = normal(1.0);
+            let v3 = softmax::<d>(2 * v1);
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let mut v4 = v1 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
+            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v1 = v3_2 + learned_position::<9, 3>(v3_2);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            linear::<5, name = head>(v1 + mean::<[rows, d]>(v2) + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
-            let v1 = cos(2 * x);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let mut v5 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = dropout::<0.2>(tanh(v5)); }
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); param v7: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v7)); }
-            let v8 = mean::<seq>(v6, some_lens);
-            let v9 = softmax::<batch>(2 * v3);
-            v9 + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let x = softmax::<seq>(x, keep_some);
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x_2);
+            param v4: [d, rows] = normal(0.5);
+            let x = einsum::<[batch, seq, rows]>(v2, v4);
+            let v5 = permute::<[rows, batch, seq]>(x);
+            v1 + mean::<[7]>(v3) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g165 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = max(x, x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
-            let v1 = stack::<[batch, 2, seq, d]>(v4, 0.5 * v2);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v1 + mean::<[3]>(v5)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = mean::<[d]>(x);
+            param v2: [2, d] = normal(1.0);
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            let v4 = permute::<[seq, batch]>(v1);
+            let v5 = attention::<2, score = additive(3)>(v3, context = v3);
+            param v6: [7, d] = normal(1.0);
+            let v3_2 = v6[arange::<batch>()];
+            v5 + mean::<[2]>(v2) + v4 + v3_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g166 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let x_2 = group_norm::<2>(v1);
-            let v1_2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[tokens];
-            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
-            v1_2 + mean::<[7]>(x_2) + v3
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
+            let v1_2 = permute::<[seq, d, batch]>(v1);
+            let v2 = einsum::<[d, batch]>(v1_2, v1_2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            param v7: [2, d] = normal(1.0);
+            v5 + v2 + mean::<[7]>(v6) + mean::<[2]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -109,461 +110,461 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v2_2 = v2 + v1;
-            let v3 = one_hot::<7>(tokens);
-            let v4 = linear::<d, bias = false>(v2_2);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); param v4: [7, d] = normal(1.0); v2 += v4[tokens]; }
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v6 = one_hot::<7>(tokens);
+            let v7 = min(v6, v6);
+            linear::<5, name = head>(v5 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, lens);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v5 = linear::<rows, bias = false>(v1);
-            v4 + mean::<[rows]>(v5)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g169 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 8] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 + softmax(v1) * x; param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
-            let v4 = concat::<d>(v1, 0.5 * v1);
-            let v5 = v4[seq = -2..];
-            let v6 = one_hot::<7>(tokens);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v1);
-            v5 + mean::<[seq, 7]>(v6) + mean::<[seq, d]>(v7) + mean::<[seq, 7]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = pad::<7, before = 1>(v2);
+            let v4 = shift::<batch, 2>(x);
+            let v5 = conv_transpose1d::<seq, 8, 1>(v3);
+            let v6 = conv2d::<[batch, seq], 8, 3, padding = 1>(v3);
+            v1 + v4 + mean::<[8]>(v5) + mean::<[8]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g169 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let v3 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v1_2 = softmax::<seq>(2 * v3, lens);
+            let v3_2 = v1_2 - v1_2;
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
+            let v1_2_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            v3_2 + mean::<[2]>(v5) + v1_2_2
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+
     g170 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v1_2 = v2 / (2 + v2 * v2);
-            let v3 = gelu_tanh(v1_2);
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = x[seq = [-1, 0]];
+            let v3 = feed_forward::<6, activation = geglu>(v1);
+            let x_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            v2 + mean::<[seq]>(v3) + mean::<[seq]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g171 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = floor(2 * v2 + 0.37) * v2;
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v1_2 = concat::<7>(v3, 0.5 * v3);
-            let v8 = gelu_tanh(v2);
-            let v4 = attention::<2, mask = causal>(v6);
-            linear::<5, name = head>(v5 + v7 + mean::<[rows, 14]>(v1_2) + mean::<[rows]>(v8) + mean::<[d]>(v4))
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = cos(2 * v2);
+            let v1_2 = layer_norm(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = mean::<[d]>(v3);
+            let v6 = linear::<5>(v4);
+            let v4_2 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v1_2 + v5 + mean::<[5]>(v6) + mean::<[7]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(x + v2);
-            let x = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v5 = pow(v3, 2);
-            let v1 = concat::<d>(v1, 0.5 * v1);
-            x + mean::<[2]>(v5) + mean::<[8]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
+            let v1 = x[d = [-1, 0]];
+            let v2 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1);
+            let x = scatter_add::<[batch, 7, 2]>(v2, tokens);
+            let v3 = scatter_add::<[batch, 7, 2]>(v1, tokens);
+            x + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g173 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = min::<[batch]>(x);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v3 = max_pool(v2, lens);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
-            let v6 = max(v4, v4);
-            let v2_2 = layer_norm::<epsilon = 0.1>(v1);
-            let v7 = layer_norm(v2_2);
-            let v8 = linear::<d, bias = false>(v3);
-            v6 + mean::<[seq]>(v7) + v8
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = order];
+            let x = v1[seq = last];
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v5 = permute::<[d, batch, seq]>(v4);
+            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
+            let v1_2 = detach(floor(2 * v5 + 0.37));
+            v6 + x + v1_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], last: places[batch], tokens: ids[batch, seq]);
 
     g174 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [2, d] = normal(1.0);
-            let x_2 = exp(tanh(logsumexp::<seq>(x, lens)));
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x_2_2 = 1 - x_2 / 3;
-            v2 + mean::<[2]>(v1) + x_2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = exp(tanh(x));
+            let x_2 = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            param v3: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(v2, v3);
+            x_2 + mean::<[rows]>(v2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
 
     g175 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v4 = clamp(v2, -0.7, 0.7);
-            let v5 = attention::<2, mask = causal, position = rope>(v4);
-            let v6 = min::<[d]>(v5);
-            buffer v7: [d] = |i| 0.3 * i - 0.4;
-            let v2_2 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + v6 + v7 + v2_2)
+            let v2 = silu(v1);
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = tanh(linear::<d>(v3)); }
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
+            let v6 = 0.5 * float(tokens);
+            let v7 = max::<[d]>(v3);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            let v2_2 = softmax::<rows>(2 * v5);
+            linear::<5, name = head>(v9 + v6 + v7 + mean::<[rows]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            buffer v3: [2, d] = 0.7;
-            let v4 = one_hot::<7>(argmax::<seq>(detach(v1 + p)));
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { param v6: [7] = ones; v5 *= v6; v5 = tanh(linear::<7>(v5)); v5 = tanh(linear::<7>(v5)); }
-            param v7: [d] = normal(1.0);
-            let (v8, _v9) = top_k::<d, k = 2>(v4 + v7);
-            let v10 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(v2);
-            buffer v11: [d] = |i| 0.3 * i - 0.4;
-            let v12 = exp(tanh(logsumexp::<seq>(v10, lens)));
-            v5 + mean::<[2, d]>(v3) + mean::<[2]>(v8) + mean::<[d]>(v11) + v12
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v4 = x * detach(floor(2 * v1 + 0.37));
+            let v5 = relu(v1);
+            let v6 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v3);
+            let v2_2 = einsum::<[batch, seq]>(v2, v4);
+            let v7 = layer_norm(v6);
+            v7 + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g177 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = softmax::<seq>(2 * v2);
-            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            param v4: [d] = normal(1.0);
-            let (v5, _v6) = top_k::<d, k = 2>(x_2 + v4);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(x);
-            let v9 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v5);
-            let mut v10 = v8 + 0.1 * v8;
-            repeat 2, name = r_v10 { v10 = v10 + feed_forward::<5>(layer_norm(v10)); v10 = v10 - 0.5 * gelu(v10); }
-            v1 + v3 + mean::<[d]>(v7) + v9 + mean::<[7]>(v10)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, rows] {
+            let v1 = conv1d::<seq, d, 1>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = layer_norm(v3);
+            let v5 = v4[seq = last];
+            let v6 = logsumexp::<[batch, seq]>(x);
+            let v7 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
+            let v4 = l2_norm::<rows, epsilon = 0.1>(v5);
+            v4 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g178 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows]) -> [batch, seq, 2] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2[rows = ..2];
-            let x = exp(tanh(logsumexp::<rows>(v2, keep_rows)));
-            let v4 = layer_norm(v2);
-            param v5: [] = normal(1.0);
-            let v6 = v5 * sigmoid(x) + 0.5 * x;
-            v3 + mean::<[rows]>(v4) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = cumsum::<d>(0.5 * x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[arange::<seq>()];
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = concat::<d>(v1, 0.5 * v1);
+            let v7 = conv_transpose1d::<seq, 8, 1>(v6);
+            let v6_2 = v7[8 = -1];
+            v3 + mean::<[batch]>(v6_2)
         }
-    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4]);
 
     g179 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v2_2 = concat::<d>(v2, 0.5 * v1);
-            param v3: [rows] = normal(1.0);
-            let mut v4 = v2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v4);
-            let v5 = cumsum::<rows>(0.5 * v3);
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v4; }
-            linear::<5, name = head>(v2_2 + mean::<[d]>(v2) + mean::<[rows]>(v5) + mean::<[d]>(v6))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = attention::<2, mask = causal>(v1);
+            let v5 = pad::<d, after = 1, value = 0.5>(v4);
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
+            let v9 = one_hot::<7>(tokens);
+            let v4_2 = min(v5, v5);
+            param v10: [2, d] = normal(1.0);
+            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[2]>(v7) + mean::<[7]>(v9) + mean::<[5]>(v4_2) + mean::<[2]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, rows, 7] {
-            let x_2 = linear::<rows, bias = false>(x);
-            let v1 = one_hot::<7>(argmax::<seq>(detach(x_2 + p)));
-            buffer v2: [2, d] = 0.7;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v1 + mean::<[seq, d]>(v3) + mean::<[2]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = attention::<2, score = bilinear>(v1, context = v1);
+            let v4 = v2[seq = order];
+            let v5 = cumsum::<7>(0.5 * v4);
+            v3 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g181 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = x[d = argmax::<d>(x + v1)];
-            let v3 = 0.5 * float(lens);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            let v7 = conv_transpose1d::<rows, d, 3, padding = 1>(v6);
-            let v8 = softmax::<rows>(2 * v6);
-            let v9 = embedding::<7, d>(tokens);
-            v4 + v2 + v3 + mean::<[rows]>(v7) + mean::<[rows]>(v8) + v9
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_d: bool[d]) -> [batch, seq, d] {
+            let x_2 = cumsum::<d>(0.5 * x);
+            let v1 = pad::<d, after = 1, value = 0.5>(x_2);
+            let v2 = linear::<2>(v1);
+            let v3 = exp(tanh(logsumexp::<seq>(v2, lens)));
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v5 = sum::<d>(x, keep_d);
+            let v6 = conv1d::<seq, d, 3, padding = causal>(x_2);
+            v6 + mean::<[2]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_d: marks[4]);
 
     g182 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, 5] {
-            let v1 = x[d = [0, -1, 0, 0, -1]];
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = min::<[seq]>(v3);
-            let v5 = v4 + v4;
-            let v6 = tanh(z);
-            let v7 = rearrange::<[batch, (rows, d)]>(v6);
-            let mut v8 = v2 + 0.1 * x;
-            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 * sigmoid(linear::<d, bias = false>(v8)) + x; param v10: [d] = normal(1.0); v8 += one_hot::<d>(argmax::<d>(v8 + v10)); }
-            v1 + mean::<[7]>(v5) + mean::<[12]>(v7) + mean::<[d]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, d] {
+            let v1 = x * x;
+            let v1 = linear::<d>(v1);
+            let v2 = einsum::<[batch, seq]>(v1, x);
+            let v3 = v1 * detach(floor(2 * v2 + 0.37));
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = max::<d>(v3, keep_d);
+            let x_2 = linear::<d, bias = false>(v4);
+            x_2 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g183 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v3 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v1 = linear::<rows, bias = false>(v1);
-            let v4 = logsumexp::<[rows]>(v1_2);
-            let v1 = concat::<rows>(v1, 0.5 * v1);
-            linear::<5, name = head>(v1 + v3 + v4)
+            param v2: [d] = normal(1.0);
+            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); v4 = dropout::<0.2>(tanh(v4)); param v6: [7] = normal(1.0); v4 += one_hot::<7>(argmax::<7>(v4 + v6)); }
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let mut v8 = v4 + 0.1 * v4;
+            repeat 2, name = r_v8 { param v9: [7] = ones; v8 *= v9; v8 = dropout::<0.2>(tanh(v8)); }
+            linear::<5, name = head>(v7 + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let x_2 = einsum::<[rows]>(v2, v2);
-            let mut v3 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = tanh(linear::<rows>(v3)); }
-            let x_2_2 = feed_forward::<6, activation = gelu_tanh>(v3);
-            v1 + mean::<[rows]>(x_2_2)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, rows, d] {
+            let v1 = linear::<rows>(x);
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[v3];
+            let v6 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v7 = min(v6, 0.2);
+            let v2_2 = v2 * sigmoid(v2) + 0.5 * v2;
+            v5 + mean::<[seq]>(v7) + v2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g185 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let (v2, v3) = split::<d>(v1);
-            let v4 = pad::<d, after = 1, value = 0.5>(x);
-            let v5 = expand::<[batch, seq, d]>(v1);
-            let v6 = one_hot::<7>(tokens);
-            v4 + mean::<[2]>(v2) + mean::<[2]>(v3) + mean::<[d]>(v5) + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d], lens: lens[batch]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = mean::<seq>(v1, keep);
+            let v4 = tanh(m);
+            let v5 = max(v1, v1);
+            let v6 = attention::<2, mask = padding>(v5, padding = lens);
+            v6 + v3 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4], lens: lens[batch]);
 
     g186 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d, 5] {
-            let v1 = one_hot::<7>(argmax::<seq>(x + p));
-            let v2 = linear::<5>(v1);
-            let v3 = conv_transpose2d::<[batch, d], 5, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v4 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v3 = v4 / (2 + v4 * v4);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = permute::<[seq, d, batch]>(x);
+            let v1 = feed_forward::<6, activation = gelu>(x);
+            param v2: [d] = normal(1.0);
+            let v3 = one_hot::<7>(argmax::<d>(x_2 + v2));
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v4 = einsum::<[seq, batch]>(v3, v3);
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g187 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            buffer v4: [2, d] = 0.7;
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v4 = linear::<5>(v4);
-            let v1 = concat::<rows>(v3, 0.5 * v3);
-            let v7 = conv1d::<2, 5, 1>(v4);
-            linear::<5, name = head>(v6 + mean::<[6]>(v1) + mean::<[2, 5]>(v7))
+            let v2 = one_hot::<7>(tokens);
+            let v3 = variance::<[7]>(v2);
+            let v4 = pad::<7, after = 1, value = 0.5>(v2);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v6 = shift::<8, 1>(v4);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            linear::<5, name = head>(v6 + v3 + mean::<[3]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d, 2] {
-            let v1 = x - x;
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = v2[seq = argmax::<seq>(x + p)];
-            v3
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g189 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let x = einsum::<[batch, seq]>(v1, v1);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = v1 / (2 + v1 * v1);
             let v3 = 0.5 * float(keep);
-            let v4 = min(v2, x);
-            v4 + v3
+            v2 + v3
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
+    g189 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [2, batch, seq, d] {
+            let v1 = min(x, 0.2);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v6 = x * detach(floor(2 * v5 + 0.37));
+            let v7 = stack::<[2, batch, seq, d]>(v6, 0.5 * v6);
+            let (v8, _v9) = top_k::<seq, k = 2>(v1 + p);
+            v7 + v3 + v8
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq]);
+
     g190 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = if x <= 0 || v1 > x { v1 } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let (v3, v4) = split::<d>(x);
-            let v5 = sum::<seq>(x, some_lens);
-            let v1_2 = x[seq = 0];
-            param v6: [d] = normal(1.0);
-            let (v7, v8) = top_k::<d, k = 2>(v1_2 + v6);
-            let v9 = v5[d = v8];
-            let v4_2 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v4);
-            buffer v10: [d] = |i| 0.3 * i - 0.4;
-            v2 + mean::<[2]>(v3) + mean::<[2]>(v7) + mean::<[2]>(v9) + mean::<[2]>(v4_2) + v10
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = 0.5 * float(lens);
+            let mut v3 = x + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); }
+            let v2_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v4 = 0.5 * float(lens);
+            let v2 = v4 - v4;
+            let v3_2 = detach(floor(2 * v2_2 + 0.37)) + v2;
+            let (v5, v6) = split::<d>(v1);
+            v3_2 + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g191 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -1];
-            let v3 = cos(2 * v2);
-            let v4 = linear::<d, bias = false>(v1);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v4 + v3 + mean::<[7]>(v5))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = rms_norm(v2) * sigmoid(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = rms_norm(v4) * sigmoid(v4); }
+            let v6 = linear::<d, bias = false>(v4);
+            let v7 = 1 - v6 / 3;
+            linear::<5, name = head>(v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = min(v1, v1);
-            let v1 = 0.5 * float(tokens);
-            param v3: [d] = normal(1.0);
-            let v4 = v2[d = argmax::<d>(x + v3)];
-            let v5 = sum::<batch>(v4, keep);
-            v1 + mean::<[rows]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g193 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = cumsum::<2>(0.5 * v1);
-            let v2_2 = cumsum::<seq>(0.5 * v2);
-            let v3 = clamp(v2_2, v2_2 - 1, v2_2 + 1);
-            let v4 = permute::<[batch, seq, d, 2]>(v3);
-            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = linear::<2, bias = false>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = softmax::<rows>(2 * v3);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = tanh(linear::<d>(v5)); param v7: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v7)); }
+            let v8 = max::<[d]>(v5);
+            v1 + mean::<[rows]>(v8)
         }
     } (x: floats[batch, seq, 4]);
 
+    g193 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v4 = linear::<rows>(v3);
+            let v5 = mean_pool(v4);
+            let v6 = variance::<seq>(v3, keep);
+            let mut v7 = v6 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { v7 = tanh(linear::<rows>(v7)); }
+            v7
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let x = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = mean::<[batch]>(v4);
-            let v6 = one_hot::<7>(tokens);
-            let v7 = l2_norm::<batch, epsilon = 0.1>(v4);
-            let v8 = permute::<[7, batch, seq]>(v7);
-            v3 + mean::<[7]>(v5) + mean::<[7]>(v6) + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = sigmoid(v1);
+            let v2 = rms_norm(v2);
+            let v3 = variance::<seq>(v2, keep_some);
+            let v4 = conv1d::<batch, d, 2, padding = same>(v3);
+            let mut v5 = v3 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            let v4 = exp(tanh(v2));
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g195 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v4_2 = v4 - v4;
-            param v5: [rows] = normal(1.0);
-            linear::<5, name = head>(v4_2 + mean::<[rows]>(v5))
+            let v2 = linear::<rows>(v1);
+            let v3 = concat::<rows>(v2, 0.5 * v2);
+            let v2 = linear::<d, bias = false>(v3);
+            let v4 = v2[d = ..2];
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            linear::<5, name = head>(v4 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = tanh(p);
-            let v5 = permute::<[rows, batch, seq]>(v3);
-            v1 + v4 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g197 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [5, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v2[batch = [0, -1, 0, 0, -1]];
-            let v4 = sqrt(1 + v3 * v3);
-            let v5 = linear::<rows, bias = false>(v1);
-            let v6 = einsum::<[batch, d]>(x, x);
-            let v2 = v6 / (2 + v6 * v6);
-            v4 + mean::<[batch, rows]>(v5) + mean::<[batch, d]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
+            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(x + b)));
+            let v1 = linear::<d>(v1);
+            let v2 = layer_norm::<epsilon = 0.1>(v1);
+            let v3 = softmax::<seq>(2 * v2);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v5 = v4 + sinusoidal_position::<d>(v4);
+            v5 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g198 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            let v2 = group_norm::<2>(v1_2);
-            let x = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
-            let v3 = x + sinusoidal_position::<d>(x);
-            let v4 = sum::<[d]>(x);
-            let v5 = expand::<[batch, seq, d]>(v4);
-            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 1>(x);
+            let v2 = max::<[d]>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(x, v3);
+            let x = linear::<rows>(v1_2);
+            let x_2 = attention::<2>(v1, context = x);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x_2);
+            v5 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g199 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v2_2 = v2[7 = [0, -1, 0, 0, -1]];
-            let v3 = v1[d = 0];
-            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v4_2 = einsum::<[batch, seq, rows]>(v5, v6);
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v5);
-            let v4_2 = linear::<rows>(v4_2);
-            linear::<5, name = head>(v7 + mean::<[5]>(v2_2) + v3 + mean::<[rows]>(v4_2))
+            let (v2, v3) = split::<d>(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v4 = cumsum::<2>(0.5 * v2);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v5);
+            let v7 = attention::<2, mask = causal>(v5);
+            let v8 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v6_2 = v6 + sinusoidal_position::<d>(v6);
+            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[d]>(v6_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,160 +3,161 @@
 graphs! {
     g200 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = variance::<[seq]>(x);
-            let v2 = group_norm::<2>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = tanh(linear::<d>(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v5 = cumsum::<d>(0.5 * v3);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x = v1[d = 0];
-            v5 + mean::<[rows]>(v6) + mean::<[seq]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d, 2] {
+            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v1_2 = conv_transpose1d::<batch, d, 1>(v4);
+            let v5 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
+            param v6: [d, rows] = normal(0.5);
+            let v5_2 = einsum::<[batch, seq, rows]>(v5, v6);
+            let (v7, v8) = top_k::<seq, k = 2>(v1_2 + p);
+            let v9 = mean::<5>(one_hot::<5>(v8));
+            v2 + mean::<[rows]>(v5_2) + v7 + v9
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g201 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(detach(x + v4))];
-            param v6: [2, d] = normal(1.0);
-            v3 + v5 + mean::<[2, d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv_transpose1d::<seq, d, 1>(x);
+            let x = v1 * detach(floor(2 * v1 + 0.37));
+            param v2: [] = normal(1.0);
+            let v3 = v2 / (2 + x * x);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g202 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = min::<[d]>(x);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<batch>()];
-            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(v5);
-            v1 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], c: [batch, d]) -> [batch, seq, 2] {
+            let v1 = ln(2 + x * x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = tanh(m);
+            let v1_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v5 = tanh(c);
+            v2 + v3 + mean::<[rows, d]>(v4) + mean::<[d]>(v1_2) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], c: floats[batch, 4]);
 
     g203 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = einsum::<[batch, seq]>(v1, v1);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            let v7 = one_hot::<7>(tokens);
-            let v8 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1_2);
-            let (v9, v10) = split::<d>(v8);
-            let v11 = sin(v3);
-            linear::<5, name = head>(v5 + v2 + mean::<[7]>(v7) + v9 + v10 + v11)
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v3 = linear::<d>(v2);
+            let v4 = max::<[d]>(v3);
+            let v5 = embedding::<7, d>(tokens);
+            buffer v6: [2, d] = 0.7;
+            let v7 = max(v4, v4);
+            let v8 = linear::<d>(v5);
+            linear::<5, name = head>(v8 + mean::<[2]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let v2 = abs(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v4 = tanh(w);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v2);
-            let v8 = v1 + sinusoidal_position::<d>(v1);
-            v3 + v4 + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v1 = x_2 * detach(if x_2 < 0.1 { 0.5 } else { -1 });
+            let v1 = mean_pool(v1);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[v4];
+            param v7: [d] = normal(1.0);
+            param v8: [d] = normal(1.0);
+            let (v9, v10) = top_k::<d, k = 2>(v7 + v8);
+            param v11: [7, d] = normal(1.0);
+            let v12 = v11[v10];
+            let v13 = l2_norm::<2, epsilon = 0.1>(v3);
+            v6 + v9 + v12 + v13
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g205 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2, d] {
-            let v1 = 0.5 * float(lens);
-            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let (v3, v4) = split::<d>(x);
-            let v5 = min::<[batch, seq]>(v3);
-            v2 + v1 + v4 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, 8] {
+            let v1 = max::<[seq]>(x);
+            let v2 = v1 - v1;
+            let v3 = concat::<d>(v1, 0.5 * v2);
+            let v4 = feed_forward::<6, activation = relu>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g206 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let x_2 = softmax::<batch>(2 * v1_2);
-            let v2 = shift::<d, 2>(x_2);
-            let v1_2_2 = mean::<[batch, d]>(v2);
-            let v3 = scatter_add::<[7, d]>(x, tokens);
-            v3 + mean::<[seq]>(v1_2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d, batch] {
+            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let x_2_2 = cumsum::<batch>(0.5 * x_2);
+            let v1 = sum::<[batch]>(x_2_2);
+            let v2 = conv1d::<seq, d, 3, padding = same, groups = d>(v1);
+            let x_2_2_2 = mean::<[seq, d]>(v2);
+            let v3 = permute::<[seq, d, batch]>(x);
+            v3 + x_2_2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g207 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = v2 * detach(floor(2 * v2 + 0.37));
-            param v5: [d, rows] = normal(0.5);
-            let v2_2 = einsum::<[batch, seq, rows]>(v1, v5);
-            let v6 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v7 = one_hot::<7>(arange::<d>());
-            let v8 = exp(tanh(v2_2));
-            let v9 = stack::<[batch, seq, 2, rows]>(v8, 0.5 * v8);
-            let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v6) + mean::<[d, 7]>(v7) + mean::<[rows]>(v9) + mean::<[d]>(v10))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2_2 = rms_norm::<epsilon = 0.5>(v2);
+            let v1_2 = cumsum::<3>(0.5 * v1);
+            let v3 = concat::<3>(v2_2, 0.5 * v1_2);
+            let v4 = max::<[6]>(v3);
+            let v3 = v2_2 / (2 + v4 * v4);
+            let v5 = v3[3 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let v1 = v1[5 = ..2];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = concat::<rows>(v3, 0.5 * v3);
-            let (v4, v5) = split::<d>(v3);
-            v1_2 + mean::<[6]>(v4) + mean::<[6]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = logsumexp::<[batch]>(x);
+            let v1 = layer_norm(v1);
+            let v1 = max(0.1, v1);
+            let v1 = logsumexp::<[seq]>(v1);
+            let v2 = conv1d::<seq, d, 2, padding = same>(x);
+            let v3 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
+            v3 + v1
         }
     } (x: floats[batch, seq, 4]);
 
     g209 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
-            let v1 = l2_norm(x);
-            let x = pad::<d, before = 1>(v1);
-            let v2 = x / (2 + x * x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = tanh(z);
-            let v6 = linear::<d>(v2);
-            let (v7, v8) = split::<d>(v6);
-            let x = v4 / (2 + v4 * v4);
-            v3 + mean::<[rows]>(v5) + mean::<[2]>(v7) + mean::<[2]>(v8) + mean::<[7]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], some: ids[rows]) -> [batch, seq, 7] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let x = 1 - v2 / 3;
+            let x_2 = max(x, x);
+            let x = one_hot::<7>(tokens);
+            let v3 = linear::<5>(x_2);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.2 * cumsum(v4); param v6: [7] = normal(1.0); v4 += one_hot::<7>(argmax::<7>(v4 + v6)); }
+            let v7 = v3[seq = some];
+            v4 + mean::<[rows, 5]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], some: places[3]);
 
     g210 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x - x;
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = attention::<2>(v1);
-            let x = group_norm::<2>(v3);
-            let v4 = sum::<[d]>(x);
-            let v3_2 = embedding::<7, d>(tokens);
-            let v1_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            v3_2 + v4 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); param v5: [7, d] = normal(1.0); v3 += v5[tokens]; }
+            let v6 = embedding::<7, d>(tokens);
+            let mut v7 = v6 + 0.1 * v3;
+            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v3; v7 = rms_norm(v7) * sigmoid(v7); }
+            let v8 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v7, tokens);
+            let v9 = l2_norm::<seq, epsilon = 0.1>(v8);
+            v9
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -164,387 +165,378 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = tanh>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v2_2 = rms_norm(v4);
-            let mut v5 = v2_2 + 0.1 * v2_2;
-            repeat 2, share = true, name = r_v5 { param v6: [rows] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); param v7: [rows] = normal(1.0); v5 += one_hot::<rows>(argmax::<rows>(v5 + v7)); }
-            let v8 = embedding::<7, d>(tokens);
-            let v9 = one_hot::<7>(arange::<d>());
-            param v10: [7, d] = normal(1.0);
-            let v11 = v10[arange::<rows>()];
-            linear::<5, name = head>(v5 + mean::<[d]>(v8) + mean::<[d, 7]>(v9) + mean::<[d]>(v11))
+            let v2 = grouped_linear::<rows, 7>(v1, tokens);
+            let v3 = 0.5 * float(tokens);
+            let v4 = 0.5 * float(tokens);
+            let v1_2 = concat::<rows>(v2, 0.5 * v2);
+            let v1 = linear::<2, bias = false>(v1);
+            let v5 = feed_forward::<6, activation = swiglu>(v1);
+            let v1 = 0.5 * float(tokens);
+            linear::<5, name = head>(v1_2 + v3 + v4 + mean::<[2]>(v5) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [seq, d, batch] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let v2 = permute::<[seq, d, batch]>(x);
-            let v3 = softmax::<d>(v2, keep_d);
-            v3 + v1
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = cumsum::<seq>(0.5 * x);
+            let x = detach(floor(2 * v1 + 0.37));
+            v2 + x
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g213 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, rows, 8] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let x = one_hot::<7>(v2);
-            let v3 = pad::<7, after = 1, value = 0.5>(x);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, 2, rows, 8]>(v3, v4);
-            v5 + mean::<[d]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = permute::<[d, batch, seq]>(x);
+            let v3 = cumsum::<seq>(0.5 * v1);
+            v2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g214 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1 = einsum::<[batch, seq]>(v1, v1);
-            let x_2 = mean_pool(x, lens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v3 = max::<seq>(x, keep);
-            let v4 = one_hot::<7>(tokens);
-            let (v5, v6) = split::<d>(v2);
-            v4 + v1 + mean::<[3]>(v1_2) + mean::<[d]>(v3) + mean::<[2]>(v5) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq], last: ids[batch]) -> [batch, 7] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 = v1 + softmax(v1) * x; }
+            let v3 = min(v1, 0.2);
+            let x_2 = x[batch = argmax::<batch>(v3 + b)];
+            let v1_2 = one_hot::<7>(tokens);
+            param v4: [2, d] = normal(1.0);
+            let v5 = v1_2[seq = last];
+            let v4 = concat::<d>(v4, 0.5 * v4);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            v5 + mean::<[2, 8]>(v4) + mean::<[seq, 3]>(x)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq], last: places[batch]);
 
     g215 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            let v3 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
-            let v4 = cumsum::<2>(0.5 * v3);
-            let v5 = v2 + sinusoidal_position::<d>(v2);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v6 = permute::<[batch, seq, 2, d]>(v4);
-            let v7 = logsumexp::<[d]>(v5);
-            linear::<5, name = head>(v1_2 + mean::<[2]>(v6) + v7)
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v2_2 = sqrt(1 + v2 * v2);
+            let v3 = max(v1, v1);
+            let v4 = logsumexp::<[5]>(v2_2);
+            let v5 = v4 + v4;
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v3);
+            let v8 = min(v5, v5);
+            linear::<5, name = head>(v6 + mean::<[7]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = concat::<d>(v1, 0.5 * x);
-            let v3 = v2[seq = order];
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + x;
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<seq>()];
+            let v4 = embedding::<7, d>(tokens);
+            v1 + v3 + v4
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g217 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let x = logsumexp::<[d, batch]>(x);
-            let v3 = permute::<[seq, batch]>(v2);
-            let v4 = linear::<2, bias = false>(v1);
-            v4 + x + v3
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let x_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = v1[2 = [0, -1, 0, 0, -1]];
+            let v4 = conv1d::<2, d, 2, padding = causal, dilation = 2>(v1);
+            let v5 = linear::<5, bias = false>(v4);
+            x_2 + mean::<[5]>(v3) + mean::<[2, 5]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g218 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = x - v1;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 + softmax(v3) * v2; param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v5 = einsum::<[batch]>(v1, v1);
-            let v6 = attention::<2, score = additive(3)>(v3, context = x);
-            v6 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let v1_2 = conv1d::<seq, rows, 3, padding = same, groups = rows>(v1);
+            let v2 = embedding::<7, d>(tokens);
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v3 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            v1_2 + mean::<[d]>(v2) + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v1_2 = attention::<2, mask = causal>(v2);
-            linear::<5, name = head>(v3 + v1_2)
+            let v2 = 0.5 * float(tokens);
+            let v3 = variance::<[d]>(v1);
+            let v4 = feed_forward::<6, activation = relu>(v1);
+            linear::<5, name = head>(v4 + v2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 7] {
-            let v1 = x[batch = 0];
-            let v2 = v1[d = ..2];
-            let v3 = scatter_add::<[7, d]>(x, tokens);
-            let v4 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = one_hot::<7>(tokens);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v4);
-            v9 + v2 + mean::<[d]>(v3) + mean::<[d]>(v5) + v6 + v7 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq], p: [seq]) -> [batch, seq, 2, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = stack::<[batch, seq, 2, 3]>(v2, 0.5 * v2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v5 = sum::<seq>(x, keep_some);
+            let (v6, _v7) = top_k::<seq, k = 2>(x + p);
+            let v8 = conv_transpose1d::<batch, 3, 1>(v4);
+            v8 + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq], p: floats[seq]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v1_2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v2 = expand::<[batch, seq, d]>(v1_2);
-            x + v2
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, 7] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x = one_hot::<7>(v2);
+            let v3 = feed_forward::<6, activation = geglu>(x);
+            let v4 = softmax::<7>(2 * v3);
+            v4 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g222 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, rows] {
-            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let x = conv2d::<[batch, seq], d, 3, padding = 1>(x_2);
-            let v1 = max::<[seq]>(x);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x_2);
-            let v4 = v2[d = -1];
-            let v2 = mean_pool(v3, lens);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, rows]>(v2, v5);
-            v6 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = v1[batch = 0];
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
+            let x_2 = sum::<2>(v3 * grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, v4));
+            let v1 = feed_forward::<6, activation = reglu>(v2);
+            buffer v5: [2, d] = 0.7;
+            let v6 = pad::<d, after = 1, value = 0.5>(v5);
+            let v7 = embedding::<7, d>(tokens);
+            let v8 = v2[8 = -2..];
+            x_2 + mean::<[8]>(v1) + mean::<[2, 5]>(v6) + mean::<[d]>(v7) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            buffer v5: [2, d] = 0.7;
-            let v6 = einsum::<[batch, seq]>(v1, v1);
-            let v1_2 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + mean::<[3]>(v4) + mean::<[2, d]>(v5) + v6 + mean::<[d]>(v1_2))
+            let v2 = one_hot::<7>(tokens);
+            let v3 = layer_norm(v1);
+            let (v4, v5) = split::<d>(v3);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            linear::<5, name = head>(v2 + mean::<[2]>(v4) + mean::<[2]>(v5) + v6 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let v1_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * v1);
-            let v2 = einsum::<[2, seq, d]>(v1_2, v1);
-            let v3 = cumsum::<seq>(0.5 * x);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
-            let v7 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            v2 + mean::<[batch]>(v6) + mean::<[batch, rows]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 5, d] {
+            param v1: [d] = normal(1.0);
+            let v2 = grouped_linear::<5, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            param v3: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(x, v3);
+            let v1_2 = min(x, 0.2);
+            let x_2 = softmax::<batch>(2 * v1);
+            let v4 = v1_2[seq = [0, -1, 0, 0, -1]];
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = linear::<d, bias = false>(x_2);
+            v4 + v2 + mean::<[seq]>(v5) + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g225 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            let v2 = linear::<rows>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(v1, v3);
-            let v2 = v2 + sinusoidal_position::<rows>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v6 = sum::<seq>(v2, keep);
-            let v7 = embedding::<7, d>(tokens);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v7));
-            x + v5 + v6 + mean::<[3]>(v7)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = x[seq = 0];
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let v4 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            let v5 = attention::<2, mask = causal>(x);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v5, v6);
+            param v8: [rows] = normal(1.0);
+            let (v9, _v10) = top_k::<rows, k = 2>(v7 + v8);
+            let v11 = max::<[rows, d]>(v3);
+            v9 + mean::<[5]>(v4) + v11
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g226 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, 7, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = v2[seq = some];
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v4 = scatter_add::<[batch, 7, rows]>(v2, tokens);
-            let v5 = cumsum::<rows>(0.5 * v3);
-            let v6 = shift::<rows, -1>(x);
-            v4 + mean::<[seq]>(v5) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(lens);
+            let v2 = x[seq = order];
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            let v4 = min::<[seq]>(v3);
+            let v5 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v6 = expand::<[batch, seq, d]>(v1);
+            v5 + v4 + v6
         }
-    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v4 = linear::<rows>(v3);
-            param v5: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v1, v5);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v3);
-            let v8 = cumsum::<7>(0.5 * v7);
-            param v9: [d, rows] = normal(0.5);
-            let v10 = einsum::<[batch, seq, rows]>(v3, v9);
-            linear::<5, name = head>(v4 + v2 + v1 + mean::<[d]>(v6) + mean::<[7]>(v8) + v10)
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v4 = one_hot::<7>(arange::<d>());
+            let (v5, v6) = split::<d>(v3);
+            let v7 = softmax(v4);
+            let v8 = conv1d::<d, 7, 2, padding = causal, dilation = 2>(v7);
+            param v9: [2] = normal(1.0);
+            param v10: [7, d] = normal(1.0);
+            let v11 = v10[argmax::<2>(detach(v5 + v9))];
+            linear::<5, name = head>(v2 + mean::<[2]>(v6) + mean::<[7]>(v8) + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = cumsum::<d>(0.5 * x);
-            let v1 = 0.5 * float(keep);
-            let v2 = attention::<2, mask = causal>(x_2);
-            v2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = v1 - 0.2 * cumsum(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = embedding::<7, d>(tokens);
+            let v1_2 = detach(floor(2 * v1 + 0.37));
+            v3 + v1_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g229 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = einsum::<[batch, seq]>(x, v1);
-            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            v3
+        fn forward(x: [batch, seq, d], keep_d: bool[d], keep_some: bool[d, seq]) -> [batch, seq] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
+            let v4 = sum::<d>(v1, keep_d);
+            let v5 = max::<seq>(v1, keep_some);
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], keep_some: marks[4, seq]);
 
     g230 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            let v2 = shift::<d, 1>(v1);
-            let v2_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let mut v3 = v2_2 + 0.1 * v2_2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v2 = max(v3, x);
-            v2
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(c);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v3_2 = linear::<d>(v3);
+            let v3 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
+            v4 + v3_2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g231 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = causal>(v1);
-            let v1_2_2 = group_norm::<2>(v1_2);
-            let v1 = rms_norm(v1_2_2);
-            let v1 = attention::<2, mask = causal, position = rope>(v1);
-            let v2 = cumsum::<d>(0.5 * v1_2_2);
-            linear::<5, name = head>(v1 + v2)
+            let v2 = one_hot::<7>(arange::<rows>());
+            param v3: [rows] = normal(1.0);
+            let (v4, _v5) = top_k::<rows, k = 2>(v2 + v3);
+            let v4_2 = shift::<2, 2>(v4);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = rearrange::<[(2, 7)]>(v4_2);
+            linear::<5, name = head>(v1 + mean::<[7]>(v6) + mean::<[14]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [2, rows, 7] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = min(x, x);
-            let v2 = clamp(v1, -0.7, 0.7);
-            let v3 = tanh(m);
-            let v4 = scatter_add::<[7, d]>(v2, tokens);
-            param v5: [7] = normal(1.0);
-            let (v6, v7) = top_k::<7, k = 2>(v4 + v5);
-            let v8 = one_hot::<7>(v7);
-            let v9 = einsum::<[d]>(v6, v6);
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[2, rows, 7]>(v8, v10);
-            let v12 = scatter_add::<[7, d]>(v2, tokens);
-            v11 + mean::<[d]>(v3) + mean::<[d]>(v9) + mean::<[d]>(v12)
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = 0.5 * float(tokens);
+            let (v4, _v5) = top_k::<seq, k = 2>(v3 + p);
+            let v6 = max_pool(x, keep);
+            let v7 = softmax::<batch>(2 * v4);
+            let v8 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
+            param v9: [rows] = normal(1.0);
+            v2 + mean::<[2]>(v7) + v8 + mean::<[rows]>(v9)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], keep: marks[batch, seq]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1_2);
-            v2 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 2, d] {
+            let v1 = mean_pool(x, keep);
+            let v2 = stack::<[batch, 2, d]>(v1, 0.5 * v1);
+            let v3 = conv_transpose2d::<[batch, 2], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g234 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let x_2 = linear::<d, bias = false>(v1);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
-            param v3: [] = normal(1.0);
-            let x = abs(v3);
-            let v3_2 = max_pool(v2);
-            v3_2 + x
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 2] {
+            let v1 = x[seq = order];
+            let (v2, v3) = split::<d>(v1);
+            let v4 = max(v2, v2);
+            let x_2 = attention::<2>(x);
+            let v2_2 = embedding::<7, d>(tokens);
+            let v5 = v3[seq = turned];
+            v4 + mean::<[d]>(x_2) + mean::<[d]>(v2_2) + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g235 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = logsumexp::<[d]>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = concat::<d>(v3, 0.5 * v1);
-            let (v5, v6) = split::<d>(v3);
-            let v2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let mut v7 = v1 + 0.1 * v2;
-            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = tanh(linear::<d>(v7)); v7 = v7 + softmax(v7) * v2; v7 += attention::<2, mask = causal>(v7); }
-            let v2_2 = v4[8 = ..2];
-            linear::<5, name = head>(v5 + v6 + mean::<[d]>(v7) + v2_2)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let (v4, v5) = split::<d>(v1);
+            let (v6, v7) = split::<d>(v1);
+            let v1 = one_hot::<7>(tokens);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
+            let v9 = max(v1, v1);
+            linear::<5, name = head>(v3 + mean::<[2]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[d]>(v8) + mean::<[7]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = conv1d::<2, d, 1>(v1);
-            let v4 = one_hot::<7>(arange::<seq>());
-            let v5 = rearrange::<[batch, (2, d)]>(v3);
-            let v6 = conv2d::<[batch, 2], d, 3, padding = 1>(v3);
-            v6 + mean::<[seq, 7]>(v4) + mean::<[8]>(v5)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1 = max_pool(x_2, lens);
+            let v2 = v1[batch = -1];
+            let v3 = linear::<d, bias = false>(x_2);
+            param v4: [2, d] = normal(1.0);
+            v3 + v2 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g237 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = max_pool(x, lens);
-            let v3 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v1 = attention::<2>(x, context = x);
-            v1 + v2 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = linear::<2, bias = false>(x);
+            let x_2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = permute::<[2, batch, seq]>(x_2);
+            v2 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g238 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, d] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let v1 = softmax(x);
-            let x_2 = v1[seq = some];
-            let v2 = softmax::<d>(2 * x_2);
-            v2
+            let v2 = min(v1, v1);
+            let v3 = cumsum::<d>(0.5 * v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g239 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let mut v3 = v2 + 0.1 * v1;
+            let mut v3 = v1 + 0.1 * v1;
             repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; }
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            linear::<5, name = head>(v5 + mean::<[d]>(v3) + mean::<[d]>(v7))
+            let v4 = variance::<[d, 2]>(v2);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

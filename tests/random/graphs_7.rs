@@ -3,203 +3,206 @@
 graphs! {
     g280 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, rows] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = scatter_add::<[batch, 7, rows]>(v3, tokens);
-            let v5 = 0.5 * float(keep);
-            let x_2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v6 = shift::<batch, 2>(v3);
-            let v7 = if keep && tokens != 2 { tanh(v5) } else { 0 };
-            v4 + mean::<[d]>(x_2) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 6] {
+            let v1 = x[seq = turned];
+            let v2 = feed_forward::<6, activation = reglu>(v1);
+            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v2; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v4, v6);
+            let v8 = concat::<rows>(v7, 0.5 * v7);
+            let v9 = v3 * v3;
+            v8 + mean::<[7, d]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
 
     g281 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[seq]>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = x + learned_position::<9, d>(x);
-            let v4 = 0.5 * float(keep);
-            let v5 = linear::<2>(v2);
-            v3 + v1 + v4 + mean::<[rows, 2]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = x[d = v3];
+            param v5: [rows, d] = normal(1.0);
+            let v6 = conv1d::<seq, 2, 1>(v2);
+            let v7 = einsum::<[batch, seq]>(v2, v6);
+            let v8 = max(x, x);
+            v4 + mean::<[rows, d]>(v5) + v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g282 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = max(v1, v1);
-            let v3 = min(v2, 0.2);
-            let v3_2 = relu_squared(v3);
-            let v2_2 = max_pool(v3_2, keep);
-            let v4 = shift::<8, 1>(v1);
-            let v1_2 = softmax::<batch>(2 * v4);
-            let v3_2_2 = einsum::<[batch, 8]>(v1_2, v1);
-            v2_2 + v3_2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d], lens: lens[batch]) -> [batch, seq, 3] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = tanh(m);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v4 = rearrange::<[(d, rows)]>(v3);
+            let v5 = l2_norm::<12, epsilon = 0.1>(v4);
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = softmax::<seq>(2 * x, lens);
+            let v7 = one_hot::<7>(tokens);
+            v2_2 + mean::<[12]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4], lens: lens[batch]);
 
     g283 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let (v3, v4) = split::<d>(v2);
-            let v3_2 = cumsum::<2>(0.5 * v3);
-            param v5: [rows, d] = normal(1.0);
-            let v6 = variance::<[d]>(v1);
-            let v7 = min::<[2]>(v4);
-            let v3 = v3_2 + sinusoidal_position::<2>(v3_2);
-            linear::<5, name = head>(v3 + mean::<[rows, d]>(v5) + v6 + v7)
+            param v2: [d] = normal(1.0);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = exp(tanh(v3));
+            let v2_2 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
+            let v7 = feed_forward::<6, activation = relu_squared>(v6);
+            linear::<5, name = head>(v5 + mean::<[3]>(v4) + mean::<[3]>(v2_2) + mean::<[3]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = linear::<2>(v1);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<seq>()];
-            let v6 = mean::<seq>(v1, some_lens);
-            let v3 = linear::<2, bias = false>(v3);
-            v3 + mean::<[d]>(v2) + mean::<[d]>(v5) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [2, batch, 7] {
+            let v1 = min::<[d]>(x);
+            let x_2 = v1 + v1;
+            let v2 = permute::<[seq, batch]>(x_2);
+            let v3 = 0.5 * float(lens);
+            let (v4, v5) = top_k::<seq, k = 2>(v2 + p);
+            let v1_2 = one_hot::<7>(v5);
+            let v6 = permute::<[batch, 2]>(v4);
+            v1_2 + v3 + v6
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
 
     g285 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let x = attention::<2, mask = document & causal>(v1, document = documents);
-            let v2 = conv2d::<[batch, seq], 7, 3, padding = 1>(v2);
-            x + mean::<[7]>(v2)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
+            let v1 = exp(tanh(logsumexp::<seq>(x, lens)));
+            let x_2 = silu(v1);
+            let x_2 = shift::<batch, 2>(x_2);
+            x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g286 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = v1[batch = [0, -1, 0, 0, -1]];
-            let x = conv_transpose1d::<batch, d, 1>(x);
-            let v4 = conv_transpose2d::<[5, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
-            let v7 = tanh(p);
-            x + mean::<[5, 2]>(v5) + v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v3 = layer_norm(v1);
+            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let mut v5 = v3 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = rms_norm(v5) * sigmoid(v5); }
+            let v6 = conv1d::<batch, d, 2, padding = same>(v5);
+            v6 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g287 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
-            let v3 = einsum::<[batch, seq]>(v1, v2);
-            let v4 = softmax::<d>(2 * v2);
-            linear::<5, name = head>(v1 + v3 + v4)
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[argmax::<d>(detach(v1 + v2))];
+            let v1 = einsum::<[batch, seq]>(v4, v4);
+            let (v5, v6) = split::<d>(v4);
+            linear::<5, name = head>(v5 + v1 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = l2_norm(x);
-            let v1 = einsum::<[batch, seq]>(x, x_2);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(v1);
-            v2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, 2, d] {
+            let x_2 = x[seq = some];
+            let x_2 = x_2[rows = -2..];
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); v1 = v1 - 0.2 * cumsum(v1); }
+            let v3 = conv1d::<2, d, 3, padding = same, groups = d>(v1);
+            v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g289 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v4 = softmax::<d>(2 * v3);
-            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            v4 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv_transpose1d::<seq, d, 1>(x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v2_2 = relu_squared(v2);
+            let v1_2 = clamp(v2_2, -0.7, 0.7);
+            let v3 = detach(floor(2 * x + 0.37));
+            v1_2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g290 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, 2] {
-            let v1 = x[seq = -2..];
-            let v2 = einsum::<[batch, 2]>(v1, v1);
-            let v1_2 = one_hot::<7>(arange::<rows>());
-            let v3 = max::<[7]>(v1_2);
-            let v4 = min::<seq>(x, some_lens);
-            v2 + mean::<[rows]>(v3) + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq] {
+            let v1 = mean::<[d]>(x);
+            let v2 = 0.5 * float(keep);
+            let x_2 = shift::<seq, 2>(v2);
+            let v3 = permute::<[seq, batch]>(x_2);
+            let v4 = variance::<seq>(x, some_lens);
+            v1 + v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some_lens: lens[4, batch]);
 
     g291 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<rows, bias = false>(v5)) + v4; }
-            let v1 = cumsum::<rows>(0.5 * v5);
-            linear::<5, name = head>(v1 + v2)
+            let v2 = relu(v1);
+            param v3: [2, d] = normal(1.0);
+            let v4 = v3 + v3;
+            let v5 = attention::<2, mask = causal, position = rope>(v1);
+            linear::<5, name = head>(v2 + mean::<[2]>(v4) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = shift::<batch, 1>(v2);
-            let x = detach(floor(2 * x + 0.37));
-            let v3 = silu(x);
-            let mut v4 = v3 + 0.1 * x;
-            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 * sigmoid(linear::<rows, bias = false>(v4)) + x; }
-            let mut v5 = x + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [rows] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v4; v5 = v5 + softmax(v5) * v4; }
-            let v7 = min(v2, 0.2);
-            v5 + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = 2 * x - 1;
+            let (v2, v3) = split::<d>(v1);
+            let v4 = concat::<d>(v1, 0.5 * x);
+            let x = 2 * v4 - 1;
+            let v1 = cumsum::<seq>(0.5 * x);
+            param v5: [7, d] = normal(1.0);
+            let v4_2 = v5[arange::<batch>()];
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v2);
+            v3 + mean::<[8]>(v1) + mean::<[d]>(v4_2) + v6
         }
     } (x: floats[batch, seq, 4]);
 
     g293 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d], tokens: ids[batch, seq]) -> [2, seq, d] {
-            let v1 = layer_norm(x);
-            let v2 = max_pool(v1, keep);
-            let v3 = v1[batch = [-1, 0]];
-            let v4 = tanh(c);
-            let v5 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, rows]>(v2, v6);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            v3 + mean::<[batch]>(v4) + mean::<[batch, rows]>(v7) + mean::<[batch, 3]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 7] {
+            let x_2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = x_2[7 = [-1, 0]];
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v1_2 = conv_transpose1d::<batch, d, 1>(v2);
+            let v4 = layer_norm::<epsilon = 0.1>(v3);
+            let v5 = conv1d::<seq, d, 3, padding = causal>(v1_2);
+            let x_2_2 = softmax(x);
+            v4 + mean::<[seq, d]>(v5) + mean::<[seq, d]>(x_2_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g294 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v5 = 0.5 * float(tokens);
-            let x_2 = v5 - v5;
-            let v6 = x_2 * detach(floor(2 * x_2 + 0.37));
-            v4 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v8 = sum::<2>(v6 * grouped_linear::<rows, 7, bias = false>(v1, v7));
+            let v9 = v8 + learned_position::<9, rows>(v8);
+            v2 + mean::<[d]>(v3) + mean::<[d]>(v5) + mean::<[rows]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -207,322 +210,323 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            param v4: [d] = normal(1.0);
-            let v5 = one_hot::<7>(argmax::<d>(v3 + v4));
-            linear::<5, name = head>(v5 + mean::<[d]>(v2))
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v3 = v2 - v2;
+            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v3);
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(2 * x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            v3 + mean::<[rows]>(v2) + mean::<[7]>(v4)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let x_2 = detach(floor(2 * v2 + 0.37));
-            let v3 = clamp(v2, -0.7, 0.7);
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = conv_transpose1d::<seq, 2, 3, padding = 1>(v2);
             v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
+    g297 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(arange::<rows>());
+            let v3 = tanh(c);
+            let v4 = 0.5 * float(lens);
+            let x = feed_forward::<6, activation = geglu>(x);
+            v1 + mean::<[rows, 7]>(v2) + v3 + v4 + x
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4], lens: lens[batch]);
+
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = dropout::<0.5>(x);
-            let v2 = layer_norm(v1);
-            let (v3, v4) = split::<d>(v2);
-            let v4_2 = v4 * sigmoid(v4) + 0.5 * v4;
-            let v1_2 = mean::<[seq]>(v4_2);
-            v3 + v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); }
+            let x_2 = cumsum::<batch>(0.5 * v1);
+            let v1_2 = v3 * v2;
+            x_2 + v1_2
         }
     } (x: floats[batch, seq, 4]);
 
     g299 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sin(v1);
-            let v2_2 = pad::<d, after = 1, value = 0.5>(v2);
-            let v3 = linear::<d>(v2_2);
-            param v4: [5] = normal(1.0);
-            let v1_2 = v2_2[5 = argmax::<5>(detach(v2_2 + v4))];
-            let v1_2_2 = stack::<[batch, seq, 2]>(v1_2, 0.5 * v1_2);
-            let v5 = max::<[d]>(v3);
-            let v2 = 0.5 * float(tokens);
-            linear::<5, name = head>(v1_2_2 + v5 + v2)
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            param v4: [8] = normal(1.0);
+            let v5 = mean::<8>(one_hot::<8>(argmax::<8>(v2 + v4)));
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v3);
+            param v6: [5] = normal(1.0);
+            let (v7, _v8) = top_k::<5, k = 2>(v1_2 + v6);
+            param v9: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(v3, v9);
+            let v10 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
+            linear::<5, name = head>(v7 + mean::<[rows]>(v2) + v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v2 = clamp(v1, -0.7, 0.7);
-            let v3 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [d, seq] {
+            let x_2 = einsum::<[seq, d]>(x, x);
+            let v1 = permute::<[d, seq]>(x_2);
+            let v2 = softmax(x_2);
+            v1 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g301 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let v3 = permute::<[d, batch, seq]>(v2);
-            let v4 = einsum::<[d, batch]>(v3, v3);
-            let v5 = v2[batch = argmax::<batch>(v4 + b)];
-            let v6 = 0.5 * float(lens);
-            let v3_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
-            v3_2 + v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let x_2 = sum::<2>(v2 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v3));
+            let v4 = relu(x_2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v6));
+            let v9 = sum::<2>(v7 * grouped_linear::<rows, 7>(v6, v8));
+            let v10 = einsum::<[]>(v1, v1);
+            let v11 = sum::<[seq]>(v4);
+            v9 + v10 + mean::<[d]>(v11)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g302 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[batch = 0];
-            let v2 = max::<[d, seq]>(v1);
-            let v3 = 0.5 * float(keep);
-            let v4 = shift::<batch, -1>(v3);
-            param v5: [7, d] = normal(1.0);
-            let v1 = v5[tokens];
-            v1 + v2 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = x[seq = some];
+            let x_2 = attention::<2, score = additive(3)>(x, context = v1);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let x = cos(2 * v2);
+            x_2 + v3 + x
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g303 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [rows] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); param v7: [rows] = normal(1.0); v5 += one_hot::<rows>(argmax::<rows>(v5 + v7)); }
-            let v4 = concat::<rows>(v5, 0.5 * v5);
-            linear::<5, name = head>(v2 + mean::<[6]>(v4))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = silu(v3);
+            let v3_2 = v4[d = [-1, 0]];
+            linear::<5, name = head>(v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], w: [batch, seq]) -> [batch, seq, rows] {
-            let x_2 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            param v1: [d] = normal(1.0);
-            let v1 = mean::<[d]>(v1);
-            param v2: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(x_2, v2);
-            let v3 = softmax::<batch>(2 * x, keep);
-            let v4 = tanh(w);
-            let v5 = sqrt(1 + v4 * v4);
-            v3 + v1 + v5
+        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows]) -> [batch, seq, d] {
+            let v1 = x[d = -1];
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let v4 = sum::<2>(v2 * grouped_linear::<rows, 7, bias = false>(x, v3));
+            let v5 = gelu_tanh(v4);
+            let v6 = expand::<[batch, seq, d]>(v1);
+            let v7 = softmax::<seq>(2 * v5);
+            let v8 = mean::<rows>(v7, keep_rows);
+            let v9 = feed_forward::<6, activation = silu>(v6);
+            v9 + v8
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3]);
 
     g305 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<batch, d, 2, padding = same>(x);
-            let v1 = clamp(v1, v1 - 1, v1 + 1);
-            let v2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v3 = cumsum::<seq>(0.5 * x);
-            v1 + v2 + v3
+            let v1 = max(x, x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v3 = attention::<2>(x, context = v2);
+            v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g306 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v1[seq = 0];
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, rows]>(v3, v4);
-            let v6 = feed_forward::<6, activation = silu>(v2);
-            let v7 = sigmoid(v6);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v9 = softmax::<seq>(2 * v8);
-            v7 + mean::<[rows]>(v5) + mean::<[3]>(v9)
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [rows, seq, 5] {
+            let v1 = x - x;
+            let v2 = linear::<rows, bias = false>(v1);
+            let v3 = x[batch = argmax::<batch>(v2 + b)];
+            let v4 = conv_transpose2d::<[rows, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
+            let v5 = linear::<5>(v4);
+            let v6 = scatter_add::<[7, d]>(v1, tokens);
+            param v7: [d] = normal(1.0);
+            let (v8, _v9) = top_k::<d, k = 2>(v4 + v7);
+            v5 + mean::<[7, d]>(v6) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g307 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let v3 = cumsum::<2>(0.5 * v2);
-            let v4 = l2_norm::<2, epsilon = 0.1>(v3);
-            linear::<5, name = head>(v4)
+            let v2 = 2 * v1 - 1;
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            linear::<5, name = head>(v3 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(x, keep_some);
-            let v2 = mean::<5>(one_hot::<5>(argmax::<batch>(x + b)));
-            let v3 = variance::<[seq, batch]>(v1);
-            let mut v4 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v2; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
-            v4 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let x_2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
+            let v1 = max_pool(x, keep);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            x_2 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g309 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = tanh>(x);
-            let v2 = scatter_add::<[7, d]>(v1, tokens);
-            let v2 = cumsum::<d>(0.5 * v2);
-            let x = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v3 = l2_norm::<7, epsilon = 0.1>(x);
-            let v3_2 = feed_forward::<6, activation = gelu_tanh>(v3);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[7, rows]>(v3_2, v4);
-            let v6 = attention::<2, score = bilinear>(v1, context = v1);
-            v6 + mean::<[7, rows]>(v5)
+        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows]) -> [batch, seq, 5] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = v2[batch = -1];
+            let v4 = variance::<rows>(v2, keep_rows);
+            let v5 = linear::<d, bias = false>(v3);
+            let v6 = softmax::<seq>(2 * v5);
+            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v3_2 = pad::<d, after = 1, value = 0.5>(v7);
+            let v8 = conv_transpose1d::<seq, d, 3, padding = 1>(v6);
+            v3_2 + v4 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3]);
 
     g310 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = floor(2 * x + 0.37) * x;
-            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = einsum::<[7, d]>(v3, v3);
-            let v4 = attention::<2, score = additive(3)>(v2, context = v2);
-            v4 + mean::<[7]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            let v2 = linear::<d, bias = false>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = variance::<[rows, 7]>(v1);
+            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v4 + v5 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g311 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v1_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v3 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v1_2 = einsum::<[batch, seq]>(v2, v3);
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(detach(v1 + v4))];
-            let v1_2 = detach(floor(2 * v1_2 + 0.37));
-            let v1_2_2 = einsum::<[batch, seq]>(v1, v1_2);
-            linear::<5, name = head>(v1 + v5 + v1_2_2)
+            let v1_2 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = einsum::<[batch, seq]>(v1_2, v1_2);
+            let v1_2 = einsum::<[batch, seq]>(v1, v2);
+            let v1_2_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v1_2_2);
+            buffer v4: [2, d] = 0.7;
+            let v1_2_2 = einsum::<[batch, seq]>(v1_2_2, v1_2);
+            linear::<5, name = head>(v3 + mean::<[2]>(v4) + v1_2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = tanh(x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = attention::<2, score = additive(3)>(v1, context = v2);
-            let v4 = v3[d = 0];
-            let v3 = linear::<d, bias = false>(x);
-            v3 + v4
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = exp(tanh(logsumexp::<seq>(x, keep_some)));
+            let v1_2 = cumsum::<batch>(0.5 * v1);
+            let v2 = mean::<[d, batch]>(v1_2);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
+            v4 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g313 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x - x;
-            let v2 = linear::<5, bias = false>(v1);
-            let x = shift::<seq, 2>(v2);
-            let x_2 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
-            x + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<[d]>(x);
+            let v2 = conv_transpose1d::<seq, d, 1>(x);
+            let v2 = attention::<2, score = bilinear>(v2, context = v2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            v3 + v1 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g314 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, 2, rows] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = conv2d::<[seq, 2], d, 3, padding = 1>(v1);
-            let v3 = scatter_add::<[batch, 7, 2, d]>(v2, tokens);
-            let v4 = rearrange::<[batch, 7, (d, 2)]>(v3);
-            let v1_2 = one_hot::<7>(tokens);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, rows] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let x_2 = one_hot::<7>(arange::<rows>());
+            let x = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let x = sum::<d>(x, keep_d);
+            let v2 = conv_transpose1d::<rows, 7, 3, padding = 1>(x_2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v5 = conv1d::<seq, rows, 3, padding = same, groups = rows>(v4);
             param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, 7, 2, rows]>(v3, v6);
-            let v8 = if arange::<seq>() < tokens || !keep { v1_2 } else { 0.5 * v1_2 };
-            v7 + mean::<[8]>(v5) + mean::<[seq]>(v8)
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            v5 + x + mean::<[7]>(v2) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g315 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            param v3: [rows, d] = normal(1.0);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
-            let v6 = min::<[d]>(v1);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v5 + mean::<[d]>(v3) + v6 + mean::<[3]>(v7))
+            let v2 = embedding::<7, d>(tokens);
+            let v1 = min(v1, 0.2);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            let v5 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v2 + mean::<[2]>(v4) + mean::<[7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let v1 = logsumexp::<[seq]>(x_2);
-            let v2 = x[seq = order];
-            let x = attention::<2>(v2);
-            let v3 = x + v1;
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = clamp(x, x - 1, x + 1);
+            param v1: [d] = normal(1.0);
+            let v2 = l2_norm(x_2);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
+            param v4: [2, d] = normal(1.0);
+            v2 + v3 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g317 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = x[batch = -1];
-            let v3 = attention::<2, mask = document & causal>(v1, document = documents);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<rows>()];
-            v3 + v2 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
+            let v3 = 0.5 * float(lens);
+            let v2 = conv1d::<seq, d, 3, padding = same, groups = d>(v2);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = mean_pool(x, keep);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
-            v3 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            buffer v3: [2, d] = 0.7;
+            v1 + v2 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g319 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, -1>(v1);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v3 = v3 / (2 + v3 * v3);
-            let v2_2 = group_norm::<2>(v3);
-            linear::<5, name = head>(v2_2)
+            let v2 = cumsum::<d>(0.5 * v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v1 = conv_transpose1d::<rows, d, 3, padding = 1>(v3);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

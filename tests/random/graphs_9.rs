@@ -3,418 +3,408 @@
 graphs! {
     g360 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v1 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v2 = if x < v1 { x * v1 } else { tanh(x) };
-            let v3 = v2[batch = 0];
-            let v4 = group_norm::<2>(v2);
-            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v6 = softmax::<d>(2 * v3);
-            v4 + v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+            let v1 = 0.5 * float(tokens);
+            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = feed_forward::<6, activation = relu>(v4);
+            let v6 = shift::<batch, -1>(v5);
+            let v7 = v1 - v1;
+            let v8 = sum::<seq>(v3, keep_some);
+            v6 + v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g361 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = tanh(z);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let x = x - x;
-            let v4 = permute::<[seq, d, batch]>(v3);
-            let x_2 = einsum::<[batch, seq]>(x, x);
-            let v5 = conv_transpose2d::<[batch, rows], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let x = logsumexp::<[seq]>(x_2);
-            v4 + mean::<[rows]>(v5) + x
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 8] {
+            let v1 = variance::<d>(x, keep_d);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = softmax::<seq>(2 * v1);
+            let v4 = one_hot::<7>(arange::<batch>());
+            let v1 = softmax::<seq>(2 * v2);
+            let v5 = concat::<d>(v1, 0.5 * v1);
+            let v5_2 = conv1d::<seq, 8, 1>(v5);
+            v5_2 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g362 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, rows] {
-            let v1 = 0.5 * float(lens);
-            let v2 = sum::<[batch]>(x);
-            let v3 = shift::<batch, 2>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[seq, rows]>(v2, v4);
-            x_2 + mean::<[batch]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = attention::<2>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v4 = stack::<[batch, seq, 2, d]>(v1_2, 0.5 * v1_2);
+            v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g363 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = [-1, 0]];
-            let v2 = variance::<[2]>(v1_2);
-            let v3 = v2 * v2;
-            linear::<5, name = head>(v1_2 + v3)
+            let v1_2 = softmax::<d>(2 * v1);
+            let v2 = cumsum::<d>(0.5 * v1_2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1_2, v3);
+            linear::<5, name = head>(v2 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = v1[d = 0];
-            let v3 = one_hot::<7>(arange::<seq>());
-            let v4 = sum::<seq>(v1, some_lens);
-            let (v5, v6) = split::<d>(v4);
-            let v7 = v5 / (2 + v5 * v5);
-            let v8 = stack::<[batch, seq, 2, d]>(x, 0.5 * v1);
-            v8 + v2 + mean::<[7]>(v3) + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let v2 = group_norm::<2>(v1);
+            let v3 = tanh(z);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            buffer v6: [2, d] = 0.7;
+            let v5_2 = min(x, v5);
+            let v7 = abs(v6);
+            v2 + mean::<[rows]>(v3) + v5_2 + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
 
     g365 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = dropout::<0.2>(tanh(v3)); }
-            v1 + mean::<[7]>(v2) + v3
+        fn forward(x: [batch, seq, d], w: [batch, seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = tanh(w);
+            let v2 = exp(tanh(logsumexp::<seq>(x, some_lens)));
+            let mut v3 = x + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], some_lens: lens[4, batch]);
 
     g366 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + softmax(v1) * x; }
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v3 = one_hot::<7>(tokens);
-            let v4 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            v3 + v2 + mean::<[d]>(v4) + mean::<[3]>(x)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], b: [batch]) -> [seq, d] {
+            let v1 = mean::<seq>(x, keep_some);
+            let v2 = embedding::<7, d>(tokens);
+            let x = one_hot::<7>(argmax::<batch>(v1 + b));
+            let v3 = sum::<[batch]>(v2);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.5 * gelu(v4); }
+            v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], b: floats[batch]);
 
     g367 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + feed_forward::<5>(layer_norm(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = l2_norm::<d, epsilon = 0.1>(v1);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v2);
-            let v9 = abs(v7);
-            let v6_2 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
-            linear::<5, name = head>(v4 + mean::<[7]>(v8) + v9 + v6_2)
+            let v2 = feed_forward::<6, activation = geglu>(v1);
+            let v3 = v2 - v2;
+            let v4 = one_hot::<7>(arange::<rows>());
+            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v3_2 = min::<[d]>(v5);
+            let v3 = rms_norm(v4);
+            linear::<5, name = head>(v2 + v3_2 + mean::<[rows, 7]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, seq] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let (v2, v3) = split::<d>(x);
-            let v4 = einsum::<[batch, 2]>(v2, v2);
-            let v5 = mean_pool(v1);
-            let v2_2 = permute::<[2, batch, seq]>(v3);
-            param v6: [3] = normal(1.0);
-            let (v7, _v8) = top_k::<3, k = 2>(v5 + v6);
-            let v9 = attention::<2, mask = padding>(x, padding = lens);
-            v2_2 + v4 + v7 + mean::<[d]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 2, rows] {
+            let v1 = layer_norm(x);
+            let x = one_hot::<7>(tokens);
+            let x_2 = one_hot::<7>(arange::<batch>());
+            let v2 = tanh(p);
+            let v3 = conv_transpose1d::<seq, d, 1>(v1);
+            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, 2, rows]>(v4, v5);
+            v6 + mean::<[7]>(x) + mean::<[7]>(x_2) + v2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g369 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v2 = conv1d::<batch, 7, 2, padding = same>(v2);
-            let x_2 = conv_transpose1d::<batch, 7, 1>(v2);
-            let v3 = linear::<rows>(x_2);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v5 = conv1d::<batch, rows, 2, padding = causal, dilation = 2>(v3);
-            let v6 = conv1d::<seq, rows, 3, padding = 1, bias = false>(v5);
-            let v7 = scatter_add::<[7, rows]>(v6, tokens);
-            v1 + mean::<[3]>(v4) + mean::<[7, rows]>(v7)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = floor(2 * x + 0.37) * x;
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = max::<seq>(v2, keep_some);
+            let x_2 = tanh(z);
+            let v4 = permute::<[d, batch]>(v3);
+            let v5 = grouped_linear::<rows, 7>(v3, argmax::<7>(linear::<7>(v3)));
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x_2);
+            let v8 = feed_forward::<6, activation = gelu_tanh>(x_2);
+            v6 + v4 + mean::<[rows]>(v5) + mean::<[rows, 7]>(v7) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
 
     g370 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v2 = shift::<seq, 2>(v1);
-            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { param v7: [rows] = ones; v6 *= v7; v6 = v6 - 0.2 * cumsum(v6); v6 = v6 * sigmoid(linear::<rows, bias = false>(v6)) + v5; }
-            v3 + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[7, rows]>(v2, v3);
+            let v2 = embedding::<7, d>(tokens);
+            let v5 = v2 - v2;
+            v5 + v1 + mean::<[7, rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g371 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = silu(v2);
-            let v4 = v3[d = [-1, 0]];
-            let v5 = logsumexp::<[2]>(v4);
-            let v6 = einsum::<[batch, seq]>(v1, v1);
-            let v7 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
-            let v7 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
-            let v8 = stack::<[batch, seq, 2]>(v5, 0.5 * v5);
-            linear::<5, name = head>(v8 + v7)
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = detach(floor(2 * v1 + 0.37));
+            let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            let v6 = concat::<d>(v4, 0.5 * v4);
+            buffer v7: [2, d] = 0.7;
+            let v8 = 0.5 * float(tokens);
+            let v9 = feed_forward::<6, activation = gelu_tanh>(v6);
+            linear::<5, name = head>(v9 + mean::<[2, d]>(v5) + mean::<[2, d]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            buffer v5: [2, d] = 0.7;
-            v1 + mean::<[d]>(v3) + mean::<[d]>(v4) + mean::<[2, d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = grouped_linear::<rows, 7, bias = false>(x, tokens);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v5 = sum::<[d, seq]>(v3);
+            let v6 = cumsum::<seq>(0.5 * v4);
+            v1 + v5 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g373 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v4 = variance::<[batch, seq]>(v1);
-            let x = one_hot::<7>(tokens);
-            let v5 = einsum::<[seq, 7]>(x, x);
-            v3 + mean::<[d]>(v4) + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = mean::<[batch]>(x);
+            let v1 = expand::<[batch, seq, d]>(x_2);
+            let (v2, v3) = split::<d>(v1);
+            buffer v4: [2, d] = 0.7;
+            let v5 = attention::<2, mask = causal>(v1);
+            v2 + v3 + mean::<[d]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g374 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d] {
-            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = sum::<[seq]>(v2);
-            let v4 = v2[batch = argmax::<batch>(v3 + b)];
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v1 = x + v1;
+            let v2 = max_pool(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g375 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1 = embedding::<7, d>(tokens);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = mean::<[d]>(v1);
-            let v6 = abs(v5);
-            let v7 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
-            let v6_2 = layer_norm::<epsilon = 0.1>(v2);
-            linear::<5, name = head>(v4 + v7 + mean::<[d]>(v6_2))
+            let v2 = 0.5 * float(tokens);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = concat::<d>(v3, 0.5 * v3);
+            let v4 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v5 = rms_norm(v3);
+            let v6 = softmax::<2>(2 * v4);
+            let v2_2 = shift::<d, 2>(v1);
+            linear::<5, name = head>(v5 + mean::<[2]>(v6) + mean::<[d]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = max::<[seq, d]>(x);
-            let x_2 = detach(floor(2 * v1 + 0.37));
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * x; }
-            v2 + x_2 + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v1_2 = tanh(v1);
+            param v2: [7] = normal(1.0);
+            let (v3, _v4) = top_k::<7, k = 2>(v1_2 + v2);
+            let v5 = l2_norm::<2, epsilon = 0.1>(v3);
+            x + mean::<[2]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g377 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
-            let v1 = min(x, x);
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v3 = layer_norm(v2);
-            let v4 = one_hot::<7>(tokens);
-            let v1_2 = variance::<d>(v3, keep_d);
-            let v5 = conv_transpose1d::<seq, 7, 1>(v4);
-            v5 + v1_2
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = shift::<seq, 2>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v3 = grouped_linear::<5, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
+            let v4 = 0.5 * float(lens);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            v3 + v4 + mean::<[d]>(v6) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g378 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, rows] {
-            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
-            let v3 = linear::<d, bias = false>(x_2);
-            let v4 = tanh(p);
-            v2 + mean::<[d]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = stack::<[batch, 2, seq, 3]>(v2, 0.5 * v2);
+            let v3 = min::<[2]>(v2);
+            v1 + mean::<[3]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 + softmax(v2) * v1; }
-            let v1 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v1)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            param v5: [7, d] = normal(1.0);
+            let v1 = v5[v4];
+            let v6 = v3 + learned_position::<9, 2>(v3);
+            let v7 = pad::<d, before = 1>(v1);
+            linear::<5, name = head>(v6 + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = pad::<d, after = 1, value = 0.5>(x);
-            let v1 = conv_transpose2d::<[batch, seq], 3, [3, 1], padding = [1, 0], bias = false>(v1);
-            v2 + mean::<[3]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 2, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let x = 0.5 * float(tokens);
+            let v2 = stack::<[seq, 2, d, batch]>(v1, 0.5 * v1);
+            v2 + x
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g381 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); }
-            let v3 = permute::<[d, batch, seq]>(v1);
-            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
-            let v6 = scatter_add::<[d, batch, seq], axis = seq>(0.5 * v4, v5);
-            let v7 = mean::<5>(one_hot::<5>(argmax::<seq>(v6 + p)));
-            v4 + v7
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g382 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, d] {
-            let v1 = x * x;
-            param v2: [2, d] = normal(1.0);
-            let v3 = max::<[d, batch]>(x);
-            let v4 = cumsum::<d>(0.5 * v2);
-            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v2_2 = logsumexp::<[batch]>(v5);
-            v4 + mean::<[seq]>(v3) + mean::<[seq]>(v2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let v1 = relu_squared(x);
+            let v2 = v1[seq = [-1, 0]];
+            let (v3, v4) = split::<d>(v1);
+            let v5 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
+            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v4) + mean::<[seq]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
+    g382 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = x[seq = some];
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            let v3 = pad::<d, before = 1>(x);
+            let v4 = pad::<d, before = 1>(v1);
+            let v5 = cumsum::<batch>(0.5 * v4);
+            let v4 = 0.5 * float(tokens);
+            v3 + mean::<[7, d]>(v2) + mean::<[rows]>(v5) + v4
+        }
+    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
+
     g383 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = variance::<[d]>(v1);
-            let v1_2 = v2 + v2;
-            let v3 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v1 = linear::<d, bias = false>(v3);
-            let v4 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
-            let v5 = linear::<5>(v1);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v1);
-            linear::<5, name = head>(v5 + v4 + mean::<[d]>(v6) + mean::<[7]>(v7))
+            let v3 = feed_forward::<6, activation = geglu>(v1);
+            let v4 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            let v5 = 0.5 * float(tokens);
+            param v6: [2] = normal(1.0);
+            let v7 = one_hot::<7>(argmax::<2>(v4 + v6));
+            param v8: [d, rows] = normal(0.5);
+            let v4_2 = einsum::<[batch, seq, rows]>(v3, v8);
+            let v9 = v7 * sigmoid(v7) + 0.5 * v7;
+            linear::<5, name = head>(v4_2 + v5 + mean::<[7]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], p: [seq]) -> [seq, 8, batch] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v1_2 = permute::<[seq, 8, batch]>(v1);
-            let v2 = max(v1_2, v1_2);
-            let v3 = tanh(m);
-            param v4: [] = normal(1.0);
-            let v5 = tanh(p);
-            let mut v6 = v3 + 0.1 * v4;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); param v8: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v8)); }
-            v2 + v5 + mean::<[rows, d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose1d::<batch, d, 1>(x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let x = v2 * v1;
+            let v3 = cumsum::<batch>(0.5 * x);
+            let v3_2 = v3 + sinusoidal_position::<d>(v3);
+            let v4 = einsum::<[seq, d]>(v3_2, v3_2);
+            let v1 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g385 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = x[batch = [-1, 0]];
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v2 { param v3: [3] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<3, bias = false>(v2)) + x_2; }
-            let v2 = mean::<[3]>(v2);
-            v1 + mean::<[batch]>(v2)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = v2[d = 0];
+            let v4 = mean_pool(x, lens);
+            v1 + v3 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g386 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * x; }
-            let v3 = mean_pool(x, keep);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v2 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            v2 + v3 + mean::<[7]>(v4) + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [2, rows, seq, d] {
+            let v1 = linear::<rows>(x);
+            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = x[batch = argmax::<batch>(v2 + b)];
+            param v5: [rows] = normal(1.0);
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            let x_2 = shift::<2, 2>(v4);
+            x_2 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
 
     g387 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = softmax::<5>(2 * v1_2);
-            let v4 = clamp(v1_2, v3 - 1, v3 + 1);
-            let v5 = sum::<[5]>(v4);
-            let mut v6 = v1 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); }
-            linear::<5, name = head>(v2 + mean::<[d]>(v6))
+            let v1_2 = v1[d = -2..];
+            let v2 = group_norm::<2>(v1);
+            let v1_2_2 = v1_2 / (2 + v1_2 * v1_2);
+            let v3 = feed_forward::<6, activation = swiglu>(v2);
+            let v4 = abs(v1_2_2);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            linear::<5, name = head>(v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = attention::<2, mask = padding>(x, padding = lens);
-            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let mut v2 = v1 + 0.1 * x_2;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = linear::<d, bias = false>(v1);
-            let v5 = floor(2 * v4 + 0.37) * v4;
-            v2 + v5
+            let v1 = layer_norm::<epsilon = 0.1>(x);
+            let v2 = einsum::<[batch, d]>(v1, x);
+            let v2 = v2 + v2;
+            let v2_2 = attention::<2, mask = padding>(x, padding = lens);
+            let v3 = if keep && tokens != 2 { tanh(v2_2) } else { 0 };
+            v3 + v2
         }
     } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g389 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = linear::<d>(x);
-            let v2 = 0.5 * float(keep);
-            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v4 = feed_forward::<6, activation = swiglu>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            v4 + mean::<[seq]>(v2) + mean::<[seq]>(v5) + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = max_pool(x, lens);
+            let v2 = one_hot::<7>(tokens);
+            let x_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v3 = tanh(p);
+            let v4 = scatter_add::<[7, d]>(x_2, tokens);
+            v2 + mean::<[d]>(v1) + v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], p: floats[seq]);
 
     g390 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, rows] {
-            let v1 = ln(2 + x * x);
-            let v2 = max::<[batch, seq]>(v1);
-            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, 2, rows]>(v3, v4);
-            v5 + mean::<[d]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = sigmoid(x);
+            let x = detach(floor(2 * v2 + 0.37));
+            let v3 = min(x, x);
+            v1 + v3
         }
     } (x: floats[batch, seq, 4]);
 
@@ -422,130 +412,137 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v3);
-            linear::<5, name = head>(v2 + v1_2)
+            let v2 = shift::<d, -1>(v1);
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            let v4 = attention::<2, mask = causal>(v1);
+            linear::<5, name = head>(v3 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            param v2: [2, d] = normal(1.0);
-            let v3 = l2_norm::<2, epsilon = 0.1>(v2);
-            let v4 = max(0.1, x);
-            let x = v1 * detach(floor(2 * v1 + 0.37));
-            let v5 = max(v4, v4);
-            let v4_2 = mean::<[7]>(x);
-            v5 + mean::<[2]>(v3) + v4_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], keep_d: bool[d]) -> [batch, seq, rows] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let x = tanh(v1);
+            let v3 = softmax::<batch>(2 * x);
+            let v4 = sum::<batch>(v3, keep);
+            let v5 = expand::<[batch, seq, d]>(v4);
+            let v6 = mean::<d>(v5, keep_d);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(x, v7);
+            v8 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], keep_d: marks[4]);
 
     g393 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [6, 8] {
-            let v1 = shift::<batch, -1>(x);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = if x > 0.1 && !(v1 >= 0.6) { 0.5 * x } else { v1 - 1 };
-            let v3_2 = max_pool(v3, lens);
-            let v4 = rms_norm(v3_2);
-            let v5 = logsumexp::<[d, batch]>(v4);
-            let v1_2 = concat::<rows>(v2, 0.5 * v2);
-            let v6 = pad::<7, before = 1>(v1_2);
-            v6 + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v1_2 = sum::<2>(v2 * grouped_linear::<d, 7, bias = false>(v1, v3));
+            let v4 = one_hot::<7>(arange::<batch>());
+            let v4_2 = feed_forward::<6, activation = relu_squared>(v4);
+            let v5 = l2_norm::<7, epsilon = 0.1>(v4_2);
+            let v4_2_2 = group_norm::<2>(v1_2);
+            let v6 = feed_forward::<6, activation = gelu_tanh>(v4_2_2);
+            let v7 = v6[seq = order];
+            v7 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g394 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = permute::<[d, batch, seq]>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + softmax(v2) * v1; }
-            let v4 = linear::<d, bias = false>(v2);
-            param v5: [7, d] = normal(1.0);
-            let v1 = v5[arange::<rows>()];
-            x + v4 + mean::<[rows]>(v1)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = tanh(z);
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = sum::<[d]>(v2);
+            let v4 = x + sinusoidal_position::<d>(x);
+            let v5 = stack::<[batch, 2, rows]>(v3, 0.5 * v3);
+            v4 + mean::<[2, rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g395 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v2 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            let v1 = concat::<d>(v1_2, 0.5 * v1);
+            param v2: [d] = normal(1.0);
             param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let mut v5 = v4 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v2; v5 += attention::<2, mask = causal>(v5); param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
-            let v7 = shift::<d, 2>(v5);
-            let v8 = v7 - v7;
-            let v9 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v8);
-            linear::<5, name = head>(v1 + mean::<[2, d]>(v9))
+            let v4 = v3[argmax::<d>(v1 + v2)];
+            let v5 = 0.5 * float(tokens);
+            let v5_2 = if v4 < v5 { v4 * v5 } else { tanh(v4) };
+            let v6 = l2_norm(v5_2);
+            let v7 = v6 - v6;
+            let v8 = v7[d = ..2];
+            buffer v9: [d] = |i| 0.3 * i - 0.4;
+            let v10 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            linear::<5, name = head>(v8 + mean::<[d]>(v9) + mean::<[3]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
-            let v1 = variance::<d>(x, keep_d);
-            let (v2, v3) = split::<d>(x);
-            let v4 = min(v3, v2);
-            let v5 = einsum::<[seq]>(v1, v1);
-            let v1_2 = max::<[seq]>(v5);
-            let v6 = linear::<rows>(x);
-            let v7 = silu(v1);
-            v4 + v1_2 + mean::<[rows]>(v6) + v7
-        }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
-
-    g397 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v1 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v3 = max(0.1, v1);
-            let v4 = 0.5 * float(tokens);
-            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
-            let v6 = v5 - v5;
-            v3 + v6
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g398 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v3 = softmax::<seq>(2 * v2);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = rms_norm(v4) * sigmoid(v4); }
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, 8] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            param v2: [7] = normal(1.0);
+            let (v3, _v4) = top_k::<7, k = 2>(v1 + v2);
             let v5 = concat::<d>(v3, 0.5 * v3);
-            let x = linear::<rows>(v4);
-            let v3_2 = min(v5, v5);
-            let v6 = 0.5 * float(keep);
-            x + mean::<[8]>(v3_2) + v6
+            let v6 = sum::<seq>(x, keep);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, rows]>(v6, v7);
+            param v9: [rows] = normal(1.0);
+            let (v10, v11) = top_k::<rows, k = 2>(v8 + v9);
+            let v12 = v8[rows = v11];
+            let v13 = if v5 > 0.1 && !(v12 >= 0.6) { 0.5 * v5 } else { v12 - 1 };
+            v13 + v10
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
-    g399 {
+    g397 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = group_norm::<2>(x);
+            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v2 = min::<[seq, batch]>(x);
+            let v3 = 0.5 * float(lens);
+            let x_2_2 = x_2[seq = ..2];
+            param v4: [d] = normal(1.0);
+            let v5 = v2[d = argmax::<d>(detach(v2 + v4))];
+            param v6: [] = normal(1.0);
+            v1 + v3 + mean::<[2]>(x_2_2) + v5 + v6
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
+
+    g398 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = linear::<d>(x);
+            let v2 = feed_forward::<6, activation = swiglu>(v1);
+            let x_2 = pad::<d, before = 1>(v2);
+            let v3 = scatter_add::<[batch, 7, 5]>(x_2, tokens);
+            param v4: [rows, d] = normal(1.0);
+            let x = concat::<d>(v4, 0.5 * v4);
+            let v5 = pad::<d, before = 1>(v1);
+            let x_2_2 = v3 * detach(floor(2 * v3 + 0.37));
+            v5 + mean::<[rows, 8]>(x) + mean::<[7]>(x_2_2)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g399 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v4 = einsum::<[batch, seq]>(v3, v3);
-            let v5 = v2[5 = ..2];
-            let v6 = feed_forward::<6, activation = reglu>(v5);
-            let v7 = min(v4, v6);
-            let v8 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v7 + mean::<[d]>(v8))
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v4 = 0.5 * float(tokens);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v7 = sum::<2>(v5 * grouped_linear::<rows, 7>(v3, v6));
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v2);
+            let v1_2 = v7 * v4;
+            let v7_2 = shift::<7, 1>(v9);
+            linear::<5, name = head>(v8 + mean::<[rows]>(v1_2) + mean::<[7]>(v7_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -150,6 +150,10 @@ impl Layer for Affines {
     fn table(&self) -> Option<[&Size; 2]> {
         None
     }
+
+    fn recent(&self) -> Option<[Size; 2]> {
+        None
+    }
 }
 
 struct GroupedLinear {
