@@ -3,143 +3,146 @@
 graphs! {
     g0 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = linear::<d, bias = false>(v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            v1 + mean::<[d]>(v3) + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v1 = variance::<seq>(v1, some_lens);
+            let v1_2 = l2_norm::<batch, epsilon = 0.1>(x);
+            v1_2 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g1 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v1 = linear::<d>(v1);
-            let v2 = pow(x, 2);
-            v2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = feed_forward::<6, activation = gelu_tanh>(v2);
+            v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g2 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); param v3: [7, d] = normal(1.0); v1 += v3[tokens]; }
-            let v4 = cumsum::<seq>(0.5 * v1);
-            let mut v5 = v4 + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = v5 - 0.2 * cumsum(v5); param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
-            let v7 = scatter_add::<[batch, 7, d]>(v5, tokens);
-            v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = tanh(linear::<d>(v2)); v2 = tanh(linear::<d>(v2)); }
+            let v2 = shift::<d, 1>(v2);
+            let x_2 = pad::<d, before = 1>(v2);
+            v1 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g3 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = ln(2 + v2 * v2);
-            let v2 = v3 + sinusoidal_position::<5>(v3);
-            linear::<5, name = head>(v2)
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = v3 + softmax(v3) * v2; param v4: [5] = normal(1.0); v3 += one_hot::<5>(argmax::<5>(v3 + v4)); }
+            let (v5, v6) = split::<d>(v1);
+            linear::<5, name = head>(v3 + mean::<[2]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g4 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = attention::<2, mask = causal>(x);
-            let v2 = tanh(c);
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v1 = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 - 0.5 * gelu(v4); }
-            let v1_2 = 0.5 * float(tokens);
-            let v1 = feed_forward::<6, activation = sigmoid>(v4);
-            let v6 = einsum::<[seq]>(v1_2, v1_2);
-            v1 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], m: [rows, d]) -> [batch, rows, 7] {
+            let v1 = cumsum::<d>(0.5 * x);
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            param v5: [7, d] = normal(1.0);
+            let x_2 = v5[arange::<rows>()];
+            let v6 = v3 + learned_position::<9, d>(v3);
+            let v7 = v4[seq = some];
+            param v8: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v6, v8);
+            let v6 = tanh(m);
+            v7 + mean::<[d]>(x_2) + mean::<[seq]>(v1) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], m: floats[3, 4]);
 
     g5 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = abs(x);
-            let v2 = one_hot::<7>(arange::<seq>());
-            let v3 = permute::<[7, seq]>(v2);
-            let v4 = v3 / (2 + v3 * v3);
-            let (v5, v6) = split::<d>(v1);
-            param v7: [rows] = normal(1.0);
-            let mut v8 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v8 { v8 = tanh(linear::<rows>(v8)); v8 = dropout::<0.2>(tanh(v8)); param v9: [rows] = normal(1.0); v8 += one_hot::<rows>(argmax::<rows>(v8 + v9)); }
-            v5 + mean::<[7]>(v4) + v6 + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, 2] {
+            let v1 = x[seq = last];
+            let (v2, v3) = split::<d>(v1);
+            let v4 = expand::<[batch, seq, d]>(v1);
+            let v1 = max(0.1, v1);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let (v6, v7) = split::<d>(v4);
+            buffer v8: [2, d] = 0.7;
+            v6 + v2 + v3 + mean::<[3]>(v5) + v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g6 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, rows] {
-            let v1 = x[d = ..2];
-            let x = one_hot::<7>(argmax::<seq>(v1 + p));
-            let v2 = linear::<d>(x);
-            param v3: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, 2, rows]>(v2, v3);
-            v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v2 = attention::<2, score = bilinear>(v2, context = v2);
+            let v4 = softmax::<seq>(v2, lens);
+            x + mean::<[rows, 7]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g7 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let v4 = softmax::<d>(2 * v3);
-            param v5: [3] = normal(1.0);
-            let (v6, _v7) = top_k::<3, k = 2>(v2 + v5);
-            let v8 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let (v9, v10) = split::<d>(v8);
-            let v11 = attention::<2, mask = causal>(v1);
-            let v12 = linear::<2>(v9);
-            linear::<5, name = head>(v6 + mean::<[d]>(v4) + v10 + mean::<[d]>(v11) + v12)
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[arange::<rows>()];
+            let v4 = linear::<rows, bias = false>(v2);
+            let v5 = v1[rows = -2..];
+            let v6 = one_hot::<7>(arange::<d>());
+            let v7 = rearrange::<[(2, d)]>(v5);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            param v10: [7, d] = normal(1.0);
+            let v11 = v10[tokens];
+            linear::<5, name = head>(v4 + mean::<[d, 7]>(v6) + mean::<[8]>(v7) + mean::<[d]>(v9) + mean::<[d]>(v11))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g8 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let x_2 = one_hot::<7>(tokens);
-            param v3: [2, d] = normal(1.0);
-            let v4 = linear::<rows>(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            v1 + mean::<[seq]>(x_2) + mean::<[2]>(v3) + mean::<[seq, rows]>(v4) + mean::<[seq]>(v5) + mean::<[seq]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = v1[d = 0];
+            let v1_2 = v2 - v2;
+            let (v3, v4) = split::<d>(x);
+            let x = expand::<[batch, seq, d]>(v1_2);
+            param v5: [] = normal(1.0);
+            v3 + v4 + mean::<[d]>(x) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g9 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = einsum::<[batch, d]>(x, x);
-            let v1 = detach(floor(2 * x_2 + 0.37));
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            v3 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let x_2 = x + x;
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2 = min::<seq>(x_2, keep_some);
+            let v3 = v1 + learned_position::<9, d>(v1);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], keep_some: marks[4, seq]);
 
     g10 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v2_2 = detach(floor(2 * v2 + 0.37));
-            let v3 = softmax::<batch>(2 * x_2);
-            v3 + mean::<[rows]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            param v2: [7] = normal(1.0);
+            let (v3, v4) = top_k::<7, k = 2>(v1 + v2);
+            let v5 = v1[7 = v4];
+            let x_2 = ln(2 + v5 * v5);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v3 + x_2 + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -147,400 +150,393 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sin(v1);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v4 = detach(floor(2 * v2 + 0.37));
-            let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
-            let (v6, v7) = split::<d>(v4);
-            linear::<5, name = head>(v6 + mean::<[d]>(v5) + v7)
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = dropout::<0.5>(v2);
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
+            let v3_2 = max(v4, v5);
+            linear::<5, name = head>(v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[d]>(x);
-            let v1_2 = one_hot::<7>(argmax::<seq>(v1 + p));
-            let v2 = einsum::<[batch]>(v1_2, v1_2);
-            let v3 = linear::<d>(v1_2);
-            param v4: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, rows]>(v3, v4);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<batch>()];
-            let v7 = attention::<2, score = bilinear>(x, context = x);
-            let v3_2 = l2_norm::<seq, epsilon = 0.1>(v7);
-            v3_2 + v2 + mean::<[rows]>(v1) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [2, batch, 7] {
+            let x_2 = cumsum::<d>(0.5 * x);
+            let v1 = detach(floor(2 * x_2 + 0.37));
+            let x = silu(v1);
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = einsum::<[batch, 7]>(v1, v1);
+            let x = layer_norm(v2);
+            let v3 = stack::<[2, batch, 7]>(x, 0.5 * x);
+            let v4 = x_2[seq = turned];
+            v3 + mean::<[seq, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g13 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 3] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = scatter_add::<[batch, 7, 3]>(v2, tokens);
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            let v4 = softmax::<d>(2 * x_2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<seq>(x, some_lens);
+            let v2 = mean::<[seq, d]>(x);
+            let x_2 = max_pool(x, keep);
+            buffer v3: [2, d] = 0.7;
+            let v4 = softmax::<batch>(x, keep);
+            v4 + v1 + v2 + x_2 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], keep: marks[batch, seq]);
 
     g14 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = v2[seq = order];
-            v3 + v1 + mean::<[7]>(v2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = softmax::<batch>(2 * v1);
+            let v2 = layer_norm(v2);
+            let v3 = v2 / (2 + v2 * v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g15 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
-            let v4 = attention::<2, mask = causal>(v3);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            param v6: [rows, d] = normal(1.0);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v6))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = v1[d = v4];
+            let v6 = group_norm::<2>(v1);
+            let v7 = stack::<[batch, seq, d, 2]>(v6, 0.5 * v6);
+            let v8 = clamp(v3, v5 - 1, v5 + 1);
+            let v9 = attend::<mask = causal>(linear::<6>(v6), linear::<6, bias = false>(v6), v6);
+            linear::<5, name = head>(v8 + mean::<[d]>(v7) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g16 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = linear::<d>(x);
-            let v3 = attention::<2, mask = causal>(v2);
-            let mut v4 = v2 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            let (v6, v7) = split::<d>(v4);
-            let v8 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v8);
-            v1 + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[d]>(v9) + v10
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8] {
+            let x_2 = x - x;
+            let v1 = linear::<d, bias = false>(x_2);
+            let v2 = concat::<d>(x, 0.5 * v1);
+            let v3 = linear::<rows, bias = false>(v1);
+            let v4 = max::<seq>(v3, lens);
+            let (v5, v6) = split::<d>(x);
+            let v7 = attend::<mask = causal, position = rope>(v1, v1, v1);
+            v2 + mean::<[rows]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g17 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = linear::<2, bias = false>(x);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = embedding::<7, d>(argmax::<seq>(v2 + p));
-            let v4 = feed_forward::<6, activation = swiglu>(v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            v4 + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = one_hot::<7>(tokens);
+            let x = one_hot::<7>(tokens);
+            let v3 = variance::<[batch]>(v2);
+            let v4 = max::<[seq]>(v1);
+            x + v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g18 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); }
-            let v3 = softmax::<d>(2 * v1);
-            let v4 = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
-            let v5 = silu(v4);
-            let v6 = embedding::<7, d>(tokens);
-            v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 8] {
+            let v1 = layer_norm::<epsilon = 0.1>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<seq>()];
+            let v4 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            let x_2 = feed_forward::<6, activation = relu_squared>(v4);
+            let v5 = concat::<d>(x_2, 0.5 * x_2);
+            v5 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g19 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            let v4 = max(v3, v3);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v1 + mean::<[2]>(v4) + mean::<[7]>(v5))
+            let v2 = softmax::<d>(2 * v1);
+            let (v3, v4) = split::<d>(v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = cumsum::<2>(0.5 * v4);
+            linear::<5, name = head>(v3 + mean::<[d]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g20 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = relu_squared(x);
-            let (v1, v2) = split::<d>(x_2);
-            let v3 = concat::<d>(x, 0.5 * x_2);
-            let v4 = concat::<8>(v3, 0.5 * v3);
-            v1 + v2 + mean::<[16]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 8] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = pad::<7, before = 1>(v1);
+            let v3 = softmax::<seq>(x, keep_some);
+            let v4 = embedding::<7, d>(tokens);
+            v2 + mean::<[d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g21 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = stack::<[2, batch, seq, 7]>(v1, 0.5 * v1);
-            let v3 = x[seq = -1];
-            param v4: [d] = normal(1.0);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v5 = 0.5 * float(tokens);
-            let v6 = v1 + learned_position::<9, 7>(v1);
-            v2 + mean::<[d]>(v3) + mean::<[3]>(v1_2) + v5 + v6
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [8, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = 0.5 * float(lens);
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v4 = x + learned_position::<9, d>(x);
+            let v5 = detach(floor(2 * v3 + 0.37)) + v3;
+            let x = scatter_add::<[7, d]>(v4, tokens);
+            let v6 = attend::<mask = causal, position = rope>(v4, v4, v4);
+            v5 + v2 + mean::<[7, d]>(x) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g22 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, rows, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let v2 = max_pool(v1, keep);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = feed_forward::<6, activation = tanh>(v2);
-            let v5 = tanh(z);
-            let v6 = one_hot::<7>(tokens);
-            v5 + v3 + v4 + mean::<[seq, 7]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = mean::<[d, seq]>(x);
+            let v1 = embedding::<7, d>(argmax::<batch>(x_2 + b));
+            let v2 = 2 * v1 - 1;
+            let x_2 = sum::<seq>(x, keep);
+            let v3 = shift::<seq, 1>(x);
+            let v4 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
+            v3 + x_2 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], keep: marks[batch, seq]);
 
     g23 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = attention::<2, mask = causal>(v1);
-            let v1_2 = v2 + learned_position::<9, d>(v2);
-            let v1 = 0.5 * float(tokens);
-            let v4 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v3 + v1_2 + v1 + mean::<[7]>(v4))
+            let v2 = v1[d = -1];
+            param v3: [2, d] = normal(1.0);
+            let v4 = l2_norm::<2, epsilon = 0.1>(v3);
+            let v4_2 = feed_forward::<6, activation = relu_squared>(v4);
+            let mut v5 = v4_2 + 0.1 * v4_2;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v4_2; v5 = v5 - 0.5 * gelu(v5); }
+            linear::<5, name = head>(v1 + v2 + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g24 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let x_2 = shift::<seq, -1>(x);
-            let x_2 = linear::<rows, bias = false>(x_2);
-            param v1: [rows, d] = normal(1.0);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            x_2 + mean::<[5]>(v1_2) + mean::<[d]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [2, seq, d] {
+            let v1 = x[batch = 0];
+            param v2: [2, d] = normal(1.0);
+            let v2 = feed_forward::<6, activation = swiglu>(v2);
+            let v3 = stack::<[2, seq, d]>(v1, 0.5 * v1);
+            let v1 = tanh(c);
+            v3 + v2 + mean::<[batch]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g25 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            let v2 = embedding::<7, d>(tokens);
-            let v2 = v2[d = [0, -1, 0, 0, -1]];
-            let v3 = shift::<batch, 1>(v2);
-            v1 + mean::<[5]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 2, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v4 = max_pool(v2, keep);
+            let v2_2 = tanh(p);
+            v3 + mean::<[7]>(v4) + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g26 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 2] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = l2_norm::<7, epsilon = 0.1>(v1);
-            let v3 = sum::<[batch, d]>(x);
-            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v5 = scatter_add::<[7, d]>(x, tokens);
-            let v6 = linear::<2, bias = false>(v4);
-            let v7 = feed_forward::<6, activation = tanh>(v6);
-            let mut v8 = v5 + 0.1 * v5;
-            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 + feed_forward::<5>(layer_norm(v8)); v8 = v8 - 0.2 * cumsum(v8); }
-            v7 + mean::<[seq]>(v3) + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = order];
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = clamp(x, -0.7, 0.7);
+            let v5 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            let v7 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v7));
+            let v9 = v6 - v6;
+            v4 + mean::<[3]>(v8) + mean::<[rows]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g27 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let v3 = sqrt(1 + v2 * v2);
-            param v4: [rows] = normal(1.0);
-            let v5 = attention::<2, mask = causal>(v1);
-            let v6 = attention::<2, mask = causal, position = rope>(v5);
-            let v1 = layer_norm::<epsilon = 0.1>(v4);
-            linear::<5, name = head>(v3 + mean::<[d]>(v6) + mean::<[rows]>(v1))
+            param v2: [rows, d] = normal(1.0);
+            let v3 = linear::<5>(v1);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1_2, v5);
+            param v7: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v7);
+            linear::<5, name = head>(v4 + mean::<[rows, d]>(v2) + mean::<[rows]>(v6) + mean::<[rows]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g28 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<2>(x);
-            let x = rms_norm::<epsilon = 0.5>(x);
-            let x_2 = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = shift::<batch, -1>(x_2);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = min(v2, v2);
-            let (v5, v6) = split::<d>(v3);
-            v1 + mean::<[5]>(v4) + v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 7] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = one_hot::<7>(v3);
+            let v5 = linear::<d, bias = false>(v2);
+            let x_2 = v4 / (2 + v4 * v4);
+            let v6 = v5 + sinusoidal_position::<d>(v5);
+            let v7 = detach(floor(2 * v6 + 0.37));
+            let v8 = one_hot::<7>(tokens);
+            let v2_2 = cumsum::<batch>(0.5 * x_2);
+            v2_2 + mean::<[d]>(v7) + v8
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g29 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v3, v5);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v2);
-            let v9 = feed_forward::<6, activation = gelu>(v6);
-            v4 + mean::<[d]>(v7) + v8 + mean::<[rows]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7, d] {
+            let v1 = one_hot::<7>(tokens);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let (v6, v7) = top_k::<seq, k = 2>(v1 + p);
+            let v8 = x[seq = v7];
+            let mut v9 = v8 + 0.1 * v8;
+            repeat 2, share = true, name = r_v9 { v9 = rms_norm(v9) * sigmoid(v9); v9 = v9 - 0.5 * gelu(v9); }
+            v9 + mean::<[seq]>(v3) + mean::<[seq]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g30 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(m);
-            let v2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = layer_norm::<epsilon = 0.1>(v2);
-            v2 + mean::<[rows]>(v1)
+        fn forward(x: [batch, seq, d]) -> [rows, batch, seq] {
+            let v1 = linear::<rows>(x);
+            let v2 = permute::<[rows, batch, seq]>(v1);
+            param v3: [2, d] = normal(1.0);
+            v2 + mean::<[2, d]>(v3)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g31 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max(v1, v1);
-            let v2 = if v1_2 < v1_2 { v1_2 * v1_2 } else { tanh(v1_2) };
-            let v3 = min(v2, v2);
-            let v4 = max::<[d]>(v1_2);
-            let v5 = stack::<[batch, seq, 2]>(v4, 0.5 * v4);
-            let v6 = v1[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v3 + mean::<[2]>(v5) + mean::<[5]>(v6))
+            let v2 = max::<[d]>(v1);
+            let v3 = sin(v2);
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = softmax::<d>(2 * v1);
+            let v3_2 = max(0.1, v3);
+            linear::<5, name = head>(v4 + v5 + v6 + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(x, keep);
-            let v2 = softmax::<seq>(2 * v1);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = if x < x { x * x } else { tanh(x) };
+            param v1: [2, d] = normal(1.0);
+            let x_2_2 = if tokens < 3 || x_2 > 0.3 { x_2 } else { 0.5 };
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            x_2_2 + mean::<[2, 8]>(v2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g33 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], b: [batch]) -> [batch, 2, 8] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = x[d = -1];
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[argmax::<batch>(v7 + b)];
-            let v7 = expand::<[batch, seq, d]>(v9);
-            v3 + mean::<[seq, d]>(v4) + mean::<[7]>(v5) + mean::<[seq, d]>(v6) + mean::<[seq, d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = shift::<batch, 1>(v1);
+            let v3 = feed_forward::<6, activation = relu_squared>(v2);
+            let v4 = one_hot::<7>(tokens);
+            let v2 = attend::<mask = causal, normalizer = sink>(v3, v3, v3);
+            let v5 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v6 = attend::<mask = causal>(linear::<6>(v5), linear::<6, bias = false>(v5), v5);
+            v4 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g34 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<batch>()];
-            let v6 = one_hot::<7>(tokens);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, rows]>(v5, v7);
-            let v9 = tanh(m);
-            let v10 = variance::<[batch, d]>(x);
-            v3 + mean::<[2]>(v1) + mean::<[7]>(v6) + mean::<[rows]>(v8) + mean::<[rows]>(v9) + v10
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = shift::<batch, 2>(x);
+            let v1 = x_2 - x_2;
+            let v2 = cumsum::<batch>(0.5 * x);
+            let v2 = one_hot::<7>(argmax::<seq>(v2 + p));
+            let x = variance::<[batch]>(v2);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = one_hot::<7>(tokens);
+            v3 + mean::<[7]>(x) + mean::<[7]>(v4) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g35 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); }
-            let v1 = tanh(v1);
-            let v3 = attention::<2, mask = causal, position = rope>(v2);
-            let v3_2 = attention::<2, mask = causal, position = rope>(v3);
-            let v4 = clamp(v3_2, v1 - 1, v1 + 1);
-            let v5 = embedding::<7, d>(tokens);
-            let v1_2 = v5 - v5;
-            linear::<5, name = head>(v4 + v1_2)
+            let v1_2 = linear::<5>(v1);
+            let (v2, v3) = split::<d>(v1);
+            let v2 = l2_norm::<2, epsilon = 0.1>(v2);
+            buffer v4: [2, d] = 0.7;
+            let v1 = embedding::<7, d>(tokens);
+            let v5 = linear::<d, bias = false>(v4);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v1);
+            linear::<5, name = head>(v1_2 + mean::<[2]>(v3) + mean::<[2]>(v2) + mean::<[2, d]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g36 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let x = sum::<[seq, d]>(x);
-            let v2 = gelu(v1);
-            param v3: [7] = normal(1.0);
-            let (v4, v5) = top_k::<7, k = 2>(v2 + v3);
-            let v6 = scatter_add::<[batch, seq, 7], axis = 7>(0.5 * v4, v5);
-            v4 + x + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
+            let x = linear::<2>(x_2);
+            let v3 = variance::<batch>(x, keep);
+            let v4 = scatter_add::<[batch, 7, d]>(x_2, tokens);
+            v1 + mean::<[seq]>(v3) + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g37 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v2 = exp(tanh(logsumexp::<batch>(x, keep)));
-            let v1 = stack::<[2]>(v1, 0.5 * v1);
-            let v1_2 = softmax::<2>(2 * v1);
-            let v4 = sum::<seq>(x, keep);
-            let v5 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            v5 + mean::<[rows]>(v3) + v2 + mean::<[2]>(v1_2) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = detach(floor(2 * x + 0.37)) + x;
+            let v1 = feed_forward::<6, activation = tanh>(x_2);
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = sigmoid(v2);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v4 = pow(v3, 2);
+            let mut v5 = v4 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; }
+            let v1_2 = group_norm::<2>(v2);
+            v1_2 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g38 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let v1 = shift::<seq, -1>(x);
-            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
-            let v1_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v2, v3);
-            let v1 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
-            v2 + mean::<[seq]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); }
+            let v3 = permute::<[d, batch, seq]>(v1);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v3 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g39 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = gelu_tanh(v1);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            param v5: [d, rows] = normal(0.5);
-            let v4_2 = einsum::<[batch, seq, rows]>(v4, v5);
-            let v6 = attention::<2, mask = causal>(v3);
-            let v2 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
-            param v7: [d] = normal(1.0);
-            let (v8, v9) = top_k::<d, k = 2>(v3 + v7);
-            param v10: [7, d] = normal(1.0);
-            let v11 = v10[v9];
-            let v12 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v4_2 + mean::<[d]>(v2) + mean::<[2]>(v8) + mean::<[2, d]>(v11) + mean::<[7]>(v12))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = linear::<2, bias = false>(v2);
+            let v4 = linear::<rows>(v3);
+            let v3 = sum::<[rows]>(v4);
+            let v3_2 = pad::<d, before = 1>(v1);
+            let v5 = concat::<8>(v2, 0.5 * v2);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = min::<[rows]>(v4);
+            linear::<5, name = head>(v3_2 + v3 + mean::<[16]>(v5) + mean::<[3]>(v1_2) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,542 +3,553 @@
 graphs! {
     g40 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = sum::<[d, batch]>(x);
-            let v2 = softmax::<batch>(2 * x);
-            param v3: [rows] = normal(1.0);
-            v2 + v1 + mean::<[rows]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = one_hot::<7>(arange::<seq>());
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            v3 + mean::<[7]>(v1) + v5
         }
     } (x: floats[batch, seq, 4]);
 
     g41 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = sin(v2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v6 = v1[batch = argmax::<batch>(v4 + b)];
-            v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            param v2: [d] = normal(1.0);
+            let v3 = x[d = argmax::<d>(v1 + v2)];
+            let v4 = v3[batch = [0, -1, 0, 0, -1]];
+            let v5 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
+            param v9: [7, d] = normal(1.0);
+            let v10 = v9[arange::<seq>()];
+            let v1 = pad::<5, after = 1, value = 0.5>(v4);
+            v5 + mean::<[2]>(v7) + v10 + mean::<[6]>(v1)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g42 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d>(tokens);
-            let v4 = stack::<[batch, 2, seq, d]>(v4, 0.5 * v4);
-            let v4_2 = rearrange::<[(2, d)]>(v3);
-            let v5 = tanh(p);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = tanh(linear::<7>(v6)); param v8: [7] = normal(1.0); v6 += one_hot::<7>(argmax::<7>(v6 + v8)); }
-            let v9 = concat::<7>(v6, 0.5 * v6);
-            v4 + mean::<[8]>(v4_2) + v5 + mean::<[14]>(v9)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = feed_forward::<6, activation = reglu>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
+            param v5: [8] = normal(1.0);
+            let x = mean::<8>(one_hot::<8>(argmax::<8>(v3 + v5)));
+            let v2_2 = min(x, x);
+            let v6 = linear::<d, bias = false>(v4);
+            let x = v2_2[seq = -1];
+            v6 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = einsum::<[batch, seq]>(v1, v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            param v8: [7, d] = normal(1.0);
-            let v3 = v8[tokens];
-            linear::<5, name = head>(v5 + v4 + mean::<[d]>(v7) + mean::<[d]>(v3))
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = max(v1, v2);
+            let v1_2 = if v4 < v1 { v4 * v1 } else { tanh(v4) };
+            param v5: [] = normal(1.0);
+            let v6 = concat::<d>(v4, 0.5 * v1_2);
+            linear::<5, name = head>(v3 + v5 + mean::<[8]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            let x = sum::<[d, batch]>(x);
-            let v2 = linear::<2>(v1);
-            let x_2 = attention::<2, mask = causal>(v1);
-            v2 + x + mean::<[d]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows, 2] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = stack::<[batch, seq, rows, 2]>(v2, 0.5 * v2);
+            let v4 = v2[rows = 0];
+            let v5 = l2_norm::<seq, epsilon = 0.1>(v4);
+            v3 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g45 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v2: [rows] = normal(1.0);
-            let (v3, v4) = split::<d>(x);
-            let v5 = softmax::<d>(2 * v1, keep_d);
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); param v7: [rows] = normal(1.0); v6 += one_hot::<rows>(argmax::<rows>(v6 + v7)); }
-            let v8 = 0.5 * float(tokens);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            v3 + v4 + mean::<[rows]>(v6) + v8 + mean::<[7, 3]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = 2 * x - 1;
+            let v2 = tanh(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let x_2 = v2 + sinusoidal_position::<d>(v2);
+            let v2 = 1 - v3 / 3;
+            let v4 = attention::<2>(x_2, context = x_2);
+            let v5 = v1 + learned_position::<9, d>(v1);
+            v2 + mean::<[d]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g46 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = one_hot::<7>(argmax::<seq>(detach(x + p)));
-            let v1 = v1 * x;
-            let v3 = linear::<rows>(v2);
-            let v4 = linear::<rows>(v3);
-            v1 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = 0.5 * float(lens);
+            let (v2, v3) = split::<d>(x);
+            let x_2 = max_pool(v2);
+            let v4 = embedding::<7, d>(tokens);
+            let v2_2 = mean_pool(v4, lens);
+            v3 + v1 + x_2 + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g47 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = rms_norm::<epsilon = 0.5>(v4);
-            linear::<5, name = head>(v5 + mean::<[2, 7]>(v6) + v7)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = layer_norm(v1);
+            let (v5, v6) = split::<d>(v4);
+            let v6 = cumsum::<2>(0.5 * v6);
+            param v7: [rows] = normal(1.0);
+            let v8 = one_hot::<7>(argmax::<rows>(v3 + v7));
+            linear::<5, name = head>(v5 + v6 + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], lens: lens[batch]) -> [batch, 2, d] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = v1[seq = [-1, 0]];
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v4 = v3[7 = [-1, 0]];
-            let v3_2 = v3[batch = argmax::<batch>(v2 + b)];
-            let v5 = max_pool(v1);
-            let v6 = mean_pool(v1, lens);
-            v4 + mean::<[7]>(v3_2) + v5 + v6
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], lens: lens[batch], last: ids[batch]) -> [batch, 2] {
+            let v1 = exp(tanh(x));
+            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
+            let (v3, v4) = split::<d>(v2);
+            let v4 = max(v3, v4);
+            let v5 = gelu_tanh(v4);
+            let v6 = 0.5 * float(lens);
+            let v7 = v5[seq = last];
+            v7 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], lens: lens[batch], last: places[batch]);
 
     g49 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = max::<d>(x, keep_d);
-            let v3 = clamp(v2, v1 - 1, v1 + 1);
-            let mut v4 = x + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            let v3_2 = attention::<2, mask = document & causal>(v4, document = documents);
-            v3_2
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let x = v1 + v1;
+            param v3: [d] = normal(1.0);
+            let x_2 = permute::<[d, batch, seq]>(x);
+            let v4 = x_2 - x_2;
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g50 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = min(x, x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = embedding::<7, d>(tokens);
-            let v3_2 = feed_forward::<6, activation = gelu_tanh>(v3);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3_2 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            v2 + mean::<[2]>(v5) + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 2] {
+            let v1 = linear::<2>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[tokens];
+            let (v3, v4) = top_k::<seq, k = 2>(x + p);
+            let x_2 = mean::<5>(one_hot::<5>(v4));
+            let v5 = x[seq = 0];
+            let v6 = cumsum::<d>(0.5 * v5);
+            v1 + mean::<[d]>(v3) + mean::<[d]>(x_2) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g51 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = v2[d = argmax::<d>(v2 + v3)];
-            let v2_2 = group_norm::<2>(v1);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v6 = linear::<2, bias = false>(v2_2);
-            let (v7, v8) = split::<d>(v5);
-            let v2 = 1 - v6 / 3;
-            linear::<5, name = head>(v7 + v4 + v8 + v2)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = max(0.1, v3);
+            let v1 = max(0.1, v2);
+            let v6 = 0.5 * float(tokens);
+            let v7 = v4 + learned_position::<9, 3>(v4);
+            linear::<5, name = head>(v5 + mean::<[7]>(v1) + v6 + mean::<[3]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<d>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = permute::<[2, batch, seq]>(v2);
-            let v5 = x[batch = 0];
-            v3 + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v2_2 = shift::<seq, 2>(v2);
+            let v3 = feed_forward::<6, activation = gelu>(v2_2);
+            x + mean::<[seq]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g53 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = v1[seq = turned];
-            let v2 = pad::<d, before = 1>(x);
-            let x = embedding::<7, d>(tokens);
-            x_2 + mean::<[5]>(v2) + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v1 - v2;
+            let v4 = linear::<2, bias = false>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g54 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = max(x, x);
-            let v2 = v1[batch = -1];
-            let v3 = einsum::<[seq]>(v2, v2);
-            let x = shift::<seq, 2>(v3);
-            let v4 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            let v4_2 = linear::<5, bias = false>(v4);
-            let v3_2 = softmax::<seq>(2 * v4_2, lens);
-            v3_2 + x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq], last: ids[batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = x[d = 0];
+            let v4 = v2 * detach(floor(2 * v2 + 0.37));
+            let v5 = scatter_add::<[batch, 7]>(v3, tokens);
+            let v6 = concat::<7>(v5, 0.5 * v5);
+            let v7 = sum::<seq>(x, keep_some);
+            let v8 = v4[seq = last];
+            v1 + mean::<[14]>(v6) + mean::<[d]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq], last: places[batch]);
 
     g55 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            let v4 = layer_norm(v1);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v7: [7, d] = normal(1.0); v5 += v7[tokens]; }
-            let v1 = 0.5 * float(tokens);
-            let mut v8 = v4 + 0.1 * v3;
-            repeat 2, share = true, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 += attention::<2, mask = causal>(v8); }
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[batch, seq, rows]>(v8, v10);
-            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v11))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
+            let v5 = einsum::<[batch, seq]>(v2, v1);
+            let v6 = v5 + v5;
+            let v7 = embedding::<7, d>(tokens);
+            let v8 = v7[d = [0, -1, 0, 0, -1]];
+            param v9: [5] = normal(1.0);
+            let (v10, v11) = top_k::<5, k = 2>(v8 + v9);
+            let v12 = v8[5 = v11];
+            let v12 = v12[2 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v10 + v6 + mean::<[5]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let v3 = stack::<[2, batch, seq, 3]>(v2, 0.5 * v1);
-            let v4 = softmax(v3);
-            let v2 = scatter_add::<[2, 7, 3]>(v4, tokens);
-            let v2_2 = mean::<[7, 3]>(v2);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = v1 + learned_position::<9, 3>(v1);
-            v5 + mean::<[2]>(v2_2) + mean::<[3]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = scatter_add::<[7, d]>(x, tokens);
+            let v4 = v3 + v3;
+            let v5 = sum::<[batch]>(v1);
+            let v1_2 = cumsum::<2>(0.5 * v5);
+            param v6: [rows, d] = normal(1.0);
+            let x_2 = v1[2 = [0, -1, 0, 0, -1]];
+            let v7 = attention::<2, mask = causal>(x);
+            v2 + mean::<[7, d]>(v4) + v1_2 + mean::<[rows, d]>(v6) + mean::<[5]>(x_2) + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g57 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = group_norm::<2>(x);
-            let v2 = softmax::<d>(2 * v1, keep_d);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = attention::<2>(v3, context = v3);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = 0.5 * float(keep);
-            let v7 = v2 * sigmoid(v4) + 0.5 * v4;
-            v5 + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = variance::<[batch]>(x);
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = einsum::<[d]>(x_2, x_2);
+            let v4 = einsum::<[]>(v3, v3);
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v6 = shift::<d, 1>(x);
+            let v7 = attend::<mask = causal>(v6, v6, v6);
+            v7 + v2 + v4 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g58 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v1 = shift::<d, -1>(x_2);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = v2 - v2;
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v3 = mean::<[seq, batch]>(x);
+            let v4 = variance::<batch>(x, keep);
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g59 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = one_hot::<7>(arange::<d>());
-            let v3 = linear::<rows>(v2);
-            let v4 = rearrange::<[(7, d)]>(v1);
-            let v1 = rearrange::<[(d, 7)]>(v1);
-            linear::<5, name = head>(v3 + mean::<[28]>(v4) + mean::<[28]>(v1))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = shift::<3, 2>(v2);
+            let v4 = stack::<[batch, seq, 3, 2]>(v3, 0.5 * v2);
+            let v5 = pad::<d, before = 1>(v1);
+            buffer v6: [2, d] = 0.7;
+            linear::<5, name = head>(v5 + mean::<[3, 2]>(v4) + mean::<[2, d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = tanh(c);
-            let v1 = 0.5 * float(tokens);
-            let v4 = tanh(c);
-            v2 + x + mean::<[d]>(v3) + v1 + mean::<[d]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            param v3: [rows] = normal(1.0);
+            let v1 = concat::<rows>(v3, 0.5 * v3);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { param v5: [8] = ones; v4 *= v5; v4 = v4 - 0.5 * gelu(v4); param v6: [8] = normal(1.0); v4 += one_hot::<8>(argmax::<8>(v4 + v6)); }
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(x);
+            v4 + mean::<[6]>(v1) + mean::<[d]>(v7) + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g61 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = cumsum::<rows>(0.5 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = x + learned_position::<9, d>(x);
-            v5 + mean::<[rows, 2]>(v3) + mean::<[rows, 2]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v2 = feed_forward::<6, activation = geglu>(v1);
+            let v3 = permute::<[d, batch, seq]>(v2);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g62 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v1_2 = detach(floor(2 * v1 + 0.37));
-            let v2 = softmax(v1_2);
-            x + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x = one_hot::<7>(tokens);
+            let x = feed_forward::<6, activation = gelu>(x);
+            x_2 + mean::<[7]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g63 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = 0.5 * float(tokens);
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); }
-            linear::<5, name = head>(v2 + v4)
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            param v3: [d] = normal(1.0);
+            let v4 = one_hot::<7>(argmax::<d>(detach(v2 + v3)));
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v2, v5);
+            let v7 = max(v4, v4);
+            linear::<5, name = head>(v6 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = linear::<2>(x);
-            let x_2 = attention::<2, mask = causal, position = rope>(x);
-            let v3 = x + learned_position::<9, d>(x);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [2, d] = 0.7;
-            let x = linear::<rows>(v3);
-            v2 + v1 + mean::<[d]>(x_2) + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[rows]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = softmax(v1);
+            let v1_2 = linear::<d, bias = false>(x);
+            let v2 = linear::<d>(v1);
+            let v3 = permute::<[seq, d, batch]>(v1_2);
+            let v4 = feed_forward::<6, activation = swiglu>(v2);
+            let v5 = v1 * detach(floor(2 * x + 0.37));
+            v3 + v4 + mean::<[3]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
     g65 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = 0.5 * float(lens);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = mean_pool(v2, lens);
-            v1 + x_2 + mean::<[rows, d]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let x_2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let x = permute::<[d, batch, seq]>(x_2);
+            let x_2 = one_hot::<7>(tokens);
+            let v1 = detach(floor(2 * x_2 + 0.37));
+            x + mean::<[7]>(v1)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g66 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq], order: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = 0.5 * float(lens);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = x[seq = v4];
-            let v6 = x[seq = order];
-            let (v7, v8) = split::<d>(v6);
-            let v9 = detach(floor(2 * v5 + 0.37));
-            v3 + v2 + mean::<[seq]>(v7) + mean::<[seq]>(v8) + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 + softmax(v1) * x; param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = max(v1, v1);
+            let (v4, v5) = split::<d>(v1);
+            let v6 = one_hot::<7>(argmax::<batch>(v3 + b));
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = clamp(v4, -0.7, 0.7);
+            v5 + mean::<[d, 7]>(v6) + mean::<[3]>(v7) + v1
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g67 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -2..];
-            let v3 = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = relu_squared>(v2);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = shift::<7, -1>(v3);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[7]>(v6))
+            let v2 = feed_forward::<6, activation = relu>(v1);
+            let v1_2 = v2[d = [0, -1, 0, 0, -1]];
+            let v3 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
+            let mut v4 = v1_2 + 0.1 * v1_2;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<5, bias = false>(v4)) + v1_2; }
+            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [seq, 5] {
-            let v1 = x[batch = 0];
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v2 = softmax::<seq>(2 * v1_2);
-            let v3 = tanh(p);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v2);
-            v4 + v3
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g69 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let x_2_2 = concat::<d>(x_2, 0.5 * x_2);
-            let v2 = x_2_2 + learned_position::<9, 8>(x_2_2);
-            let x_2_2 = detach(floor(2 * v1 + 0.37));
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v1_2 = softmax(x_2_2);
-            let v4 = cumsum::<d>(0.5 * v1_2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let x_2 = tanh(x);
+            let x_2 = attention::<2>(x, context = x_2);
+            let v1 = x[seq = -2..];
+            let x = l2_norm::<2, epsilon = 0.1>(v1);
+            let (v2, v3) = split::<d>(x_2);
+            x + mean::<[seq]>(v2) + mean::<[seq]>(v3)
         }
     } (x: floats[batch, seq, 4]);
+
+    g69 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], some_lens: lens[d, batch], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = mean::<d>(x, keep_d);
+            let v2 = attention::<2>(x, context = x);
+            let v3 = softmax::<seq>(2 * x);
+            let v4 = exp(tanh(logsumexp::<seq>(v3, some_lens)));
+            let v5 = max(v1, v1);
+            let x = pow(v3, 2);
+            let x = rms_norm(x);
+            let v6 = tanh(m);
+            v2 + v4 + v5 + x + mean::<[rows]>(v6)
+        }
+    } (x: floats[batch, seq, 4], keep_d: marks[4], some_lens: lens[4, batch], m: floats[3, 4]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; }
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = stack::<[batch, 2, seq, 5]>(v2, 0.5 * v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let v5 = cumsum::<seq>(0.5 * v4);
-            let v6 = abs(v5);
-            v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = feed_forward::<6, activation = swiglu>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = embedding::<7, d>(v4);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v6 = mean_pool(x_2);
+            let v7 = v3 + v3;
+            let v8 = one_hot::<7>(tokens);
+            v5 + v6 + v7 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v4 = min(v1, v2);
-            let v5 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[7]>(v5))
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v2_2 = 0.5 * float(tokens);
+            let v7 = clamp(v2_2, v2_2 - 1, v2_2 + 1);
+            linear::<5, name = head>(v4 + mean::<[d]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * x;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * x; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v6 = shift::<d, 1>(v5);
-            v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], c: [batch, d]) -> [batch, 7, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x_2 = v1[seq = argmax::<seq>(v2 + p)];
+            let v3 = cumsum::<d>(0.5 * x_2);
+            let v2_2 = tanh(c);
+            v3 + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], c: floats[batch, 4]);
 
     g73 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let x = v1[batch = -1];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v1_2 = einsum::<[batch, d]>(v3, v3);
-            let v4 = x[seq = order];
-            let v5 = v4 * v4;
-            v5 + v1_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], last: ids[batch]) -> [batch, seq, d] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            param v3: [7, d] = normal(1.0);
+            let x = v3[tokens];
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = stack::<[batch, seq, 2, 5]>(v2, 0.5 * v1);
+            let v6 = v5[seq = last];
+            x + v4 + mean::<[2, 5]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch]);
 
     g74 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 2, d, 7] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = one_hot::<7>(v2);
-            let v4 = x[seq = [-1, 0]];
-            let x_2 = relu(v1);
-            let x = 0.5 * float(keep);
-            let (v5, _v6) = top_k::<seq, k = 2>(x + p);
-            let mut v7 = x_2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v4; }
-            let v8 = one_hot::<7>(tokens);
-            param v9: [7] = normal(1.0);
-            let (v10, v11) = top_k::<7, k = 2>(v8 + v9);
-            let v12 = v8[7 = v11];
-            v3 + v5 + v7 + mean::<[seq]>(v10) + mean::<[seq]>(v12)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let x_2 = x[d = [0, -1, 0, 0, -1]];
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v1 { param v2: [5] = ones; v1 *= v2; v1 = v1 * sigmoid(linear::<5, bias = false>(v1)) + x_2; }
+            param v3: [5] = normal(1.0);
+            let x_2_2 = embedding::<7, d>(argmax::<5>(v1 + v3));
+            let v4 = einsum::<[seq, d]>(x_2_2, x_2_2);
+            let (v5, v6) = split::<d>(v4);
+            let v7 = 0.5 * float(tokens);
+            let x_2_2_2 = stack::<[batch, seq, 2]>(v7, 0.5 * v7);
+            let v8 = min::<[5]>(x_2);
+            x_2_2_2 + v5 + v6 + v8
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g75 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = attention::<2, mask = causal>(v2);
-            let v2_2 = pad::<d, before = 1>(v3);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v7 = v1[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v2_2 + mean::<[rows, d]>(v5) + mean::<[d]>(v6) + v7)
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = mean::<[5]>(v2);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v1 + v6);
+            let v9 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v7, v8);
+            let v10 = one_hot::<7>(arange::<d>());
+            let v11 = einsum::<[batch, seq]>(v2, v5);
+            linear::<5, name = head>(v7 + mean::<[d]>(v9) + mean::<[d, 7]>(v10) + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let v2 = 0.5 * float(keep);
-            let v3 = permute::<[seq, batch]>(v2);
-            let v4 = if v1 < v3 { v1 * v3 } else { tanh(v1) };
-            param v5: [] = normal(1.0);
-            let v6 = detach(floor(2 * v4 + 0.37));
-            let v7 = pad::<d, before = 1>(x);
-            v6 + v5 + mean::<[5]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = clamp(x, x - 1, x + 1);
+            let v3 = silu(v2);
+            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
+            let v6 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
+            let v7 = variance::<[2, d]>(v1);
+            let v8 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
+            let v9 = sqrt(1 + v6 * v6);
+            v4 + v7 + v8 + mean::<[seq]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g77 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = rearrange::<[batch, (7, d)]>(v1);
-            v2 + mean::<[28]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = einsum::<[batch, seq]>(v2, v2);
+            x_2 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g78 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], lens: lens[batch]) -> [batch, 28] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = scatter_add::<[2, batch, 7, d]>(v1, tokens);
-            let v3 = rearrange::<[2, batch, (d, 7)]>(v2);
-            let x = einsum::<[batch, 28]>(v3, v3);
-            let v4 = layer_norm::<epsilon = 0.1>(x);
-            let v1 = one_hot::<7>(tokens);
-            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v1 + p))));
-            let x = 0.5 * float(lens);
-            v4 + mean::<[7]>(v5) + x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = group_norm::<2>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = max_pool(v1);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v4 = v2 + sinusoidal_position::<7>(v2);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            let v8 = linear::<2>(v6);
+            v4 + mean::<[3]>(x_2) + v7 + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g79 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[argmax::<d>(detach(v1 + v2))];
-            let v5 = one_hot::<7>(arange::<rows>());
-            let (v6, v7) = split::<d>(v4);
-            let v8 = concat::<d>(v4, 0.5 * v4);
-            linear::<5, name = head>(v6 + mean::<[rows, 7]>(v5) + v7 + mean::<[8]>(v8))
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = attend::<mask = causal, position = rope>(linear::<4>(v2), linear::<4>(v2), linear::<4>(v2));
+            let v5 = logsumexp::<[8]>(v3);
+            linear::<5, name = head>(v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,540 +3,555 @@
 graphs! {
     g80 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = min(v1, v1);
-            let v4 = x * v1;
-            let v5 = mean::<seq>(v3, keep);
-            let (v6, _v7) = top_k::<seq, k = 2>(v4 + p);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v6 + v5 + v8
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = group_norm::<2>(x);
+            let x = rms_norm::<epsilon = 0.5>(v1);
+            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
+            let v4 = variance::<[d]>(v2);
+            let v5 = v1[d = [-1, 0]];
+            let v6 = linear::<d>(v5);
+            v6 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g81 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = min::<[batch, seq]>(v1);
-            let v3 = rms_norm(v3);
-            let v4 = v2[seq = turned];
-            v4 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = x[seq = argmax::<seq>(x + p)];
+            let v2 = tanh(p);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            v5 + v2 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g82 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            param v2: [rows] = normal(1.0);
-            let v1_2 = attention::<2, mask = document & causal>(v1, document = documents);
-            let v3 = max(v2, v2);
-            let v4 = variance::<batch>(v1_2, keep);
-            v4 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v1_2 = exp(tanh(logsumexp::<seq>(v1, lens)));
+            let v2 = 0.5 * float(tokens);
+            let mut v3 = v1_2 + 0.1 * v1_2;
+            repeat 2, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = v3 + softmax(v3) * v1_2; }
+            let v4 = feed_forward::<6, activation = reglu>(v3);
+            v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g83 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v1_2 = v3[argmax::<d>(v1 + v2)];
-            let v1 = one_hot::<7>(arange::<d>());
-            let (v4, v5) = split::<d>(v1);
-            let (v6, v7) = split::<d>(v1_2);
-            let v8 = clamp(v6, v7 - 1, v7 + 1);
-            linear::<5, name = head>(v8 + mean::<[7]>(v4) + mean::<[7]>(v5))
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v1 = sigmoid(v2);
+            let v3 = pad::<d, before = 1>(v1);
+            let v4 = concat::<5>(v3, 0.5 * v3);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g84 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
             let mut v1 = x + 0.1 * x;
             repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let x_2 = one_hot::<7>(tokens);
-            let v3 = cumsum::<batch>(0.5 * x_2);
-            let v4 = x_2[seq = -1];
-            let v5 = softmax::<7>(2 * v3);
-            v1 + mean::<[7]>(v4) + mean::<[7]>(v5)
+            let v3 = permute::<[seq, d, batch]>(v1);
+            let v1 = clamp(v3, v3 - 1, v3 + 1);
+            param v4: [7, d] = normal(1.0);
+            let v1_2 = v4[tokens];
+            let v5 = scatter_add::<[batch, 7, d]>(v1_2, tokens);
+            v1 + mean::<[7]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g85 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v4 = max_pool(x, keep);
-            let v5 = v1[seq = order];
-            let v2 = clamp(v3, -0.7, 0.7);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = v4 * v4;
-            v5 + mean::<[7]>(v2) + v6 + v7
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 3] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); }
+            param v4: [7, d] = normal(1.0);
+            let x = v4[arange::<batch>()];
+            let v5 = x + x;
+            let v6 = sum::<[batch, d]>(x);
+            let x = v3[seq = turned];
+            let v7 = v5 - v5;
+            x_2 + v6 + mean::<[d]>(x) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g86 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = x[seq = order];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); }
-            let x = stack::<[2, batch, seq, d]>(x, 0.5 * v1);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v6 = scatter_add::<[batch, 7, d]>(v5, tokens);
-            x + mean::<[rows]>(v4) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = tanh(m);
+            param v3: [2, d] = normal(1.0);
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let v5 = attention::<2, mask = causal>(v4);
+            let mut v6 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = tanh(linear::<d>(v6)); }
+            v5 + mean::<[2]>(v3) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g87 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v1 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            param v2: [5] = normal(1.0);
-            let v1_2 = embedding::<7, d>(argmax::<5>(v1_2 + v2));
-            let v1_2_2 = one_hot::<7>(arange::<d>());
-            let v3 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
-            linear::<5, name = head>(v1 + mean::<[d, 7]>(v1_2_2) + mean::<[d]>(v3))
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v1_2 = feed_forward::<6, activation = gelu>(v3);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = tanh(linear::<d>(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
+            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v5);
+            let v8 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v7) + mean::<[d, 7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
-            let x_2 = variance::<seq>(x, keep);
-            let v1 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
-            let v2 = min::<[batch, seq]>(v1);
-            let v3 = shift::<d, 2>(v2);
-            let v4 = pad::<d, before = 1>(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v6 = shift::<5, -1>(v4);
-            v5 + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, 2, seq, d] {
+            let v1 = softmax::<d>(2 * x);
+            let x = v1[d = [-1, 0]];
+            let v1_2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = shift::<batch, -1>(x);
+            let v4 = einsum::<[batch, seq]>(v3, v3);
+            let v5 = v2[seq = turned];
+            v1_2 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g89 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = if v1_2 < v1_2 { v1_2 * v1_2 } else { tanh(v1_2) };
-            let v3 = attention::<2, mask = document & causal>(x, document = documents);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 = tanh(linear::<d>(v1)); }
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v1 + v3);
+            let v6 = v1[d = v5];
+            let v7 = rms_norm::<epsilon = 0.5>(v1);
+            buffer v8: [2, d] = 0.7;
+            v4 + v6 + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g90 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = gelu>(x);
-            let v1 = l2_norm(x);
-            let v2 = feed_forward::<6, activation = relu_squared>(v1);
-            let v3 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
-            let x = max_pool(v3, keep);
-            let v4 = v2[seq = turned];
-            v4 + x
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = softmax::<seq>(2 * x);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = einsum::<[seq, 3]>(x, x);
+            let v1 = min::<[3]>(x);
+            let v2 = attend::<mask = causal, normalizer = sink>(linear::<6>(x_2), linear::<6, bias = false>(x_2), x_2);
+            let v3 = softmax::<seq>(2 * v1);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4]);
 
     g91 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * v1;
-            let v3 = pad::<d, after = 1, value = 0.5>(v2);
-            let v3_2 = stack::<[batch, seq, 5, 2]>(v3, 0.5 * v3);
-            linear::<5, name = head>(v2 + mean::<[5, 2]>(v3_2))
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = v1 + sinusoidal_position::<d>(v1);
+            let v4 = linear::<d, bias = false>(v2);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let x_2 = logsumexp::<[seq, batch]>(x);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = x_2[d = [0, -1, 0, 0, -1]];
-            let v2 = if v2 <= 0 || v3 > v2 { v3 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v5 = shift::<d, 1>(v4);
-            v5 + mean::<[5]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<batch>()];
+            let x_2 = permute::<[d, batch, seq]>(x);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<rows>()];
+            let v7 = detach(floor(2 * v2 + 0.37));
+            let v8 = feed_forward::<6, activation = relu>(v2);
+            let mut v9 = v8 + 0.1 * v4;
+            repeat 2, name = r_v9 { param v10: [d] = ones; v9 *= v10; v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v4; v9 = v9 + feed_forward::<5>(layer_norm(v9)); param v11: [d] = normal(1.0); v9 += one_hot::<d>(argmax::<d>(v9 + v11)); }
+            x_2 + mean::<[rows]>(v6) + v7 + v9
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g93 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let x_2 = x[seq = v2];
-            let v3 = x_2 - x_2;
-            let v4 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            v1 + v3 + mean::<[seq]>(v4)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
-
-    g94 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x + x;
-            let x_2 = pad::<d, before = 1>(v1);
-            let v2 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = x * x;
+            let x_2 = linear::<2>(v1);
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * x);
+            v2 + x_2
         }
     } (x: floats[batch, seq, 4]);
 
-    g95 {
+    g94 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v2 = min::<seq>(v2, keep);
+            let v1 = v1 + sinusoidal_position::<d>(v1);
+            v1 + mean::<[7]>(v2)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g95 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = tanh(v2);
-            let v1 = dropout::<0.5>(v3);
-            let v4 = v1 / (2 + v1 * v1);
-            param v5: [7, d] = normal(1.0);
-            let v3 = v5[tokens];
-            let v6 = v4[5 = ..2];
-            let v7 = if v4 > 0.1 && !(v1 >= 0.6) { 0.5 * v4 } else { v1 - 1 };
-            linear::<5, name = head>(v3 + mean::<[2]>(v6) + mean::<[5]>(v7))
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = v2 - v2;
+            param v4: [7, d] = normal(1.0);
+            let v2 = v4[arange::<rows>()];
+            let v5 = l2_norm::<rows, epsilon = 0.1>(v2);
+            param v6: [] = normal(1.0);
+            let v2_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v2 = shift::<rows, -1>(v5);
+            linear::<5, name = head>(v2_2 + v6 + mean::<[rows]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = max_pool(x, lens);
-            let v2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v1_2 = ln(2 + v1 * v1);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = v3 * v4;
-            v5 + mean::<[d]>(v1_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v6 = softmax::<d>(2 * v4);
+            let v5 = pad::<7, after = 1, value = 0.5>(v5);
+            v3 + mean::<[d]>(v6) + mean::<[8]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g97 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + x;
-            let v1_2 = softmax::<d>(2 * v1);
-            let v2 = softmax::<seq>(2 * v1_2);
-            v2
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<seq>(x, some_lens);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v1_2 = v1[batch = 0];
+            v3 + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g98 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 2, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(detach(x + v1)));
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(arange::<batch>());
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [7] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
-            let v7 = stack::<[batch, seq, 2, 7]>(v2, 0.5 * v2);
-            let v8 = mean::<5>(one_hot::<5>(argmax::<batch>(v4 + b)));
-            let v3_2 = v3 * sigmoid(v3) + 0.5 * v3;
-            v7 + v5 + v8 + mean::<[d]>(v3_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            let v4 = 0.5 * float(tokens);
+            let v5 = v3 - v3;
+            let v6 = einsum::<[batch, 5]>(v5, v5);
+            let v2_2 = pad::<5, after = 1, value = 0.5>(v6);
+            v4 + mean::<[6]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g99 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = tanh(v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v1_2 = clamp(v3, -0.7, 0.7);
-            let v1_2_2 = group_norm::<2>(v1_2);
-            let v5 = if v3 > 0.1 && !(v4 >= 0.6) { 0.5 * v3 } else { v4 - 1 };
-            let v6 = l2_norm::<d, epsilon = 0.1>(v5);
-            let v4 = group_norm::<2>(v6);
-            linear::<5, name = head>(v1_2_2 + v4)
+            let v1_2 = min::<[d]>(v1);
+            let v2 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
+            let v3 = v1 + learned_position::<9, d>(v1);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let (v8, v9) = split::<d>(v7);
+            let v10 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v11 = l2_norm::<2, epsilon = 0.1>(v5);
+            let v12 = v10 / (2 + v10 * v10);
+            linear::<5, name = head>(v8 + v2 + v9 + v11 + mean::<[3]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x - x;
-            let v2 = linear::<d>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = 0.5 * float(tokens);
-            let v5 = cumsum::<batch>(0.5 * v2);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v3);
-            let v8 = einsum::<[batch, d]>(x, v5);
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v8));
-            v6 + v4 + mean::<[7]>(v7) + mean::<[3]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, d] {
+            let v1 = variance::<seq>(x, keep);
+            let v2 = attention::<2, mask = padding>(x, padding = lens);
+            let v3 = l2_norm(x);
+            let v4 = linear::<d>(v1);
+            let v5 = mean::<[batch, seq]>(v3);
+            let v6 = mean_pool(v2);
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v5; v7 = v7 - 0.5 * gelu(v7); }
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[arange::<rows>()];
+            v4 + v6 + v7 + mean::<[rows]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g101 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            param v2: [7, d] = normal(1.0);
-            let x_2 = v2[arange::<seq>()];
-            let v1 = feed_forward::<6, activation = relu>(v1);
-            let v3 = softmax::<seq>(x, lens);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            buffer v6: [2, d] = 0.7;
-            let v3_2 = scatter_add::<[batch, 7, d]>(v4, tokens);
-            v1 + x_2 + mean::<[7]>(v5) + mean::<[2]>(v6) + mean::<[7]>(v3_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            param v2: [rows, d] = normal(1.0);
+            let x = softmax::<batch>(2 * v1);
+            let v1 = max_pool(x, lens);
+            let v3 = v2[rows = ..2];
+            let v3_2 = v3 * v3;
+            let v4 = v3_2[2 = [0, -1, 0, 0, -1]];
+            v1 + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g102 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = pad::<d, before = 1>(x);
-            let (v1, v2) = split::<d>(x);
-            let v3 = one_hot::<7>(argmax::<batch>(v1 + b));
-            let x = layer_norm(x_2);
-            param v4: [5] = normal(1.0);
-            let (v5, _v6) = top_k::<5, k = 2>(x + v4);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); }
-            let v8 = embedding::<7, d>(tokens);
-            v2 + v5 + mean::<[7]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [seq, 2] {
+            let v1 = tanh(c);
+            let v2 = if v1 < x { v1 * x } else { tanh(v1) };
+            let v3 = l2_norm::<seq, epsilon = 0.1>(v2);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v5 = v4[batch = 0];
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v5 + v6);
+            let v1 = if v7 <= 0 || v7 > v7 { v7 } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
+            v1
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g103 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = v4[d = -1];
-            param v6: [d] = normal(1.0);
-            linear::<5, name = head>(v2 + mean::<[2]>(v3) + v5 + v6)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = cos(2 * v2);
+            let v4 = feed_forward::<6, activation = reglu>(v3);
+            let v5 = pad::<d, after = 1, value = 0.5>(v1);
+            let v6 = gelu_tanh(v5);
+            linear::<5, name = head>(v4 + mean::<[5]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = x[batch = -1];
-            let v3 = linear::<5>(v1);
-            v2 + mean::<[7, 5]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g105 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, 2>(x);
-            let v2 = min(x, x);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 += attention::<2, mask = causal>(v3); }
-            v2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal>(x);
+            let v2 = mean_pool(x, keep);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, rows]>(v2, v3);
+            v1 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g106 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v1_2 = v2 * sigmoid(v2) + 0.5 * v2;
-            v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 7] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = sum::<[rows]>(v2);
+            let v2_2 = one_hot::<7>(argmax::<seq>(v3 + p));
+            v2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g107 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = softmax::<d>(2 * v2);
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = attend::<mask = causal, normalizer = sink>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            let v3 = shift::<5, 1>(v2);
+            let v2_2 = cumsum::<5>(0.5 * v3);
             let (v5, v6) = split::<d>(v4);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); v7 = rms_norm(v7) * sigmoid(v7); }
-            let v8 = pad::<7, after = 1, value = 0.5>(v7);
-            let v9 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v5 + v6 + mean::<[8]>(v8) + mean::<[7]>(v9))
+            linear::<5, name = head>(v2_2 + mean::<[2]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v2 = einsum::<[seq, d]>(x, v1);
-            let v3 = rms_norm(x);
-            let v4 = einsum::<[batch, seq]>(v3, v2);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = x / (2 + x * x);
+            let v2 = softmax::<d>(2 * x);
+            let x = x_2[7 = ..2];
+            v1 + v2 + mean::<[2]>(x)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g109 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = gelu(x);
-            param v2: [2, d] = normal(1.0);
-            let v3 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            v3 + mean::<[2]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let (v3, v4) = top_k::<seq, k = 2>(v2 + p);
+            let v5 = mean::<5>(one_hot::<5>(v4));
+            let v6 = cumsum::<d>(0.5 * v1);
+            v3 + v5 + mean::<[seq, d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g110 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = v1[batch = argmax::<batch>(detach(v1 + b))];
-            let v2 = min(v1, v1);
-            let v3 = variance::<[d]>(x);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2);
-            v4 + v3 + v5 + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
+            let v1 = x[batch = [-1, 0]];
+            let x = x[batch = -1];
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v3 = relu_squared(x);
+            param v4: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[seq, rows]>(v3, v4);
+            param v5: [d] = normal(1.0);
+            let (v6, _v7) = top_k::<d, k = 2>(v3 + v5);
+            v1 + mean::<[7]>(v2) + mean::<[rows]>(x_2) + v6
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g111 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = logsumexp::<[d]>(v1);
-            let v4 = layer_norm(v1);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v1_2 = one_hot::<7>(tokens);
-            param v6: [d] = normal(1.0);
-            linear::<5, name = head>(v5 + v2 + v3 + mean::<[7]>(v1_2) + v6)
+            let v1_2 = feed_forward::<6, activation = sigmoid>(v1);
+            let v2 = v1_2 + sinusoidal_position::<d>(v1_2);
+            let v3 = one_hot::<7>(tokens);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v1_2_2 = v3 + v3;
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
+            let v8 = v4[d = v7];
+            linear::<5, name = head>(v1_2_2 + mean::<[2]>(v6) + mean::<[2]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + softmax(v2) * v1; }
-            let v3 = attention::<2>(x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v1 = dropout::<0.5>(v4);
-            let v6 = softmax::<d>(2 * v2);
-            let v7 = sin(v1);
-            let v8 = min(v2, 0.2);
-            v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = one_hot::<7>(arange::<seq>());
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 = v3 + softmax(v3) * v1; param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let v5 = feed_forward::<6, activation = silu>(x_2);
+            let v6 = detach(floor(2 * v3 + 0.37));
+            let v7 = sum::<[2, d]>(v6);
+            let x = x + sinusoidal_position::<d>(x);
+            let v8 = attention::<2, score = bilinear>(x, context = v3);
+            v8 + mean::<[7]>(v5) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g113 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [d, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = tanh(p);
+            let x_2 = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
+            let v3 = linear::<rows, bias = false>(x);
+            let v4 = 0.5 * float(keep);
+            let v5 = pad::<d, after = 1, value = 0.5>(x_2);
+            let x = v3 + learned_position::<9, rows>(v3);
+            let (v6, v7) = split::<d>(x_2);
+            v1 + v2 + v4 + mean::<[5]>(v5) + mean::<[rows]>(x) + mean::<[2]>(v6) + mean::<[2]>(v7)
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
+
+    g114 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v1_2 = min::<[batch, d]>(v1);
-            let v2 = if v1_2 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1_2 } else { v1_2 - 1 };
-            let v1_2 = 0.5 * float(keep);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v1_2);
-            let v4 = cumsum::<batch>(0.5 * v3);
-            let v5 = v2[seq = argmax::<seq>(detach(v4 + p))];
-            let v1_2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            v1_2_2 + v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [2, 14, d] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v1 = one_hot::<7>(arange::<seq>());
+            let x = concat::<7>(v1, 0.5 * v1);
+            let v2 = min::<batch>(x_2, keep);
+            let (v3, v4) = top_k::<seq, k = 2>(x + p);
+            let v5 = v2[seq = v4];
+            let v6 = min::<batch>(x_2, keep);
+            let v7 = attention::<2, score = bilinear>(x_2, context = x_2);
+            let v1_2 = rearrange::<[(2, 14)]>(v3);
+            v5 + mean::<[seq]>(v6) + mean::<[batch, seq]>(v7) + mean::<[28]>(v1_2)
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
-    g114 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], m: [rows, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = tanh(c);
-            let v2 = x[d = [0, -1, 0, 0, -1]];
-            let v3 = tanh(m);
-            let v4 = tanh(m);
-            param v5: [5] = normal(1.0);
-            let (v6, v7) = top_k::<5, k = 2>(v2 + v5);
-            let v8 = v2[5 = v7];
-            let v9 = sum::<seq>(v8, lens);
-            param v10: [d, rows] = normal(0.5);
-            let v11 = einsum::<[batch, rows]>(v1, v10);
-            let v8_2 = v4[d = ..2];
-            v6 + mean::<[rows, d]>(v3) + v9 + mean::<[rows]>(v11) + mean::<[rows]>(v8_2)
-        }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], m: floats[3, 4], lens: lens[batch]);
-
     g115 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2_2 = 1 - v2 / 3;
-            let v3 = attention::<2, mask = causal>(v1);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [2, d] = 0.7;
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v3, v6);
-            param v8: [2, d] = normal(1.0);
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v8);
-            linear::<5, name = head>(v2_2 + mean::<[2, d]>(v4) + mean::<[2, d]>(v5) + mean::<[rows]>(v7) + mean::<[d]>(v9) + mean::<[2, 7]>(v10))
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = stack::<[batch, seq, 2, d]>(v1_2, 0.5 * v1_2);
+            let v1_2 = min::<[2, d]>(v2);
+            let v3 = stack::<[batch, seq, 2]>(v1_2, 0.5 * v1_2);
+            let v4 = concat::<d>(v1, 0.5 * v1);
+            param v5: [] = normal(1.0);
+            let v6 = concat::<8>(v4, 0.5 * v4);
+            let v7 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v3 + v5 + mean::<[16]>(v6) + mean::<[d, 7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v1 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = linear::<d, bias = false>(v2);
-            v3 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let x = cumsum::<2>(0.5 * v2);
+            let v4 = shift::<batch, 1>(x);
+            let x = feed_forward::<6, activation = gelu_tanh>(v4);
+            x
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g117 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = if v1 <= 0 || x > v1 { x } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            let v6 = permute::<[d, batch, seq]>(v4);
-            let v7 = tanh(w);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v5 + v6 + v7 + v8
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 2, d] {
+            let v1 = min::<seq>(x, keep);
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = linear::<2>(v2);
+            let v3 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = softmax::<seq>(2 * v3, lens);
+            let v6 = x[seq = -2..];
+            let v7 = l2_norm::<batch, epsilon = 0.1>(v5);
+            v6 + v2 + mean::<[3]>(v4) + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], lens: lens[batch]);
 
     g118 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = attention::<2, mask = causal>(x);
-            let v1 = 0.5 * float(keep);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = expand::<[batch, seq, d]>(v1);
-            let v3 = detach(floor(2 * x + 0.37));
-            x_2 + mean::<[3]>(v2) + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(arange::<batch>());
+            param v2: [7, d] = normal(1.0);
+            let v1 = v2[argmax::<batch>(v1 + b)];
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[7, rows]>(v1, v3);
+            param v5: [7] = normal(1.0);
+            let (v6, v7) = top_k::<7, k = 2>(v4 + v5);
+            let v8 = v1[7 = v7];
+            let v9 = v8 / (2 + v8 * v8);
+            x + mean::<[2, rows]>(v6) + mean::<[2, rows]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g119 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            linear::<5, name = head>(v4 + mean::<[d]>(v6))
+            param v2: [2, d] = normal(1.0);
+            let v3 = attend::<mask = causal>(v1, linear::<4>(v1), tanh(v1));
+            param v4: [d] = normal(1.0);
+            let v5 = v3[d = argmax::<d>(v2 + v4)];
+            let v6 = pad::<d, before = 1>(v3);
+            linear::<5, name = head>(v5 + mean::<[5]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

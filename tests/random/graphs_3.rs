@@ -2,526 +2,529 @@
 
 graphs! {
     g120 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = abs(x);
-            let v2 = shift::<d, 2>(x);
-            param v3: [] = normal(1.0);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v6 = pad::<d, before = 1>(v2);
-            let v7 = softmax::<seq>(2 * v5);
-            let mut v8 = v7 + 0.1 * v7;
-            repeat 2, share = true, name = r_v8 { v8 = v8 * sigmoid(linear::<rows, bias = false>(v8)) + v7; v8 = v8 * sigmoid(linear::<rows, bias = false>(v8)) + v7; }
-            v6 + v3 + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = min::<[batch]>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
+            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v6 = attention::<2, mask = causal>(v5);
+            v2 + mean::<[d]>(v4) + mean::<[3]>(v3_2) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g121 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v1 = l2_norm::<seq, epsilon = 0.1>(v1);
-            let v2 = one_hot::<7>(arange::<rows>());
-            v1 + mean::<[rows, 7]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            let v4 = clamp(v1, -0.7, 0.7);
+            v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g122 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch], keep_some: bool[d, seq]) -> [batch, d] {
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            let v1 = variance::<[d]>(x_2);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = x[seq = turned];
-            let v4 = softmax::<7>(2 * v2);
-            let v5 = rearrange::<[(7, d)]>(x_2);
-            let v6 = variance::<seq>(v3, keep_some);
-            v6 + mean::<[7]>(v4) + mean::<[28]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = x[d = -2..];
+            let v2 = shift::<seq, 2>(v1);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.5 * gelu(v3); }
+            let v4 = permute::<[seq, d, batch]>(v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v3);
+            let v7 = max::<[batch]>(v7);
+            v2 + mean::<[3]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g123 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = exp(tanh(v4));
-            let v4_2 = embedding::<7, d>(tokens);
-            let v6 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v7 = max::<[d]>(v4_2);
-            let v8 = feed_forward::<6, activation = relu>(v1);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v6) + v7 + v8)
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = feed_forward::<6, activation = reglu>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
+            let v7 = softmax::<d>(2 * v6);
+            let v4_2 = cumsum::<d>(0.5 * v7);
+            let v8 = clamp(v4_2, -0.7, 0.7);
+            linear::<5, name = head>(v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let x = x[batch = argmax::<batch>(x + b)];
+            let v2 = one_hot::<7>(tokens);
+            v1 + x + mean::<[7]>(v2)
+        }
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+
+    g125 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let x = v1[seq = 0];
-            let v2 = sqrt(1 + v1 * v1);
-            v2 + x
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v1 = stack::<[2, batch, seq, d]>(v2, 0.5 * v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v1 + mean::<[rows]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
-    g125 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(lens);
-            let v2 = einsum::<[]>(v1, v1);
-            let v3 = feed_forward::<6, activation = relu_squared>(x);
-            let v4 = v3 / (2 + v3 * v3);
-            v4 + v2
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let x_2 = mean_pool(x, keep);
-            let v1 = min(x_2, 0.2);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 + softmax(v2) * v1; }
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); v3 = v3 + softmax(v3) * v2; }
-            buffer v5: [2, d] = 0.7;
-            v3 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, 2, 3, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = mean_pool(x, keep);
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let (v5, v6) = top_k::<seq, k = 2>(v4 + p);
+            let v7 = x[seq = v6];
+            v7 + v1 + v5
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
 
     g127 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [] = normal(1.0);
-            let v3 = shift::<d, 2>(v1);
-            let v4 = detach(floor(2 * v2 + 0.37));
-            let v3 = shift::<d, -1>(v3);
-            linear::<5, name = head>(v3 + v4)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1_2 = attention::<2, mask = causal>(v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            linear::<5, name = head>(v2 + mean::<[d]>(v1_2) + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = shift::<d, 1>(x);
-            let v2 = mean::<[d, batch]>(v1);
-            let x = mean_pool(x, keep);
-            let v3 = softmax::<seq>(2 * v1);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(x + v4);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[v6];
-            v3 + v2 + mean::<[2]>(v5) + mean::<[2]>(v8)
+            let v2 = feed_forward::<6, activation = swiglu>(v1);
+            let v3 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            param v4: [2, d] = normal(1.0);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); param v7: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v7)); }
+            v2 + v3 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g129 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 3] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1_2 = tanh(z);
-            let v3 = einsum::<[rows, d]>(v1_2, v1_2);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v3);
-            v2 + mean::<[rows, 5]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let x = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = 0.5 * float(keep);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let v4 = logsumexp::<[d, seq]>(x);
+            v2 + mean::<[d]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g130 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], m: [rows, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = tanh(p);
-            let v2 = tanh(m);
-            let v3 = pad::<d, after = 1, value = 0.5>(x);
-            let v4 = shift::<seq, 1>(v1);
-            let v2_2 = v2 / (2 + v2 * v2);
-            let v5 = v3 + learned_position::<9, 5>(v3);
-            let v6 = 0.5 * float(lens);
-            v5 + v4 + mean::<[rows, d]>(v2_2) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq], last: ids[batch]) -> [batch, 2, d] {
+            let v1 = softmax::<seq>(x, lens);
+            let x_2 = layer_norm(v1);
+            let v2 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
+            let (v3, v4) = top_k::<seq, k = 2>(v2 + p);
+            let v5 = mean::<5>(one_hot::<5>(v4));
+            let v6 = logsumexp::<[d, batch]>(v5);
+            let v7 = x_2[seq = last];
+            let v8 = 2 * v7 - 1;
+            v3 + v6 + v8
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], m: floats[3, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq], last: places[batch]);
 
     g131 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = floor(2 * v1 + 0.37) * v1;
-            let v2 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v3 = linear::<rows>(v2);
-            let v4 = 0.5 * float(tokens);
-            let v5 = logsumexp::<[d]>(v1);
-            let v3_2 = l2_norm::<rows, epsilon = 0.1>(v3);
-            let v6 = attention::<2, mask = causal>(v1);
-            let v7 = attention::<2, mask = causal>(v6);
-            linear::<5, name = head>(v3_2 + v4 + v5 + mean::<[d]>(v7))
+            param v2: [d] = normal(1.0);
+            let v3 = v1[d = argmax::<d>(v1 + v2)];
+            let v4 = cumsum::<d>(0.5 * v1);
+            let v5 = einsum::<[batch, seq]>(v4, v4);
+            let v6 = concat::<d>(v1, 0.5 * v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v7 = einsum::<[batch, seq]>(v4, v5);
+            let v8 = sqrt(1 + v7 * v7);
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v6 + v3 + v8 + mean::<[3]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = l2_norm::<3, epsilon = 0.1>(x_2);
-            let v1 = max::<[3]>(v1);
-            let v2 = x_2 / (2 + v1 * v1);
-            let v3 = linear::<d, bias = false>(v2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], documents: ids[batch, seq]) -> [batch, 2, 6] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v2 = concat::<rows>(x_2, 0.5 * x_2);
+            let (v3, _v4) = top_k::<seq, k = 2>(v2 + p);
+            let v5 = detach(floor(2 * x_2 + 0.37)) + x_2;
+            let v6 = attention::<2, mask = document & causal>(x, document = documents);
+            v3 + mean::<[seq, rows]>(v5) + mean::<[seq, d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], documents: ids[batch, seq]);
 
     g133 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            buffer v1: [2, d] = 0.7;
-            let x_2 = feed_forward::<6, activation = relu>(x);
-            let v2 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
-            let v3 = v2[batch = -1];
-            let (v4, v5) = top_k::<seq, k = 2>(x + p);
-            let v6 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
-            let (v7, v8) = split::<d>(v6);
-            let x = max(v8, v7);
-            let v9 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            v4 + v1 + mean::<[seq]>(x) + mean::<[seq]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], z: [batch, rows, d]) -> [batch, rows, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v3 = v2 * v2;
+            let v4 = tanh(z);
+            let v5 = shift::<3, -1>(v3);
+            let v6 = scatter_add::<[batch, 7, 3]>(v5, tokens);
+            let v2_2 = pad::<d, before = 1>(x);
+            let v2_2_2 = v2_2 * sigmoid(v2_2) + 0.5 * v2_2;
+            v4 + mean::<[7, 3]>(v6) + mean::<[seq, 5]>(v2_2_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], z: floats[batch, 3, 4]);
 
     g134 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = x[d = -1];
-            let v4 = einsum::<[seq, 2]>(v1, v2);
-            let v5 = cumsum::<batch>(0.5 * v3);
-            let v6 = feed_forward::<6, activation = geglu>(v4);
-            let v7 = permute::<[seq, batch]>(v5);
-            v6 + mean::<[batch]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = exp(tanh(logsumexp::<batch>(x, keep)));
+            let v3 = pad::<d, before = 1>(x);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = v4[seq = last];
+            v2 + mean::<[5]>(v3) + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], last: places[batch]);
 
     g135 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = gelu(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v6 = layer_norm(v5);
-            let v7 = shift::<7, 1>(v4);
-            let v2_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v8 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2_2);
-            linear::<5, name = head>(v1_2 + v6 + mean::<[7]>(v7) + mean::<[d]>(v8))
+            let v1_2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2 = embedding::<7, d>(tokens);
+            param v3: [2, d] = normal(1.0);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[2, rows]>(v3, v4);
+            let v6 = floor(2 * v5 + 0.37) * v5;
+            let v3_2 = v1 + sinusoidal_position::<d>(v1);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[tokens];
+            let (v9, v10) = split::<d>(v1_2);
+            linear::<5, name = head>(v2 + mean::<[2, rows]>(v6) + v3_2 + v8 + mean::<[2]>(v9) + mean::<[2]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            let v3 = sum::<[d, batch]>(v1);
-            let v4 = shift::<2, 2>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
-            x_2 + mean::<[2]>(v3) + mean::<[2, 7]>(v6) + v7
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = l2_norm::<seq, epsilon = 0.1>(v1);
+            let v1_2 = softmax::<seq>(2 * v2);
+            let v3 = v1_2[seq = last];
+            let v4 = attention::<2, score = additive(3)>(v1, context = v1);
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g137 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = x + x;
-            let x = if v1 <= 0 || x > v1 { x } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = v3 * v3;
-            let v5 = v4 - v4;
-            v5
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            param v3: [d] = normal(1.0);
+            let v4 = 0.5 * float(lens);
+            let v5 = softmax::<rows>(2 * v2);
+            let v6 = min::<[d]>(v3);
+            v5 + v4 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = 0];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = max::<seq>(x, keep);
-            let v4 = expand::<[batch, seq, d]>(v2);
-            let v5 = max_pool(x, keep);
-            v4 + v3 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, 8] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let x = if keep && tokens != 2 { tanh(x_2) } else { 0 };
+            let mut v1 = x + 0.1 * x_2;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = concat::<d>(v1, 0.5 * x_2);
+            let x = variance::<[batch]>(v3);
+            x
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g139 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [2, d] = 0.7;
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v3; v4 = tanh(linear::<d>(v4)); }
-            linear::<5, name = head>(v1 + mean::<[2]>(v4))
+            let v1_2 = cumsum::<d>(0.5 * v1);
+            let v2 = attention::<2, mask = causal>(v1_2);
+            let v3 = shift::<d, 1>(v2);
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
-            let v1 = linear::<d, bias = false>(x);
-            let x_2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v1_2 = softmax::<batch>(2 * x_2);
-            let mut v2 = v1_2 + 0.1 * x_2;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = tanh(linear::<d>(v2)); }
-            let x = 0.5 * float(keep);
-            v2 + mean::<[seq]>(x)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = [-1, 0]];
+            let v1_2 = v1 * v1;
+            let v2 = softmax::<seq>(2 * x, keep_some);
+            let x_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let v3 = feed_forward::<6, activation = swiglu>(v1_2);
+            x_2 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g141 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], lens: lens[batch]) -> [batch, d] {
-            let v1 = variance::<seq>(x, some_lens);
-            let v2 = min(v1, v1);
-            let v3 = shift::<batch, 2>(v2);
-            let v4 = sum::<seq>(x, lens);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x_2 = shift::<batch, 2>(v1);
+            let x = x_2 + learned_position::<9, d>(x_2);
+            let (v2, v3) = split::<d>(x);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g142 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = max_pool(x, lens);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + softmax(v2) * x; }
-            let v3 = one_hot::<7>(tokens);
-            let v4 = exp(tanh(logsumexp::<seq>(v2, keep)));
-            let v5 = shift::<d, -1>(v1);
-            let v6 = v3[7 = -2..];
-            let v7 = max_pool(v6);
-            let v6 = group_norm::<2>(v5);
-            v4 + mean::<[2]>(v7) + v6
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = v1[seq = turned];
+            let v3 = feed_forward::<6, activation = relu>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v1_2 = v4[tokens];
+            let v1 = 0.5 * float(tokens);
+            let mut v5 = v1_2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v6 = linear::<d>(v5);
+            let v7 = linear::<d, bias = false>(v5);
+            v3 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
 
     g143 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = concat::<rows>(v3, 0.5 * v3);
-            let v1 = mean::<[6]>(v4);
-            linear::<5, name = head>(v4 + v1)
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v2 + v3);
+            let mut v6 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v2; v6 += attention::<2, mask = causal>(v6); }
+            linear::<5, name = head>(v4 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = l2_norm::<seq, epsilon = 0.1>(x);
-            param v3: [2, d] = normal(1.0);
-            v2 + mean::<[d]>(x) + mean::<[2, d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = linear::<2, bias = false>(x);
+            param v3: [rows] = normal(1.0);
+            v2 + mean::<[7, d]>(v1) + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g145 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [7] {
-            let v1 = softmax::<d>(x, keep_d);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = variance::<[d]>(v2);
-            let v4 = permute::<[seq, batch]>(v3);
-            let v5 = scatter_add::<[7]>(v4, tokens);
-            v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(keep);
+            param v2: [7, d] = normal(1.0);
+            let v1 = v2[argmax::<seq>(detach(v1 + p))];
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            param v6: [2, d] = normal(1.0);
+            v5 + v1 + v4 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g146 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = clamp(v1, -0.7, 0.7);
-            let x_2 = one_hot::<7>(tokens);
-            x_2 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = mean_pool(x, keep);
+            let v2 = attention::<2, mask = causal, position = rope>(x);
+            let v3 = max_pool(v2);
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g147 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v2 = linear::<rows>(v2);
-            let (v3, v4) = split::<d>(v1);
-            let (v5, v6) = split::<d>(v1);
-            let (v7, v8) = split::<d>(v1);
-            let v9 = concat::<rows>(v2, 0.5 * v2);
-            linear::<5, name = head>(v3 + v4 + v5 + v6 + v7 + v8 + mean::<[6]>(v9))
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v2 = v2 + sinusoidal_position::<d>(v2);
+            let v3 = v1 / (2 + v2 * v2);
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
+            param v4: [rows] = normal(1.0);
+            let v5 = linear::<rows, bias = false>(v1);
+            linear::<5, name = head>(v5 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            let v2 = v1[d = -1];
-            param v3: [7, d] = normal(1.0);
-            let v1 = v3[tokens];
-            let v4 = sum::<[d, seq]>(v1);
-            x + mean::<[rows]>(v2) + v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], b: [batch], p: [seq]) -> [batch, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = one_hot::<7>(argmax::<batch>(detach(x + b)));
+            let v2_2 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v2 + p))));
+            let v3 = linear::<rows>(v2_2);
+            v1 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], b: floats[batch], p: floats[seq]);
 
     g149 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
-            param v1: [d] = normal(1.0);
-            let v2 = mean::<batch>(x, keep);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v4 = permute::<[d, batch, seq]>(x);
-            let x = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v5 = v4[d = [-1, 0]];
-            v3 + mean::<[d]>(v2) + mean::<[d]>(x) + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v2_2 = permute::<[7, batch, seq]>(v4);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v6 = softmax::<d>(2 * v5);
+            v3 + mean::<[7]>(v2_2) + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2>(x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            v3
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 5] {
+            let v1 = x[seq = turned];
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v1_2 = pad::<d, before = 1>(v2);
+            v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g151 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = linear::<d>(v2);
-            let mut v4 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); param v6: [7, d] = normal(1.0); v4 += v6[tokens]; }
-            let v7 = feed_forward::<6, activation = relu>(v4);
-            let v1_2 = linear::<d, bias = false>(v7);
-            linear::<5, name = head>(v1_2)
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); param v5: [7, d] = normal(1.0); v3 += v5[tokens]; }
+            buffer v6: [2, d] = 0.7;
+            let v7 = pad::<d, before = 1>(v6);
+            let v8 = pad::<5, before = 1>(v7);
+            linear::<5, name = head>(v3 + mean::<[2, 6]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], some: ids[rows]) -> [batch, rows, 7] {
-            let x_2 = x[seq = order];
-            let v1 = x_2[seq = some];
-            param v2: [d] = normal(1.0);
-            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d, batch] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v1 = permute::<[seq, d, batch]>(v1);
+            let v1_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            v1 + mean::<[7]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g153 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let x_2 = x[batch = argmax::<batch>(x + b)];
-            let v1 = min::<seq>(x, keep_some);
-            let v1 = permute::<[d, batch]>(v1);
-            let v2 = expand::<[batch, seq, d]>(x_2);
-            let v3 = x_2[d = [0, -1, 0, 0, -1]];
-            param v4: [5] = normal(1.0);
-            let v1_2 = v3[5 = argmax::<5>(detach(v3 + v4))];
-            let v5 = feed_forward::<6, activation = gelu>(v2);
-            v5 + v1 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = attention::<2, score = additive(3)>(x, context = x);
+            let v1 = shift::<seq, -1>(x);
+            let v2 = linear::<d, bias = false>(x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
+            let v7 = relu(v6);
+            let v8 = linear::<rows, bias = false>(v2);
+            x_2 + v3 + mean::<[7]>(v4) + mean::<[rows]>(v7) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v2 = 0.5 * float(lens);
-            x + v3 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let v1_2 = linear::<d, bias = false>(v1);
+            let (v2, v3) = split::<d>(x);
+            v2 + mean::<[d]>(v1_2) + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g155 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min::<[d]>(v1);
-            let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let v1 = max(v2, v2);
-            let v2_2 = shift::<d, 1>(v3);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2_2));
-            let v5_2 = pad::<d, before = 1>(v5);
-            let v7 = 0.5 * float(tokens);
-            linear::<5, name = head>(v6 + v1 + mean::<[5]>(v5_2) + v7)
+            let v2 = l2_norm(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); param v4: [7, d] = normal(1.0); v3 += v4[tokens]; }
+            let v2 = v3[d = [-1, 0]];
+            let v1_2 = embedding::<7, d>(tokens);
+            let v5 = 0.5 * float(tokens);
+            let v6 = linear::<d>(v3);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v1_2);
+            let v9 = expand::<[batch, seq, d]>(v5);
+            linear::<5, name = head>(v2 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[7]>(v8) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], c: [batch, d]) -> [d, batch, 8] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = 0.5 * float(lens);
-            let v3 = scatter_add::<[d, batch, 7]>(v1, tokens);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<7, bias = false>(v4)) + v3; }
-            let v6 = min(v2, v2);
-            let v7 = pad::<7, after = 1, value = 0.5>(v4);
-            let v8 = tanh(c);
-            v7 + v6 + v8
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = x[seq = last];
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v3_2 = gelu(v3);
+            let v4 = x - v1;
+            let v5 = sum::<[seq, batch]>(v3_2);
+            let v6 = sum::<[d]>(v5);
+            let x = einsum::<[seq, d]>(v4, v4);
+            x + v6
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g157 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = mean::<[seq, d]>(x);
-            let x_2 = one_hot::<7>(arange::<seq>());
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v3 = x[seq = 0];
-            let v4 = logsumexp::<[seq]>(x_2);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = scatter_add::<[batch, 7, d]>(x, tokens);
-            v5 + v2 + mean::<[d]>(v3) + v4 + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let x = 0.5 * float(keep);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = one_hot::<7>(tokens);
+            let mut v4 = v2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * v1; v4 += attention::<2, mask = causal>(v4); }
+            param v5: [7, d] = normal(1.0);
+            let v1_2 = v5[arange::<rows>()];
+            let v6 = concat::<rows>(v1_2, 0.5 * v1_2);
+            v3 + x + mean::<[d]>(v4) + mean::<[6, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g158 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x[seq = -1];
-            let v2 = attention::<2, score = additive(3)>(x, context = x);
-            let x = l2_norm::<batch, epsilon = 0.1>(v1);
-            v2 + x
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = v1[seq = order];
+            let v3 = embedding::<7, d>(tokens);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g159 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5, bias = false>(v1);
-            let v1 = one_hot::<7>(arange::<d>());
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[rows, 7]>(v1, v3);
-            linear::<5, name = head>(v2 + mean::<[rows, 7]>(v4))
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = mean::<[2]>(v3);
+            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
+            linear::<5, name = head>(v1 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,541 +3,536 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 5] {
-            let x_2 = pad::<d, before = 1>(x);
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[2, batch, seq, 5]>(x_2, 0.5 * x_2);
-            let v3 = rms_norm(v2);
-            let v4 = v3 * v3;
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); v5 = v5 - 0.5 * gelu(v5); }
-            let x = linear::<d>(x_2);
-            let v6 = cos(2 * v1);
-            v5 + mean::<[d]>(x) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v3 = tanh(c);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = x + learned_position::<9, d>(x);
+            let v6 = one_hot::<7>(tokens);
+            let mut v7 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 = v7 - 0.5 * gelu(v7); }
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[arange::<seq>()];
+            v2 + v5 + mean::<[7]>(v6) + mean::<[3]>(v7) + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g161 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let x = attention::<2, mask = causal>(x);
-            let v2 = one_hot::<7>(arange::<seq>());
-            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
-            let v4 = tanh(w);
-            x + mean::<[7]>(v2) + v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq] {
+            let v1 = 0.5 * float(tokens);
+            let v2 = concat::<d>(x, 0.5 * x);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let x = mean_pool(v2, lens);
+            let v4 = mean::<[d]>(v3);
+            v1 + mean::<[8]>(x) + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g162 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, rows] {
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);
-            let v8 = x[d = -1];
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v2);
-            v6 + mean::<[seq]>(v8) + mean::<[seq, d]>(v9) + mean::<[seq, 7]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, d] {
+            buffer v1: [2, d] = 0.7;
+            let x_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v2 = x_2[seq = -2..];
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let v4 = detach(floor(2 * v3 + 0.37));
+            param v5: [d] = normal(1.0);
+            let x = x[d = argmax::<d>(detach(v1 + v5))];
+            let v6 = if arange::<seq>() < tokens || !keep { x_2 } else { 0.5 * x_2 };
+            v2 + mean::<[seq, 3]>(v4) + mean::<[seq]>(x) + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g163 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v1 = clamp(v1, v2 - 1, v2 + 1);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2_2 = detach(floor(2 * v1 + 0.37));
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2_2));
-            buffer v5: [2, d] = 0.7;
-            let v1 = mean::<[d]>(v3);
-            linear::<5, name = head>(v4 + mean::<[2, d]>(v5) + mean::<[rows]>(v1))
+            let v2 = embedding::<7, d>(tokens);
+            buffer v3: [2, d] = 0.7;
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v3; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v2);
+            param v8: [7] = normal(1.0);
+            let (v9, _v10) = top_k::<7, k = 2>(v7 + v8);
+            let v11 = one_hot::<7>(arange::<rows>());
+            let v2 = softmax::<rows>(2 * v11);
+            linear::<5, name = head>(v1 + mean::<[2]>(v4) + v6 + mean::<[2]>(v9) + mean::<[rows, 7]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, rows, seq] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x_2; }
-            let v1 = linear::<rows>(v1);
-            let v2 = permute::<[rows, seq]>(v1);
-            let v3 = stack::<[2, rows, seq]>(v2, 0.5 * v2);
-            let v4 = attention::<2, score = bilinear>(x, context = x);
-            v3 + mean::<[batch, d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let x_2 = x[d = argmax::<d>(x + v1)];
+            let (v2, _v3) = top_k::<seq, k = 2>(x_2 + p);
+            let (v4, v5) = split::<d>(x);
+            let v6 = one_hot::<7>(tokens);
+            param v7: [2] = normal(1.0);
+            let v8 = embedding::<7, d>(argmax::<2>(v4 + v7));
+            let v4 = shift::<batch, -1>(x);
+            v5 + v2 + mean::<[7]>(v6) + mean::<[d]>(v8) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g165 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = x[d = -2..];
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = min(v3, v1);
-            let v6 = max::<batch>(v5, keep);
-            let v7 = scatter_add::<[batch, 7, 2]>(v2, tokens);
-            v4 + mean::<[2]>(v6) + mean::<[7, 2]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = relu(v1);
+            let v4 = one_hot::<7>(arange::<batch>());
+            let v5 = 0.5 * float(tokens);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            v3 + mean::<[rows]>(v2) + mean::<[7]>(v4) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g166 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], keep_rows: bool[batch, rows]) -> [batch, d] {
-            let v1 = floor(2 * x + 0.37) * x;
-            let x_2 = group_norm::<2>(v1);
-            let x_2_2 = x_2[seq = some];
-            let v2 = min::<rows>(x_2_2, keep_rows);
-            let v2_2 = v2 - v2;
-            param v3: [d] = normal(1.0);
-            v2_2 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], m: [rows, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
+            let v2 = one_hot::<7>(tokens);
+            let x = max::<batch>(v2, keep);
+            let x = x - x;
+            let v2 = one_hot::<7>(arange::<batch>());
+            let v3 = tanh(m);
+            v1 + mean::<[7]>(x) + mean::<[7]>(v2) + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], some: places[3], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], m: floats[3, 4]);
 
     g167 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v3 = detach(floor(2 * v1 + 0.37));
-            let v4 = mean::<[d]>(v3);
-            let v5 = l2_norm::<d, epsilon = 0.1>(v2);
-            linear::<5, name = head>(v5 + v4)
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = attention::<2, mask = causal>(v2);
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v5 = v2 * sigmoid(v4) + 0.5 * v4;
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 2] {
-            let v1 = min::<[batch]>(x);
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
-            let v5 = pad::<d, after = 1, value = 0.5>(x_2);
-            let x_2_2 = exp(tanh(logsumexp::<seq>(x_2, keep_some)));
-            v3 + mean::<[d]>(v1) + mean::<[5]>(v5) + mean::<[d]>(x_2_2)
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = tanh(c);
+            let v3 = pow(v1, 2);
+            let v4 = 1 - v3 / 3;
+            let v5 = detach(floor(2 * v4 + 0.37));
+            v5 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g169 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = one_hot::<7>(tokens);
-            let x_2 = v1 + learned_position::<9, 3>(v1);
-            let v4 = tanh(z);
-            v2 + mean::<[7]>(v3) + x_2 + mean::<[rows, d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d] {
+            let v1 = mean::<batch>(x, keep);
+            let v2 = softmax::<seq>(2 * v1);
+            let x_2 = softmax::<d>(2 * v2);
+            let x_2_2 = dropout::<0.5>(x_2);
+            let v3 = feed_forward::<6, activation = relu_squared>(x_2_2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g170 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = rms_norm(x);
-            let v2 = logsumexp::<[seq, batch]>(v1);
-            let v1_2 = expand::<[batch, seq, d]>(v2);
-            let mut v3 = v1_2 + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.5 * gelu(v3); }
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = linear::<2>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            let v4 = one_hot::<7>(arange::<seq>());
+            let v4 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            v1 + mean::<[rows]>(v3) + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g171 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v5 = pad::<d, after = 1, value = 0.5>(v2);
-            let v2 = mean::<[5]>(v5);
-            let v6 = one_hot::<7>(arange::<d>());
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[arange::<rows>()];
-            linear::<5, name = head>(v4 + mean::<[5]>(v1_2) + v2 + mean::<[d, 7]>(v6) + mean::<[d]>(v8))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let v1_2 = 0.5 * float(tokens);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let v3 = expand::<[batch, seq, d]>(v3);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            let v1 = one_hot::<7>(arange::<d>());
+            let v5 = linear::<d, bias = false>(v3);
+            linear::<5, name = head>(v2 + v1_2 + v4 + mean::<[7]>(v1) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = softmax::<d>(2 * x);
             let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = pow(v1, 2);
-            let v4 = linear::<2, bias = false>(v2);
-            v3 + mean::<[7, 2]>(v4)
+            let v3 = permute::<[seq, d, batch]>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<seq>()];
+            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g173 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [seq, 2, 5, 7] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = embedding::<7, d>(argmax::<batch>(v1 + b));
-            let v3 = softmax(v2);
-            let v4 = rearrange::<[seq, (5, d)]>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2);
-            let v7 = stack::<[seq, 2, 5, 7]>(v6, 0.5 * v6);
-            let v8 = variance::<[seq]>(v4);
-            let v9 = sum::<[seq]>(v5);
-            v7 + mean::<[20]>(v8) + mean::<[batch, d]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let x = feed_forward::<6, activation = gelu_tanh>(v4);
+            let x = l2_norm::<batch, epsilon = 0.1>(x);
+            let v5 = l2_norm::<d, epsilon = 0.1>(x);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = v7 / (2 + v7 * v7);
+            let v9 = if keep && tokens != 2 { tanh(v8) } else { 0 };
+            v2 + mean::<[d]>(v5) + mean::<[d]>(x_2) + mean::<[3]>(v9)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g174 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [2, d] = normal(1.0);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[argmax::<d>(detach(x + v2))];
-            let v1 = feed_forward::<6, activation = relu_squared>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            v4 + v5 + mean::<[2, 7]>(v6)
+            let v1 = rms_norm(x);
+            let x_2 = one_hot::<7>(tokens);
+            buffer v2: [2, d] = 0.7;
+            let v3 = variance::<[batch]>(x_2);
+            v1 + mean::<[2]>(v2) + mean::<[7]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g175 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5>(v1);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1);
-            param v4: [7, d] = normal(1.0);
-            let v1 = v4[arange::<rows>()];
-            let v5 = rms_norm::<epsilon = 0.5>(v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v1);
-            let v8 = min::<[5]>(v2);
-            let v9 = min::<[d]>(v6);
-            linear::<5, name = head>(v5 + mean::<[rows, 7]>(v7) + v8 + v9)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v4 = logsumexp::<[7]>(v2);
+            let v5 = if v1 < v4 { v1 * v4 } else { tanh(v1) };
+            let v2 = v3[d = [-1, 0]];
+            let v6 = einsum::<[batch, seq]>(v1, v5);
+            let v7 = sum::<[2]>(v2);
+            linear::<5, name = head>(v5 + v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, seq, d] {
-            let v1 = 0.5 * float(lens);
-            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v3 = clamp(x, v2 - 1, v2 + 1);
-            let v4 = sum::<[batch, d]>(v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v6 = detach(floor(2 * v1 + 0.37)) + v5;
-            let v7 = rms_norm(v3);
-            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v7 + v4 + v6 + mean::<[3]>(v3_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 14] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x = clamp(v1, -0.7, 0.7);
+            let v3 = one_hot::<7>(arange::<seq>());
+            let v4 = tanh(w);
+            let v5 = softmax::<seq>(2 * v3);
+            let v2_2 = concat::<7>(v2, 0.5 * v2);
+            let v6 = attend::<mask = causal, position = rope>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let v7 = softmax::<seq>(v6, some_lens);
+            v2_2 + v4 + mean::<[7]>(v5) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq], some_lens: lens[4, batch]);
 
     g177 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = attention::<2, mask = causal>(x);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = v2[seq = v4];
-            let v6 = min(v3, v3);
-            param v7: [] = normal(1.0);
-            let v8 = clamp(v3, v3 - 1, v3 + 1);
-            let mut v9 = v5 + 0.1 * v8;
-            repeat 2, name = r_v9 { param v10: [d] = ones; v9 *= v10; v9 = tanh(linear::<d>(v9)); v9 = tanh(linear::<d>(v9)); }
-            v9 + v6 + v7
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, 2] {
+            let v1 = x[d = 0];
+            let v2 = max_pool(x, keep);
+            let v3 = v1[batch = 0];
+            let x_2 = softmax::<batch>(2 * v1, keep);
+            let v4 = linear::<2, bias = false>(x);
+            let x = scatter_add::<[batch, 7, 2]>(v4, tokens);
+            let v5 = 0.5 * float(keep);
+            x + mean::<[d]>(v2) + mean::<[seq]>(v3) + mean::<[seq]>(x_2) + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g178 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = max::<[d]>(x);
-            let v2 = v1 - v1;
-            let v3 = feed_forward::<6, activation = relu_squared>(x);
-            let v4 = v2 + v2;
-            let v5 = gelu_tanh(v4);
-            let v4_2 = v3 / (2 + v5 * v5);
-            v4_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = ln(2 + v2 * v2);
+            let v4 = permute::<[d, batch, seq]>(x);
+            let v5 = expand::<[batch, seq, d]>(v3);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[rows, batch, seq]>(v4, v6);
+            v5 + mean::<[7]>(v1) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g179 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, -1>(v1);
-            let v3 = v1 * sigmoid(v2) + 0.5 * v2;
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let (v5, v6) = split::<d>(v4);
-            let v4_2 = detach(floor(2 * v5 + 0.37));
-            let v7 = einsum::<[batch, seq]>(v6, v4_2);
-            let v3_2 = max(v7, v7);
-            linear::<5, name = head>(v4_2 + v3_2)
+            let v2 = v1[d = [-1, 0]];
+            let v1_2 = attention::<2, mask = causal, position = rope>(v1);
+            let v1_2 = shift::<d, -1>(v1_2);
+            let v3 = shift::<2, 2>(v2);
+            let v4 = concat::<d>(v1_2, 0.5 * v1_2);
+            let v5 = ln(2 + v3 * v3);
+            let v6 = rms_norm::<epsilon = 0.5>(v4);
+            linear::<5, name = head>(v5 + mean::<[8]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let x_2 = softmax::<seq>(2 * x);
-            let v2 = v1 + learned_position::<9, 7>(v1);
-            let v3 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d, 2] {
+            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v1 = max_pool(x_2);
+            let v2 = stack::<[batch, d, 2]>(v1, 0.5 * v1);
+            let v1_2 = v1[batch = [0, -1, 0, 0, -1]];
+            v2 + mean::<[5]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g181 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], c: [batch, d], keep: bool[batch, seq], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
-            let v1 = max::<seq>(x, lens);
-            let v2 = tanh(c);
-            let v3 = 0.5 * float(keep);
-            param v4: [rows, d] = normal(1.0);
-            let x_2 = one_hot::<7>(tokens);
-            let x = tanh(m);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
-            x_2 + mean::<[d]>(v1) + mean::<[d]>(v2) + v3 + mean::<[rows, d]>(v4) + mean::<[rows, d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = feed_forward::<6, activation = relu_squared>(x);
+            let v1 = tanh(c);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = max_pool(x_2, keep);
+            let v5 = einsum::<[batch]>(v4, v4);
+            let v6 = min(v4, v2);
+            let (v7, v8) = split::<d>(x);
+            v6 + mean::<[7]>(v3) + v5 + mean::<[2]>(v7) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], c: floats[batch, 4], keep: marks[batch, seq], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g182 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = one_hot::<7>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [7] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<7, bias = false>(v2)) + v1; param v4: [7] = normal(1.0); v2 += one_hot::<7>(argmax::<7>(v2 + v4)); }
-            param v5: [7] = normal(1.0);
-            let (v6, v7) = top_k::<7, k = 2>(v2 + v5);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[v7];
-            let v10 = embedding::<7, d>(tokens);
-            let v11 = softmax::<batch>(2 * v9);
-            let mut v12 = v10 + 0.1 * x;
-            repeat 2, name = r_v12 { v12 = v12 - 0.5 * gelu(v12); v12 = tanh(linear::<d>(v12)); v12 += attention::<2, mask = causal>(v12); param v13: [7, d] = normal(1.0); v12 += v13[tokens]; }
-            let v14 = linear::<rows, bias = false>(v12);
-            v11 + v6 + mean::<[rows]>(v14)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 5, 7] {
+            let v1 = x[d = [0, -1, 0, 0, -1]];
+            let v2 = 0.5 * float(lens);
+            let v2_2 = v1 * v2;
+            let v3 = one_hot::<7>(tokens);
+            let (v4, v5) = top_k::<seq, k = 2>(v1 + p);
+            let v6 = v3[seq = v5];
+            param v7: [5] = normal(1.0);
+            let (v8, v9) = top_k::<5, k = 2>(v2_2 + v7);
+            let v10 = scatter_add::<[batch, seq, 5], axis = 5>(0.5 * v8, v9);
+            buffer v11: [d] = |i| 0.3 * i - 0.4;
+            v6 + v4 + mean::<[seq]>(v8) + mean::<[seq]>(v10) + mean::<[d]>(v11)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], p: floats[seq]);
 
     g183 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v1 = detach(floor(2 * v1_2 + 0.37)) + v1_2;
-            let v2 = gelu_tanh(v1);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            let v1 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v4 + mean::<[d]>(v6) + mean::<[d]>(v1))
+            let (v2, v3) = split::<d>(v1);
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            param v6: [2, d] = normal(1.0);
+            let v7 = v2[2 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v3 + mean::<[3]>(v5) + mean::<[d]>(v6) + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = x[seq = argmax::<seq>(x + p)];
-            let x_2 = attention::<2, score = bilinear>(x, context = x);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            let v3 = relu(x_2);
-            let v3_2 = v2 * sigmoid(v3) + 0.5 * v3;
-            v3_2
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 3] {
+            let v1 = 0.5 * float(lens);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = v1[batch = 0];
+            buffer v4: [2, d] = 0.7;
+            let v5 = l2_norm::<batch, epsilon = 0.1>(v2);
+            v5 + v3 + mean::<[2, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g185 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(arange::<seq>());
-            let v2 = softmax::<seq>(2 * x);
-            let v3 = embedding::<7, d>(tokens);
-            let x = v1[seq = last];
-            let v4 = linear::<d, bias = false>(v1);
-            v2 + v3 + mean::<[7]>(x) + v4
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7] {
+            let x_2 = x[batch = argmax::<batch>(x + b)];
+            let v1 = concat::<d>(x_2, 0.5 * x_2);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = one_hot::<7>(tokens);
+            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
+            let v6 = mean::<5>(one_hot::<5>(v5));
+            v4 + mean::<[seq, 8]>(v2) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq], p: floats[seq]);
 
     g186 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[seq]>(x);
-            let v2 = exp(tanh(v1));
-            let v3 = linear::<d>(v2);
-            let v2 = attention::<2>(x);
-            let v4 = softmax(v2);
-            v4 + v3
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = attention::<2, mask = causal>(x);
+            let x = feed_forward::<6, activation = gelu>(v2);
+            let x = cumsum::<batch>(0.5 * x);
+            let x_2 = einsum::<[seq, d]>(x, x);
+            v1 + x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g187 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [8] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let v1_2 = linear::<d, bias = false>(v3);
-            let v5 = sin(v3);
-            let v1_2_2 = max(v1_2, v1_2);
-            param v6: [8] = normal(1.0);
-            let v7 = mean::<8>(one_hot::<8>(argmax::<8>(v5 + v6)));
-            linear::<5, name = head>(v1_2_2 + v7)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v4 = einsum::<[batch, seq]>(v2, v1);
+            let v1 = linear::<d>(v2);
+            let v5 = one_hot::<7>(arange::<rows>());
+            let v1_2 = v5[7 = [0, -1, 0, 0, -1]];
+            param v6: [2, d] = normal(1.0);
+            linear::<5, name = head>(v1 + v4 + mean::<[rows, 5]>(v1_2) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let x = detach(floor(2 * x + 0.37));
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            v1 + mean::<[d]>(v2) + v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch] {
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v1_2 = mean::<seq>(v2, keep);
+            v1_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g189 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
-            let (v5, v6) = split::<d>(v2);
-            v4 + v3 + mean::<[7]>(v5) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d, batch] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); }
+            let v2 = group_norm::<2>(v1);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let v4 = permute::<[seq, d, batch]>(v1);
+            let v5 = mean_pool(v2, keep);
+            v4 + v3 + v5
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g190 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = softmax::<seq>(2 * v1);
-            let v5 = layer_norm::<epsilon = 0.1>(v4);
-            let v6 = attention::<2, mask = causal>(v5);
-            let x_2 = if arange::<seq>() < tokens || !keep { v6 } else { 0.5 * v6 };
-            let v7 = 0.5 * float(tokens);
-            let v8 = softmax::<batch>(2 * v1, keep);
-            v3 + mean::<[d]>(x_2) + v7 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
+            let v1 = x[seq = 0];
+            let v2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = 0.5 * float(keep);
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v6 = softmax::<batch>(2 * v1);
+            let v7 = sum::<d>(x, keep_d);
+            param v8: [d] = normal(1.0);
+            let (v9, _v10) = top_k::<d, k = 2>(v3 + v8);
+            v2 + v4 + mean::<[rows]>(v5) + v6 + v7 + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], keep_d: marks[4]);
 
     g191 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v5);
-            let v7 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + mean::<[d]>(v6) + mean::<[d]>(v7))
+            param v2: [rows] = normal(1.0);
+            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            let (v4, v5) = split::<d>(v1);
+            param v6: [rows] = normal(1.0);
+            let (v7, _v8) = top_k::<rows, k = 2>(v3 + v6);
+            linear::<5, name = head>(v4 + v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v4 = v3 + sinusoidal_position::<3>(v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v4 + mean::<[rows, d]>(v2) + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, 8, 7] {
+            let v1 = layer_norm::<epsilon = 0.1>(x);
+            let x = one_hot::<7>(argmax::<batch>(v1 + b));
+            let v2 = x * detach(floor(2 * x + 0.37));
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = softmax::<7>(2 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g193 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], last: ids[batch]) -> [batch, seq, d] {
-            let v1 = max::<d>(x, keep_d);
-            let v1_2 = v1[seq = last];
-            let v2 = linear::<d>(x);
-            param v3: [d] = normal(1.0);
-            let mut v4 = v2 + 0.1 * v1_2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            param v5: [rows, d] = normal(1.0);
-            v4 + v3 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, d] {
+            let v1 = min(x, x);
+            let v2 = embedding::<7, d>(tokens);
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 += attention::<2, mask = causal>(v3); }
+            let v4 = feed_forward::<6, activation = reglu>(v3);
+            let v3_2 = mean::<seq>(v4, some_lens);
+            let v5 = detach(floor(2 * v3_2 + 0.37)) + v3_2;
+            v5
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = v1 + v2;
-            let v4 = scatter_add::<[batch, 7, 2]>(v3, tokens);
-            let v5 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            let v1 = concat::<d>(v6, 0.5 * v6);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(x);
-            v4 + mean::<[seq]>(v5) + mean::<[seq]>(v7) + mean::<[seq, 8]>(v1) + mean::<[seq, d]>(v8) + mean::<[seq]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, d, batch] {
+            let v1 = detach(floor(2 * x + 0.37));
+            let v2 = dropout::<0.5>(v1);
+            let v2 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            let v3 = shift::<seq, 2>(v2);
+            let v4 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v5 = permute::<[seq, d, batch]>(v3);
+            let v6 = max_pool(v4);
+            v5 + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g195 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v1 = max::<[d]>(v1);
-            let v3 = v2[d = [0, -1, 0, 0, -1]];
-            let v4 = attention::<2, mask = causal, position = rope>(v1_2);
-            linear::<5, name = head>(v3 + v1 + mean::<[d]>(v4))
+            let v2 = variance::<[d]>(v1);
+            let v3 = 0.5 * float(tokens);
+            let v1_2 = linear::<5, bias = false>(v1);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v5 = min(v3, v3);
+            linear::<5, name = head>(v1_2 + v2 + mean::<[rows, d]>(v4) + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [3, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = x[batch = argmax::<batch>(detach(v2 + b))];
-            let v2 = feed_forward::<6, activation = silu>(v3);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = linear::<d>(x);
+            let v2 = attention::<2, score = bilinear>(x, context = v1);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = max::<[seq, batch]>(v4);
+            v3 + v5
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g197 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            param v3: [rows] = normal(1.0);
-            let v4 = l2_norm::<rows, epsilon = 0.1>(v3);
-            let x = feed_forward::<6, activation = relu>(v4);
-            let v5 = min::<[d]>(v2);
-            v5 + mean::<[rows]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = softmax::<seq>(v1, keep);
+            let v4 = mean::<[d]>(v2);
+            let x_2 = one_hot::<7>(tokens);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v3, v5);
+            x_2 + v4 + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g198 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, 3] {
-            let v1 = mean::<batch>(x, keep);
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = linear::<2, bias = false>(x);
             let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = concat::<d>(v1_2, 0.5 * v1_2);
-            let v4 = max_pool(x, keep);
-            let v5 = l2_norm::<seq, epsilon = 0.1>(v3);
-            let v6 = rms_norm::<epsilon = 0.5>(v5);
-            v2 + mean::<[batch, d]>(v4) + mean::<[8]>(v6)
+            let v2 = 0.5 * float(keep);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v4 = sqrt(1 + v1_2 * v1_2);
+            let v5 = concat::<d>(v3, 0.5 * v3);
+            param v6: [] = normal(1.0);
+            v4 + v2 + mean::<[8]>(v5) + v6
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
@@ -546,14 +541,18 @@ graphs! {
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = v1[d = -2..];
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = 0.5 * float(tokens);
-            let v5 = cumsum::<2>(0.5 * v3);
-            let v6 = min::<[2]>(v5);
-            let v7 = stack::<[batch, seq, 2]>(v6, 0.5 * v4);
-            let (v8, v9) = split::<d>(v1);
-            let v1_2 = shift::<2, 1>(v7);
-            linear::<5, name = head>(v8 + v9 + v1_2)
+            let v2 = feed_forward::<6, activation = tanh>(v2);
+            let v3 = 0.5 * float(tokens);
+            let v4 = one_hot::<7>(tokens);
+            param v5: [7] = normal(1.0);
+            let (v6, _v7) = top_k::<7, k = 2>(v4 + v5);
+            param v8: [7] = normal(1.0);
+            let (v9, _v10) = top_k::<7, k = 2>(v4 + v8);
+            let v11 = v4[7 = 0];
+            param v12: [7] = normal(1.0);
+            let (v13, v14) = top_k::<7, k = 2>(v4 + v12);
+            let v15 = v4[7 = v14];
+            linear::<5, name = head>(v2 + v3 + v6 + v9 + v11 + v13 + v15)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

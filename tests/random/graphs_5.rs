@@ -3,541 +3,546 @@
 graphs! {
     g200 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch]) -> [batch, seq, d] {
-            let v1 = rms_norm::<epsilon = 0.5>(x);
-            let v2 = cumsum::<seq>(0.5 * x);
-            let v2 = attention::<2, mask = padding>(v2, padding = lens);
-            let x = one_hot::<7>(arange::<rows>());
-            let v3 = 1 - v2 / 3;
-            let v4 = one_hot::<7>(arange::<batch>());
-            let v5 = v3[batch = argmax::<batch>(v4 + b)];
-            v1 + mean::<[rows, 7]>(x) + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, rows, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = tanh(z);
+            let v1 = scatter_add::<[7, d]>(v1, tokens);
+            param v4: [rows, d] = normal(1.0);
+            let v5 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v6 = v4 - v4;
+            let v7 = v5[7 = -2..];
+            v3 + v6 + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 - 0.5 * gelu(v1); }
-            let v2 = x - v1;
-            let v3 = mean_pool(v2, lens);
-            let v4 = pad::<d, before = 1>(v1);
-            v4 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let x = feed_forward::<6, activation = relu>(x_2);
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = x[batch = -1];
+            v1 + v2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch]) -> [batch, d] {
-            let v1 = x / (2 + x * x);
-            let v2 = feed_forward::<6, activation = gelu>(v1);
-            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
-            let v4 = group_norm::<2>(v3);
-            let v1 = mean_pool(v2, lens);
-            v4 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v4 = cumsum::<d>(0.5 * v2);
+            let v2 = concat::<d>(v2, 0.5 * v3);
+            let v5 = cumsum::<seq>(0.5 * v2);
+            x + v4 + mean::<[8]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g203 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = v3[2 = [0, -1, 0, 0, -1]];
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1 = v1 * v1;
-            let v5 = v2[2 = [0, -1, 0, 0, -1]];
-            let v6 = silu(v5);
-            let v7 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v4 + mean::<[3]>(v1) + v6 + mean::<[7]>(v7))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = v2 - v2;
+            param v4: [d] = normal(1.0);
+            let v5 = v2[d = argmax::<d>(v3 + v4)];
+            let v6 = cumsum::<d>(0.5 * v1);
+            let v7 = variance::<[d]>(v2);
+            let v8 = detach(floor(2 * v7 + 0.37));
+            let v9 = sum::<[d]>(v1);
+            linear::<5, name = head>(v6 + v5 + v8 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, d] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = attention::<2, mask = causal>(x);
-            let v4 = mean_pool(v3, keep);
-            let v5 = stack::<[2, batch, d]>(v4, 0.5 * v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 - 0.2 * cumsum(v6); }
-            let v7 = einsum::<[2, d]>(v6, v6);
-            let v8 = logsumexp::<[rows, seq]>(v2);
-            v7 + mean::<[batch]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = max_pool(x, keep);
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v3 = shift::<seq, 2>(v2);
+            let v4 = v3[d = [0, -1, 0, 0, -1]];
+            let v5 = linear::<2, bias = false>(v1);
+            buffer v6: [2, d] = 0.7;
+            let v7 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
+            v7 + mean::<[2]>(v5) + mean::<[2, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g205 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = x - x;
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = tanh(m);
-            let v4 = rms_norm::<epsilon = 0.5>(v1);
-            v2 + mean::<[rows]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let x_2 = pad::<d, before = 1>(x);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = x_2 - x_2;
+            let x_2 = linear::<d, bias = false>(v2);
+            v1 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g206 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, rows] {
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [5, seq, d] {
             let v1 = x[batch = [0, -1, 0, 0, -1]];
-            let v2 = attention::<2, mask = causal>(x);
-            param v3: [d, rows] = normal(0.5);
-            let v2_2 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v4 = min(v1, 0.2);
-            let v5 = v4[seq = some];
-            let v6 = rearrange::<[5, (d, rows)]>(v5);
-            v2_2 + mean::<[5, 12]>(v6)
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v1_2 = tanh(m);
+            param v3: [7, d] = normal(1.0);
+            let x_2 = v3[arange::<batch>()];
+            let v4 = max(x_2, x_2);
+            let v5 = x + v4;
+            v2 + mean::<[rows]>(v1_2) + mean::<[batch]>(v5)
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g207 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2 = linear::<rows>(v1);
             let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); }
-            param v5: [d] = normal(1.0);
-            let v2 = v2[d = argmax::<d>(v3 + v5)];
-            let v6 = v3[d = ..2];
-            let v7 = 0.5 * float(tokens);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
-            let v1_2 = feed_forward::<6, activation = reglu>(v1);
-            let v10 = feed_forward::<6, activation = swiglu>(v6);
-            linear::<5, name = head>(v9 + v2 + v7 + mean::<[d]>(v1_2) + mean::<[2]>(v10))
+            repeat 2, name = r_v3 { param v4: [rows] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; }
+            let v5 = l2_norm::<rows, epsilon = 0.1>(v3);
+            let v6 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v8 = einsum::<[batch, seq]>(v7, v7);
+            let v9 = max::<[rows]>(v6);
+            let v10 = v5 / (2 + v9 * v9);
+            linear::<5, name = head>(v10 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
-            let v1 = logsumexp::<[batch]>(x);
-            let v1 = cumsum::<d>(0.5 * v1);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            let v3 = if x < v2 { x * v2 } else { tanh(x) };
-            let v3 = pad::<d, after = 1, value = 0.5>(v3);
-            param v4: [5] = normal(1.0);
-            let x = one_hot::<7>(argmax::<5>(v3 + v4));
-            x
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let v2 = permute::<[d, batch, seq]>(x);
+            let x = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
+            let v3 = feed_forward::<6, activation = swiglu>(x);
+            param v4: [d] = normal(1.0);
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v3 + v5);
+            let v8 = embedding::<7, d>(v7);
+            v8 + v1 + v2 + v4 + v6
         }
     } (x: floats[batch, seq, 4]);
 
     g209 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], z: [batch, rows, d]) -> [batch, seq, 2] {
-            let v1 = l2_norm(x);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v2_2 = softmax::<batch>(2 * v2);
-            let v3 = ln(2 + v2_2 * v2_2);
-            let v4 = linear::<2, bias = false>(v3);
-            let v2 = tanh(p);
-            let v5 = tanh(z);
-            let x = logsumexp::<[seq]>(v2);
-            v4 + mean::<[rows, d]>(v5) + x
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = x[d = -2..];
+            let x = attention::<2, mask = document & causal>(x, document = documents);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = x[d = v4];
+            let v6 = x[seq = -1];
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v8 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v9 = if v1 <= 0 || v5 > v1 { v5 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v10 = linear::<d, bias = false>(x);
+            v3 + mean::<[d]>(v6) + mean::<[3]>(v7) + mean::<[d]>(v8) + v9 + mean::<[d]>(v10)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g210 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 2, 5] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v3 = softmax::<seq>(2 * v2, keep_some);
-            let v4 = v1[seq = -2..];
-            let v3 = linear::<5>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = linear::<rows, bias = false>(v5);
-            v3 + v4 + mean::<[7]>(v6) + mean::<[rows]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 7] {
+            let v1 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            param v2: [] = normal(1.0);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = softmax::<seq>(2 * v3);
+            let v6 = softmax(v5);
+            let x = softmax::<seq>(2 * v6, some_lens);
+            let v6_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v4 + v2 + mean::<[3]>(v6_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch]);
 
     g211 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = logsumexp::<[d]>(v1);
-            let v1_2 = v2[d = -2..];
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            let v7 = embedding::<7, d>(tokens);
-            let v1_2_2 = if v5 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v5 } else { v1_2 - 1 };
-            let v8 = linear::<d, bias = false>(v1_2_2);
-            linear::<5, name = head>(v2 + v3 + v7 + v8)
+            let v2 = softmax::<d>(2 * v1);
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v2 + v3);
+            let v1_2 = max::<[2]>(v4);
+            let v6 = v4[2 = [0, -1, 0, 0, -1]];
+            let v2 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v2, v7);
+            let v9 = 0.5 * float(tokens);
+            linear::<5, name = head>(v6 + v1_2 + mean::<[rows]>(v8) + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let x = one_hot::<7>(arange::<seq>());
-            v2 + mean::<[7]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 3] {
+            let v1 = max::<[seq]>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = linear::<rows>(v1);
+            v2 + mean::<[rows]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g213 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = mean_pool(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.2 * cumsum(v2); }
-            let v4 = permute::<[d, batch]>(v1);
-            v2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let x_2 = logsumexp::<[seq]>(x);
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v2 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g214 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], last: ids[batch]) -> [2, batch, rows, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v1 = v1[seq = some];
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x_2 + v2);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); }
-            let v6 = v3[seq = last];
-            let v7 = silu(v6);
-            let v8 = stack::<[2, batch, rows, d]>(v5, 0.5 * v5);
-            v8 + v7
+        fn forward(x: [batch, seq, d], p: [seq], z: [batch, rows, d]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            let x_2_2 = v3 - v3;
+            let x_2_2_2 = x_2_2 + learned_position::<9, 3>(x_2_2);
+            let v4 = tanh(z);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; v5 = dropout::<0.2>(tanh(v5)); }
+            let v7 = v5[batch = [-1, 0]];
+            let v8 = if x_2_2_2 <= 0 || x_2_2_2 > x_2_2_2 { x_2_2_2 } else if x_2_2_2 > 0.5 { sqrt(x_2_2_2) } else { 0.25 };
+            v1 + mean::<[rows]>(v7) + mean::<[seq, 3]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], last: places[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], z: floats[batch, 3, 4]);
 
     g215 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
-            let mut v3 = v2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); }
-            let v2 = shift::<d, 1>(v3);
-            let v4 = linear::<d>(v2);
-            let v2 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v4);
-            let v3 = shift::<d, 1>(v3);
-            let v5 = einsum::<[batch, seq]>(v3, v3);
-            linear::<5, name = head>(v4 + mean::<[2]>(v2) + v5)
+            let v2 = softmax::<d>(2 * v1);
+            buffer v3: [2, d] = 0.7;
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); }
+            param v5: [d] = normal(1.0);
+            let v6 = v2[d = argmax::<d>(detach(v4 + v5))];
+            param v7: [2] = normal(1.0);
+            let v8 = embedding::<7, d>(argmax::<2>(v6 + v7));
+            let v9 = v8 * sigmoid(v8) + 0.5 * v8;
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v9);
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = v1[seq = order];
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            v2 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = clamp(v1, v2 - 1, v2 + 1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            v3 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], order: places[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g217 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = softmax::<seq>(2 * v1);
-            let v1 = permute::<[d, batch, seq]>(x);
-            let x_2 = permute::<[seq, d, batch]>(v1);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(x_2);
-            v2 + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], p: [seq]) -> [batch, rows, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = tanh(z);
+            let x = tanh(p);
+            let v3 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v4 = min(v3, v1);
+            v2 + mean::<[seq]>(x) + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], p: floats[seq]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = sum::<seq>(x, some_lens);
-            let v4 = rms_norm(v3);
-            let x_2 = group_norm::<2>(x);
-            let v5 = pad::<d, after = 1, value = 0.5>(x_2);
-            v1 + v2 + mean::<[d]>(v4) + mean::<[5]>(v5)
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = tanh(c);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let x_2 = variance::<[d]>(v3);
+            v1 + mean::<[7]>(v4) + mean::<[d]>(v5) + x_2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g219 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            let v3 = v1 - v2;
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v3 + mean::<[rows]>(v4))
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v3 = einsum::<[batch, seq]>(v2, v1);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            linear::<5, name = head>(v1 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            let v2 = min::<[seq, batch]>(v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = detach(floor(2 * v2 + 0.37));
-            let v5 = linear::<5>(v1);
-            let v6 = logsumexp::<[2]>(v3);
-            let v7 = v5 + sinusoidal_position::<5>(v5);
-            v7 + mean::<[d]>(v4) + mean::<[d]>(v6)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g221 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[arange::<seq>()];
-            let v3 = 0.5 * float(tokens);
-            v1 + mean::<[d]>(x) + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = shift::<batch, 1>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = shift::<d, 2>(v1);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
+            let v2_2 = linear::<d>(v2);
+            let v6 = concat::<d>(v4, 0.5 * v3);
+            v5 + v2_2 + mean::<[8]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g221 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v2 = exp(tanh(logsumexp::<batch>(v2, keep)));
+            let v3 = attend::<mask = causal, position = rope>(x, x, x);
+            v1 + v2 + mean::<[d]>(v3)
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
     g222 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(m);
-            param v2: [rows, d] = normal(1.0);
-            let x_2 = cumsum::<batch>(0.5 * x);
-            let v3 = x_2[batch = 0];
-            let x = v3 + v3;
-            let x_2_2 = x[seq = [0, -1, 0, 0, -1]];
-            let mut v4 = x_2_2 + 0.1 * x_2_2;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x_2_2; v4 = tanh(linear::<d>(v4)); }
-            param v6: [7, d] = normal(1.0);
-            let v3 = v6[tokens];
-            v3 + mean::<[rows]>(v1) + mean::<[rows]>(v2) + mean::<[5]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let x_2 = 0.5 * float(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = x_2[seq = argmax::<seq>(x + p)];
+            let v1 = softmax::<batch>(2 * v1);
+            let v4 = v3 - x;
+            param v5: [d, rows] = normal(0.5);
+            let v4_2 = einsum::<[batch, seq, rows]>(v4, v5);
+            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            v1 + v4_2 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = expand::<[batch, seq, d]>(v2);
-            let v2 = embedding::<7, d>(tokens);
-            buffer v4: [2, d] = 0.7;
-            let v2_2 = v1 * detach(floor(2 * v2 + 0.37));
-            linear::<5, name = head>(v3 + mean::<[2]>(v4) + v2_2)
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v2 = linear::<d, bias = false>(v2);
+            let v3 = 1 - v2 / 3;
+            let v4 = embedding::<7, d>(tokens);
+            let v2 = mean::<[d]>(v3);
+            linear::<5, name = head>(v4 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 5] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            let v4 = einsum::<[batch, 5]>(v3, v3);
-            let v5 = cumsum::<5>(0.5 * v4);
-            let v6 = cos(2 * v5);
-            let v7 = v6 - v4;
-            let v8 = silu(v7);
-            v8
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let x_2 = relu(v1);
+            let x_2 = stack::<[2, batch, seq, d]>(x_2, 0.5 * x_2);
+            let v2 = l2_norm::<d, epsilon = 0.1>(x_2);
+            let v3 = l2_norm::<seq, epsilon = 0.1>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = layer_norm::<epsilon = 0.1>(v1);
+            let v6 = attention::<2, score = bilinear>(v5, context = v4);
+            v2 + v3 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g225 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, batch, seq] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = 0.5 * float(lens);
-            let v4 = shift::<d, -1>(v2);
-            let v5 = expand::<[batch, seq, d]>(v3);
-            let v6 = if v5 > 0.1 && !(x >= 0.6) { 0.5 * v5 } else { x - 1 };
-            let v7 = permute::<[d, batch, seq]>(x);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[rows, batch, seq]>(v7, v8);
-            param v10: [d] = normal(1.0);
-            let v7 = embedding::<7, d>(argmax::<d>(detach(v6 + v10)));
-            v9 + mean::<[d]>(v4) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = exp(tanh(x));
+            let v1_2 = detach(floor(2 * v1 + 0.37));
+            let v2 = detach(floor(2 * v1_2 + 0.37));
+            let v3 = sigmoid(x);
+            let v4 = shift::<d, 1>(v3);
+            let v5 = min::<d>(v1, keep_d);
+            let v6 = detach(floor(2 * v2 + 0.37));
+            let v7 = tanh(w);
+            v4 + v5 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], w: floats[batch, seq]);
 
     g226 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], turned: ids[seq, batch]) -> [batch, rows, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            let v4 = v3[seq = some];
-            let v5 = x[seq = turned];
-            param v6: [2, d] = normal(1.0);
-            let v7 = attention::<2, score = bilinear>(v5, context = v1);
-            let v8 = permute::<[d, 2]>(v6);
-            v4 + mean::<[seq]>(v7) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 3] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
+            let v4 = tanh(z);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { param v7: [3] = ones; v6 *= v7; v6 = v6 + feed_forward::<5>(layer_norm(v6)); param v8: [3] = normal(1.0); v6 += one_hot::<3>(argmax::<3>(v6 + v8)); }
+            let v9 = v6 + sinusoidal_position::<3>(v6);
+            let v5_2 = v4 - v4;
+            v9 + mean::<[rows, d]>(v5_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g227 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows, d] = normal(1.0);
-            param v3: [rows, d] = normal(1.0);
-            let v4 = pad::<d, after = 1, value = 0.5>(v2);
-            let v1_2 = attention::<2, mask = causal>(v1);
-            param v5: [d, rows] = normal(0.5);
-            let v1_2_2 = einsum::<[batch, seq, rows]>(v1_2, v5);
-            let v6 = einsum::<[rows]>(v3, v3);
-            buffer v7: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v1_2_2 + mean::<[5]>(v4) + v6 + mean::<[d]>(v7))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v1 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let v1 = einsum::<[batch, seq]>(v1, v1);
+            param v3: [8] = normal(1.0);
+            let (v4, v5) = top_k::<8, k = 2>(v2 + v3);
+            let v6 = v2[8 = v5];
+            let v4 = cumsum::<2>(0.5 * v4);
+            let v7 = softmax::<2>(2 * v4);
+            let v8 = 0.5 * float(tokens);
+            linear::<5, name = head>(v6 + v1 + v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = einsum::<[batch, seq]>(v1, x);
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            v2 + mean::<[7, d]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = cumsum::<d>(0.5 * x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = one_hot::<7>(tokens);
+            v2 + v3 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g229 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, rows, d] {
-            let v1 = x[seq = some];
-            let v2 = variance::<[d]>(x);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            v1 + mean::<[seq]>(v2) + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = min(x, x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = min::<[rows]>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g230 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let x_2 = x[d = [-1, 0]];
-            let v1 = x[seq = [-1, 0]];
-            let x = softmax::<batch>(2 * v1);
-            let v2 = einsum::<[batch, 2]>(x_2, x_2);
-            let x_2_2 = linear::<5>(v2);
-            x + mean::<[5]>(x_2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d, batch] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            let v3 = v1 * v1;
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); }
+            let v5 = permute::<[7, d, batch]>(v3);
+            v5 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g231 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v2 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v4 = softmax::<d>(2 * v3);
-            let v3 = pad::<d, before = 1>(v3);
-            linear::<5, name = head>(v4 + mean::<[5]>(v3))
+            let v1_2 = attention::<2, mask = causal>(v1);
+            let v2 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
+            let v1_2 = logsumexp::<[d]>(v2);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v3 + v1_2 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, 6, d] {
-            let v1 = x[seq = [0, -1, 0, 0, -1]];
-            let v1 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = pad::<5, before = 1>(v1);
-            let v1 = one_hot::<7>(tokens);
-            let v3 = max_pool(v1);
-            let v4 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v5 = tanh(w);
-            let x = shift::<seq, 1>(v5);
-            v2 + mean::<[7]>(v4) + mean::<[seq]>(x)
+        fn forward(x: [batch, seq, d]) -> [2, d] {
+            let v1 = pow(x, 2);
+            let v2 = linear::<d>(v1);
+            let v1_2 = variance::<[batch]>(v2);
+            let v3 = v1_2[seq = ..2];
+            let v4 = sqrt(1 + v3 * v3);
+            let x = x[batch = 0];
+            let v5 = pow(v2, 2);
+            let x = einsum::<[batch, seq]>(v5, x);
+            v4 + mean::<[batch, seq]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = relu(x);
-            let v2 = gelu(v1);
-            let v2_2 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            v2_2
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, d] {
+            let v1 = shift::<d, -1>(x);
+            let v2 = x[seq = turned];
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g234 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, seq, d] {
-            let v1 = softmax::<seq>(x, keep);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v2 = v2[batch = [-1, 0]];
-            param v3: [2, d] = normal(1.0);
-            let (v4, v5) = split::<d>(x);
-            let v6 = v4 * v5;
-            v2 + v3 + mean::<[batch]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let v2 = variance::<[batch]>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v1_2 = v2 / (2 + v2 * v2);
+            let v2 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v2 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            v5 + mean::<[d]>(v1_2) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g235 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v5);
-            let v7 = max::<[2]>(v3);
-            let v8 = 0.5 * float(tokens);
-            let v9 = sum::<[d]>(v1_2);
-            let v3_2 = mean::<[3]>(v6);
-            linear::<5, name = head>(v1 + v7 + v8 + v9 + v3_2)
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let v5 = min(v4, v4);
+            param v6: [d] = normal(1.0);
+            let v4 = einsum::<[]>(v6, v6);
+            let v7 = cumsum::<d>(0.5 * v6);
+            param v8: [5] = normal(1.0);
+            let v9 = v2[5 = argmax::<5>(v2 + v8)];
+            linear::<5, name = head>(v3 + mean::<[7]>(v5) + v4 + v7 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = 0.5 * float(keep);
-            let x = shift::<batch, 1>(v1);
-            let v2 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            let v3 = cumsum::<d>(0.5 * x);
-            v2 + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(w);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = l2_norm::<seq, epsilon = 0.1>(v1);
+            let v7 = l2_norm(x);
+            v5 + mean::<[rows]>(v3) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
 
     g237 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let x_2 = linear::<d>(v2);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(x_2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, 7] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = one_hot::<7>(v2);
+            let v4 = x + sinusoidal_position::<d>(x);
+            let x_2 = v3 + v3;
+            let v5 = one_hot::<7>(arange::<rows>());
+            x_2 + v1 + mean::<[seq]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, 5] {
-            let v1 = tanh(c);
-            let v2 = pad::<d, before = 1>(v1);
-            let v1 = einsum::<[seq, d]>(x, x);
-            v2 + mean::<[seq, d]>(v1)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = abs(x);
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            v3
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g239 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<7, bias = false>(v4)) + v3; }
-            linear::<5, name = head>(v1 + mean::<[7]>(v4))
+            let v2 = one_hot::<7>(tokens);
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v1_2 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            linear::<5, name = head>(v1 + mean::<[7]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,267 +3,271 @@
 graphs! {
     g240 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, 7] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = attention::<2, score = additive(3)>(x, context = x);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let v5 = scatter_add::<[d, batch, 7]>(v1, tokens);
-            let v6 = v2 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v1 = group_norm::<2>(v6);
-            let x_2 = min::<[d]>(v1);
-            let v1_2 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v5 + mean::<[seq]>(x_2) + mean::<[rows]>(v1_2)
+            param v2: [] = normal(1.0);
+            let v3 = linear::<5>(x);
+            let v4 = v3 + learned_position::<9, 5>(v3);
+            let v5 = v1 - v2;
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[rows, batch, seq]>(v5, v6);
+            let v8 = if v7 <= 0 || v7 > v7 { v7 } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
+            let v3_2 = one_hot::<7>(tokens);
+            v4 + mean::<[rows]>(v8) + mean::<[7]>(v3_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g241 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = dropout::<0.5>(v1);
-            let x_2 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v3 = x_2[3 = -2..];
-            let v4 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v2_2 = softmax::<3>(2 * v2);
-            let v5 = permute::<[seq, 3, batch]>(v2_2);
-            v3 + mean::<[3]>(v4) + mean::<[3]>(v5)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g242 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 7, batch] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = permute::<[seq, 7, batch]>(v3);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = one_hot::<7>(tokens);
-            let v7 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v8 = softmax::<batch>(2 * v1);
-            v4 + v5 + v6 + mean::<[5]>(v7) + mean::<[5]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = linear::<rows>(x);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = x_2[batch = -1];
+            let v3 = scatter_add::<[7, rows]>(v1, tokens);
+            let v4 = concat::<d>(x, 0.5 * x);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            let v7 = attention::<2>(v5, context = v4);
+            v7 + mean::<[7, rows]>(v3) + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g242 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], keep_some: bool[d, seq], m: [rows, d]) -> [batch, seq, 3] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = cos(2 * x);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = tanh(linear::<d>(v3)); v3 += attention::<2, mask = causal>(v3); }
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v2 + p))));
+            let v1_2 = mean::<seq>(v3, keep_some);
+            let v6 = tanh(m);
+            let v7 = if v1_2 < v1_2 { v1_2 * v1_2 } else { tanh(v1_2) };
+            v4 + mean::<[d]>(v5) + mean::<[rows, d]>(v6) + mean::<[d]>(v7)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], keep_some: marks[4, seq], m: floats[3, 4]);
+
     g243 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            param v4: [d] = normal(1.0);
-            let v5 = detach(floor(2 * v2 + 0.37));
-            let v6 = detach(floor(2 * v4 + 0.37));
-            let v7 = softmax::<d>(2 * v6);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            let v9 = v8 + sinusoidal_position::<3>(v8);
-            linear::<5, name = head>(v9 + mean::<[d]>(v7))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            param v6: [rows, d] = normal(1.0);
+            let v3 = v3 + sinusoidal_position::<2>(v3);
+            let v7 = shift::<d, 1>(v5);
+            let v8 = variance::<[rows]>(v6);
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v7));
+            param v10: [3] = normal(1.0);
+            let v3_2 = v9[3 = argmax::<3>(detach(v9 + v10))];
+            linear::<5, name = head>(v3 + mean::<[d]>(v8) + v3_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            param v2: [rows] = normal(1.0);
-            let v3 = embedding::<7, d>(tokens);
-            v1 + mean::<[rows]>(v2) + mean::<[d]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, 2, d] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            let v1_2 = exp(tanh(logsumexp::<seq>(v2, some_lens)));
+            v1_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], some_lens: lens[4, batch]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], b: [batch]) -> [batch, 2] {
-            let v1 = mean::<seq>(x, keep_some);
-            let v2 = one_hot::<7>(argmax::<batch>(detach(v1 + b)));
-            param v3: [d] = normal(1.0);
-            let v4 = mean::<4>(one_hot::<4>(argmax::<d>(detach(v2 + v3))));
-            let v5 = v4[7 = [-1, 0]];
-            param v6: [d] = normal(1.0);
-            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
-            let v9 = stack::<[2, 7]>(v4, 0.5 * v4);
-            v7 + v5 + mean::<[7]>(v9)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = sum::<[seq]>(x);
+            let v2 = linear::<5, bias = false>(v1);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            param v4: [5] = normal(1.0);
+            let (v5, v6) = top_k::<5, k = 2>(v2 + v4);
+            let v1 = v2[5 = v6];
+            let v7 = min::<[batch]>(v5);
+            let v8 = x[d = [0, -1, 0, 0, -1]];
+            v8 + mean::<[d]>(v3) + mean::<[2]>(v1) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g246 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = one_hot::<7>(tokens);
-            let x_2 = linear::<rows, bias = false>(v1);
-            let v3 = permute::<[7, batch, seq]>(v2);
-            let v4 = one_hot::<7>(arange::<seq>());
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v6 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let v7 = max::<[seq]>(v3);
-            v5 + mean::<[7]>(v4) + mean::<[rows]>(v6) + mean::<[7]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<[seq, batch]>(x);
+            param v2: [d] = normal(1.0);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[argmax::<d>(v1 + v2)];
+            let x_2 = einsum::<[]>(v4, v4);
+            let v4 = pad::<d, before = 1>(v4);
+            let v5 = attention::<2, score = bilinear>(x, context = x);
+            buffer v6: [2, d] = 0.7;
+            param v7: [7, d] = normal(1.0);
+            let v1_2 = v7[tokens];
+            let v8 = x_2 - v4;
+            v5 + mean::<[2]>(v6) + v1_2 + mean::<[5]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g247 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = embedding::<7, d>(tokens);
-            let v1 = detach(floor(2 * v1 + 0.37));
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            buffer v6: [d] = |i| 0.3 * i - 0.4;
-            let v4_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v7 = shift::<d, 2>(v3);
-            linear::<5, name = head>(v5 + mean::<[d]>(v6) + v4_2 + mean::<[d]>(v7))
+            let v2 = one_hot::<7>(arange::<d>());
+            let v3 = min::<[d]>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v5, v6);
+            param v8: [7] = normal(1.0);
+            let (v9, v10) = top_k::<7, k = 2>(v2 + v8);
+            let v11 = mean::<7>(one_hot::<7>(v10));
+            let v12 = one_hot::<7>(arange::<d>());
+            let v5_2 = expand::<[batch, seq, d]>(v3);
+            linear::<5, name = head>(v7 + mean::<[d, 2]>(v9) + mean::<[d, 2]>(v11) + mean::<[d, 7]>(v12) + mean::<[d]>(v5_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = min::<d>(x, keep_d);
-            let v2 = linear::<2>(x);
-            let v3 = min::<d>(x, keep_d);
-            let v4 = gelu_tanh(v3);
-            let v5 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            let mut v6 = x + 0.1 * v1;
-            repeat 2, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); v6 = tanh(linear::<d>(v6)); }
-            v5 + v4 + mean::<[d]>(v6)
-        }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g249 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[d = v3];
-            let v5 = linear::<2, bias = false>(v4);
-            param v6: [d] = normal(1.0);
-            let (v7, _v8) = top_k::<d, k = 2>(x + v6);
-            let v9 = logsumexp::<[seq, d]>(x);
-            let v10 = linear::<5>(v7);
-            v2 + v5 + v9 + mean::<[5]>(v10)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
+            let v1 = linear::<5, bias = false>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = concat::<3>(v2, 0.5 * v2);
+            let v1_2 = sigmoid(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [6] = normal(1.0); v4 += one_hot::<6>(argmax::<6>(v4 + v5)); }
+            let v6 = logsumexp::<[seq, 5]>(v1_2);
+            v4 + v6
         }
     } (x: floats[batch, seq, 4]);
 
-    g250 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, 5] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2[batch = -1];
-            let v2 = min(v3, 0.2);
-            let v2_2 = shift::<seq, 2>(v3);
-            let v4 = v2[seq = order];
-            let v2 = pad::<d, after = 1, value = 0.5>(x);
-            let v3_2 = linear::<rows, bias = false>(v4);
-            param v5: [rows] = normal(1.0);
-            let (v6, _v7) = top_k::<rows, k = 2>(v2_2 + v5);
-            v2 + mean::<[rows]>(v3_2) + mean::<[2]>(v6)
+    g249 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [7, batch, seq, 2] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = stack::<[batch, seq, 2, 7]>(v1, 0.5 * v1);
+            let v3 = permute::<[7, batch, seq, 2]>(v2);
+            let v4 = mean_pool(x, keep);
+            let v5 = 1 - x / 3;
+            v3 + mean::<[d]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g250 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let v1 = softmax(x);
+            let x = l2_norm(v1);
+            let v2 = stack::<[batch, 2, seq, d]>(x, 0.5 * v1);
+            let x_2 = feed_forward::<6, activation = relu>(v2);
+            let v1_2 = attention::<2, score = bilinear>(v1, context = v1);
+            let x = attention::<2, score = bilinear>(v1_2, context = v1);
+            let v3 = if x < x { x * x } else { tanh(x) };
+            let v4 = gelu(v1_2);
+            x_2 + v3 + v4
+        }
+    } (x: floats[batch, seq, 4]);
 
     g251 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v3_2 = gelu_tanh(v3);
-            let v3 = linear::<d, bias = false>(v3_2);
-            linear::<5, name = head>(v3)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.2 * cumsum(v2); }
+            let v4 = mean::<[d]>(v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
+            linear::<5, name = head>(v6 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq] {
+            let v1 = min(x, x);
+            let v2 = embedding::<7, d>(tokens);
+            let v2_2 = mean_pool(v2, keep);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(detach(v2_2 + v3))];
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, rows]>(v2_2, v5);
+            v4 + mean::<[rows]>(v6)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g253 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = x + learned_position::<9, d>(x);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<seq>()];
-            let v2_2 = softmax::<seq>(2 * v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2_2);
-            v5 + mean::<[7]>(v1) + v4 + mean::<[7]>(v6)
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = softmax::<d>(2 * x);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v2 + v3 + mean::<[3]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g253 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = softmax(v1);
-            let v3 = x[batch = -1];
-            let v4 = tanh(z);
-            v2 + v3 + mean::<[rows]>(v4)
-        }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
-
     g254 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 7, d] {
-            param v1: [rows] = normal(1.0);
-            let x_2 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(x + p))));
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = max_pool(x, lens);
-            v2 + mean::<[rows]>(v1) + x_2 + v3
+        fn forward(x: [batch, seq, d], some: ids[rows], keep: bool[batch, seq]) -> [batch, rows, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v2 = feed_forward::<6, activation = swiglu>(v2);
+            let v3 = v1[seq = some];
+            let v4 = mean::<batch>(v2, keep);
+            v3 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], some: places[3], keep: marks[batch, seq]);
 
     g255 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = dropout::<0.2>(tanh(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = min(v2, 0.2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = one_hot::<7>(tokens);
-            let (v8, v9) = split::<d>(v6);
-            let v10 = one_hot::<7>(arange::<rows>());
-            param v11: [7] = normal(1.0);
-            param v12: [7, d] = normal(1.0);
-            let v7_2 = v12[argmax::<7>(v7 + v11)];
-            linear::<5, name = head>(v4 + mean::<[2]>(v8) + mean::<[2]>(v9) + mean::<[rows, 7]>(v10) + v7_2)
+            let v2 = logsumexp::<[d]>(v1);
+            buffer v3: [2, d] = 0.7;
+            let v1_2 = 0.5 * float(tokens);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = v4[d = [-1, 0]];
+            let v6 = max(v3, v3);
+            buffer v7: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v5 + v2 + v1_2 + mean::<[d]>(v6) + mean::<[rows, d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [batch, 2, d] {
-            let v1 = mean_pool(x);
-            let x_2 = max_pool(x, lens);
-            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
-            v2 + v1 + x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [2, batch, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = stack::<[2, batch, seq, rows]>(v2, 0.5 * v2);
+            let v3 = x[seq = argmax::<seq>(v2 + p)];
+            v3
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g257 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, 2] {
-            let v1 = 0.5 * float(lens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
-            let v5 = v3[seq = order];
-            let v6 = mean::<[batch]>(v1);
-            let v7 = scatter_add::<[batch, 7, 2]>(v5, tokens);
-            let v8 = detach(floor(2 * v6 + 0.37));
-            v7 + v8
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], keep_d: bool[d]) -> [batch, d] {
+            let x_2 = mean_pool(x, keep);
+            let v1 = softmax::<d>(x_2, keep_d);
+            let v2 = exp(tanh(v1));
+            let v3 = mean::<seq>(x, keep);
+            let v4 = shift::<d, -1>(v2);
+            param v5: [d] = normal(1.0);
+            let v6 = embedding::<7, d>(argmax::<d>(v3 + v5));
+            v4 + v6
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], order: places[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], keep_d: marks[4]);
 
     g258 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = min::<[batch, d]>(x);
-            let x_2 = pow(v1, 2);
-            let v4 = linear::<d>(v2);
-            let v5 = x_2 + sinusoidal_position::<2>(x_2);
-            v4 + v3 + mean::<[2]>(v5)
+            let v1 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
+            let v1_2 = softmax::<seq>(2 * v1);
+            let mut v2 = v1_2 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v1_2 = attention::<2, score = additive(3)>(v1_2, context = x);
+            let v4 = linear::<rows, bias = false>(v2);
+            v1_2 + mean::<[rows]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -271,111 +275,104 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = 0.5 * float(tokens);
-            let v4 = softmax::<d>(2 * v2);
-            let v2_2 = v3 / (2 + v1 * v1);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            let mut v7 = v2_2 + 0.1 * v2_2;
-            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = tanh(linear::<d>(v7)); v7 += attention::<2, mask = causal>(v7); }
-            linear::<5, name = head>(v4 + mean::<[rows]>(v6) + v7)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = pad::<d, after = 1, value = 0.5>(v1);
+            let v4 = variance::<[5]>(v4);
+            let v5 = clamp(v3, v3 - 1, v3 + 1);
+            let v6 = linear::<2, bias = false>(v3);
+            let v7 = rms_norm(v5);
+            linear::<5, name = head>(v6 + v4 + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = feed_forward::<6, activation = sigmoid>(x);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let mut v5 = v1 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v1; v5 = tanh(linear::<d>(v5)); }
-            let v5 = pad::<d, before = 1>(v5);
-            let v6 = v3 / (2 + v3 * v3);
-            v5 + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v1 = v1 * detach(floor(2 * v1 + 0.37));
+            let (v2, v3) = split::<d>(v1);
+            let v1 = linear::<d>(v2);
+            let v4 = attend::<mask = causal, normalizer = sink>(v1, v1, v1);
+            v3 + mean::<[d]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g261 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let (v3, v4) = split::<d>(v1);
-            let v1 = group_norm::<2>(x);
-            let v5 = softmax::<seq>(2 * v4);
-            v3 + mean::<[d]>(v1) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = abs(x);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let mut v3 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = tanh(linear::<d>(v3)); }
+            let v1 = tanh(c);
+            v2 + v3 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
 
     g262 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
-            let x_2 = linear::<rows>(x);
-            let v1 = x_2[seq = -1];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [rows] = normal(1.0); v2 += one_hot::<rows>(argmax::<rows>(v2 + v3)); }
-            let v4 = permute::<[rows, batch]>(v2);
-            let v1_2 = sqrt(1 + v4 * v4);
-            let v5 = einsum::<[batch, seq]>(x_2, v1_2);
-            param v6: [7, d] = normal(1.0);
-            let x_2_2 = v6[tokens];
-            let (v7, _v8) = top_k::<seq, k = 2>(x + p);
-            x_2_2 + v5 + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [2, batch, seq, rows] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = 2 * v2 - 1;
+            let v2_2 = stack::<[2, batch, seq, d]>(v1, 0.5 * x);
+            let v2 = linear::<rows, bias = false>(v2_2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            let v6 = v2[seq = order];
+            let v7 = scatter_add::<[7, d]>(x, tokens);
+            buffer v8: [d] = |i| 0.3 * i - 0.4;
+            v6 + mean::<[7]>(v3) + mean::<[d]>(v5) + mean::<[7, d]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g263 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v1_2 = one_hot::<7>(tokens);
-            let v5 = linear::<d>(v1_2);
-            let v6 = max(0.1, v3);
-            let v7 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v5 + mean::<[2]>(v6) + v7)
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v2 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = clamp(v2, v1_2 - 1, v1_2 + 1);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 - 0.2 * cumsum(v2); }
-            let x = attention::<2, score = bilinear>(v2, context = v2);
-            let x = max::<[d, seq]>(x);
-            let v3 = softmax::<seq>(2 * v2, lens);
-            let v2_2 = detach(floor(2 * v3 + 0.37));
-            v2_2 + x
+            param v1: [rows] = normal(1.0);
+            let x_2 = max_pool(x, lens);
+            let v1_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = linear::<2, bias = false>(x_2);
+            let v3 = concat::<rows>(v1, 0.5 * v1_2);
+            let v4 = expand::<[batch, seq, d]>(x_2);
+            v4 + mean::<[2]>(v2) + mean::<[6]>(v3)
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g265 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(x + v4);
-            let v7 = x[d = v6];
-            v3 + mean::<[2]>(v5) + mean::<[2]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[arange::<seq>()];
+            let x_2 = concat::<d>(x, 0.5 * x);
+            v1 + mean::<[8]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g266 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = mean::<[d, seq]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = pad::<d, before = 1>(v2);
-            let v5 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            v3 + mean::<[5]>(v4) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = linear::<d>(x);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let x = min(x, 0.2);
+            let v4 = max(v2, x);
+            v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -383,185 +380,191 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = mean::<[d]>(v1);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v2_2 = concat::<d>(v2, 0.5 * v2);
-            let v3 = v1[d = -1];
-            let v4 = one_hot::<7>(tokens);
-            let v5 = linear::<d, bias = false>(v4);
-            linear::<5, name = head>(v2_2 + v1_2 + v3 + mean::<[d]>(v5))
+            let v2 = one_hot::<7>(arange::<d>());
+            let v3 = layer_norm(v1);
+            let v4 = variance::<[d]>(v3);
+            let v5 = cumsum::<d>(0.5 * v3);
+            let v6 = v4 * detach(if v4 < 0.1 { 0.5 } else { -1 });
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[tokens];
+            linear::<5, name = head>(v5 + mean::<[7]>(v2) + v6 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<seq>(x, lens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v1 = tanh(w);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
-            let v7 = v4 + learned_position::<9, d>(v4);
-            v1_2 + mean::<[rows]>(v3) + v1 + mean::<[7]>(v6) + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = linear::<d>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 + softmax(v3) * v2; }
+            let v4 = linear::<5>(v3);
+            let v5 = einsum::<[batch, 5]>(v4, v4);
+            let v2 = attend::<mask = causal>(v3, v3, v3);
+            let v6 = concat::<d>(v2, 0.5 * v2);
+            v6 + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g269 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = permute::<[seq, 8, batch]>(v1);
-            let v1_2 = expand::<[batch, seq, d]>(v2);
-            let v4 = min(v3, v3);
-            v1_2 + mean::<[8]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], m: [rows, d]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = concat::<d>(x, 0.5 * x);
+            let x_2 = x[seq = turned];
+            let v3 = linear::<2>(v3);
+            let v4 = tanh(m);
+            x_2 + v2 + mean::<[2]>(v3) + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], m: floats[3, 4]);
 
     g270 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = relu_squared(v1);
-            let v5 = rms_norm::<epsilon = 0.5>(v1);
-            let v6 = min::<seq>(v2, some_lens);
-            let v7 = feed_forward::<6, activation = gelu_tanh>(v2);
-            let v8 = softmax::<d>(2 * x);
-            v4 + v5 + v6 + v7 + v8
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = max::<d>(x, keep_d);
+            let v2 = v1 / (2 + x * x);
+            buffer v3: [2, d] = 0.7;
+            let v4 = linear::<5, bias = false>(v3);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            let x_2 = clamp(v6, v6 - 1, v6 + 1);
+            let v7 = v5 * v1;
+            x_2 + mean::<[2, 5]>(v4) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
 
     g271 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sin(v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = linear::<d>(v3);
-            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            let v6 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            param v7: [7, d] = normal(1.0);
-            let v2_2 = v7[tokens];
-            linear::<5, name = head>(v6 + mean::<[2]>(v5) + v2_2)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = dropout::<0.2>(tanh(v2)); }
+            let v3 = einsum::<[batch, seq]>(v2, v2);
+            let v4 = linear::<d, bias = false>(v1);
+            param v5: [7, d] = normal(1.0);
+            let v2_2 = v5[tokens];
+            let v2 = one_hot::<7>(tokens);
+            param v6: [d] = normal(1.0);
+            let v7 = v2_2[d = argmax::<d>(detach(v4 + v6))];
+            linear::<5, name = head>(v2 + v3 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], p: [seq], tokens: ids[batch, seq]) -> [batch, d, 7] {
-            let v1 = tanh(m);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let x_2 = one_hot::<7>(argmax::<seq>(x + p));
-            let v4 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v3);
-            let v7 = cumsum::<d>(0.5 * v1);
-            let v3 = logsumexp::<[rows]>(v7);
-            let v8 = softmax::<d>(2 * v5);
-            v4 + mean::<[rows]>(v6) + v3 + mean::<[seq]>(v8)
-        }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], p: floats[seq], tokens: ids[batch, seq]);
-
-    g273 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x = tanh(v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<7, bias = false>(v4)) + v3; }
-            let v5 = softmax::<batch>(2 * v2);
-            v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[d = -2..];
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = linear::<d, bias = false>(v1);
+            let v8 = max_pool(v4, keep);
+            let v9 = cumsum::<8>(0.5 * v2);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v6));
+            v3 + v7 + mean::<[7]>(v8) + mean::<[8]>(v9) + mean::<[3]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
-    g274 {
+    g273 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = x[d = argmax::<d>(x + v1)];
-            let v3 = mean_pool(x, lens);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<seq>()];
-            let v6 = detach(floor(2 * x + 0.37)) + v5;
-            let v7 = 0.5 * float(keep);
-            let v8 = shift::<batch, 2>(v7);
-            let (v9, v10) = top_k::<seq, k = 2>(v2 + p);
-            let v11 = scatter_add::<[batch, seq], axis = seq>(0.5 * v9, v10);
-            let v12 = tanh(v9);
-            v6 + v3 + v8 + v11 + mean::<[2]>(v12)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v3 = detach(floor(2 * v1 + 0.37));
+            let x_2 = v2 / (2 + v2 * v2);
+            let v4 = stack::<[2, batch, seq, 3]>(v3, 0.5 * v3);
+            v4 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g274 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = group_norm::<2>(x);
+            let v2 = v1[seq = -1];
+            let v1_2 = l2_norm::<d, epsilon = 0.1>(v2);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v1_2 + v3);
+            let v2_2 = scatter_add::<[batch, d], axis = d>(0.5 * v4, v5);
+            let v6 = v2_2[d = [0, -1, 0, 0, -1]];
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
+            let v9 = if v1 > 0.1 && !(v1_2 >= 0.6) { 0.5 * v1 } else { v1_2 - 1 };
+            param v10: [7, d] = normal(1.0);
+            let v11 = v10[tokens];
+            v8 + mean::<[2]>(v4) + mean::<[5]>(v6) + mean::<[d]>(v9) + mean::<[d]>(v11)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g275 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = floor(2 * v1 + 0.37) * v1;
-            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
-            linear::<5, name = head>(v1 + mean::<[2]>(v3) + mean::<[2]>(v4))
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x_2 = variance::<d>(x, keep_d);
-            let v2 = 0.5 * float(keep);
-            v1 + x_2 + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+            param v1: [2, d] = normal(1.0);
+            let v2 = tanh(z);
+            let (v3, v4) = split::<d>(v2);
+            x + mean::<[2]>(v1) + mean::<[rows, 2]>(v3) + mean::<[rows, 2]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = softmax::<seq>(2 * v1, keep_some);
-            let v3 = dropout::<0.5>(x);
-            let v4 = min(v2, 0.2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [28] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v2_2 = scatter_add::<[7, 2]>(v2, tokens);
+            let v4 = concat::<7>(v2_2, 0.5 * v2_2);
+            let v5 = rearrange::<[(14, 2)]>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g278 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = l2_norm(v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v3 = one_hot::<7>(tokens);
-            let x = mean_pool(x);
-            let v7 = max(x, x);
-            let v8 = scatter_add::<[7, d]>(v6, tokens);
-            v2 + mean::<[7]>(v4) + mean::<[7]>(v3) + v7 + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = x + learned_position::<9, d>(x);
+            let x = 0.5 * float(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = 0.5 * float(tokens);
+            let v4 = max_pool(v1, keep);
+            let v5 = 0.5 * float(keep);
+            let v6 = linear::<2, bias = false>(v1);
+            let v7 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            v7 + x + v3 + v4 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g279 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v4);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = expand::<[batch, seq, d]>(v5);
-            let v7 = attention::<2, mask = causal, position = rope>(v6);
-            let v8 = v7 + learned_position::<9, d>(v7);
-            let v9 = expand::<[batch, seq, d]>(v5);
-            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v1_2) + mean::<[d]>(v8) + mean::<[d]>(v9))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 + softmax(v3) * v2; }
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v4, v6);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
+            param v10: [7] = normal(1.0);
+            let (v11, _v12) = top_k::<7, k = 2>(v5 + v10);
+            let v2 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v7 + v9 + mean::<[2]>(v11) + mean::<[7]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

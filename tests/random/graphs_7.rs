@@ -2,202 +2,207 @@
 
 graphs! {
     g280 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = einsum::<[batch, seq]>(v1, v1);
-            let v4 = exp(tanh(logsumexp::<seq>(v4, keep)));
-            let v6 = permute::<[seq, batch]>(v5);
-            let v7 = shift::<seq, 1>(v6);
-            v4 + v2 + mean::<[seq]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], z: [batch, rows, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = turned];
+            let x_2 = tanh(z);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let x_2 = x_2 * sigmoid(x_2) + 0.5 * x_2;
+            let v1 = tanh(p);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = expand::<[batch, seq, d]>(v1);
+            v2 + mean::<[rows]>(x_2) + v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], z: floats[batch, 3, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g281 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = tanh(linear::<d>(v2)); }
-            let v3 = mean::<[batch]>(v2);
-            let v4 = abs(v3);
-            let v5 = embedding::<7, d>(tokens);
-            v5 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch]) -> [rows, d] {
+            let v1 = tanh(p);
+            let v2 = v1[seq = [-1, 0]];
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[arange::<rows>()];
+            let v4 = mean_pool(x, lens);
+            let (v5, v6) = split::<d>(v4);
+            v1 + mean::<[2]>(v2) + mean::<[batch, 2]>(v5) + mean::<[batch, 2]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch]);
 
     g282 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 3] {
             let v1 = one_hot::<7>(arange::<rows>());
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let (v3, v4) = split::<d>(x);
-            let v5 = floor(2 * v2 + 0.37) * v2;
-            let x = x[seq = argmax::<seq>(detach(v3 + p))];
-            let v6 = one_hot::<7>(tokens);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, name = r_v7 { v7 = v7 * sigmoid(linear::<7, bias = false>(v7)) + v6; }
-            let v8 = concat::<7>(v1, 0.5 * v1);
-            v4 + mean::<[d]>(v5) + mean::<[d]>(x) + mean::<[7]>(v7) + mean::<[rows, 14]>(v8)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = tanh(linear::<7>(v3)); v3 = v3 - 0.5 * gelu(v3); }
+            let v1_2 = mean::<[7, rows]>(v3);
+            let v4 = min::<seq>(v2, lens);
+            let v5 = pow(v1, 2);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<rows>()];
+            let v8 = rearrange::<[(d, rows)]>(v7);
+            v4 + v1_2 + mean::<[rows, 7]>(v5) + mean::<[12]>(v8)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g283 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(detach(v1 + v2))];
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<rows>()];
-            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            let v7 = one_hot::<7>(arange::<rows>());
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v6);
-            let v10 = v9[rows = ..2];
-            let v10 = tanh(v10);
-            linear::<5, name = head>(v8 + v3 + mean::<[rows, 7]>(v7) + mean::<[2, 7]>(v10))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = linear::<5>(v2);
+            let (v4, v5) = split::<d>(v2);
+            let v3_2 = v3[5 = -2..];
+            let v1 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v1 = attention::<2, mask = causal>(v1);
+            let v6 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v4 + v5 + v3_2 + mean::<[d]>(v1) + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = ln(2 + v1 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
-            let x = linear::<2, bias = false>(v3);
-            let v3_2 = x * detach(floor(2 * x + 0.37));
-            let v4 = cumsum::<2>(0.5 * v3_2);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); }
+            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v5 = one_hot::<7>(arange::<batch>());
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<7, bias = false>(v6)) + v5; }
+            let v4_2 = feed_forward::<6, activation = gelu>(v4);
+            v4_2 + mean::<[rows]>(v2) + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g285 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[v5];
-            v7 + mean::<[seq]>(v2) + v4
+        fn forward(x: [batch, seq, d]) -> [d, batch] {
+            let x_2 = logsumexp::<[seq]>(x);
+            let v1 = permute::<[d, batch]>(x_2);
+            buffer v2: [2, d] = 0.7;
+            v1 + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g286 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = shift::<seq, 1>(x);
-            let x = 0.5 * float(keep);
-            let v4 = expand::<[batch, seq, d]>(x);
-            let v5 = linear::<d>(v2);
-            v3 + v4 + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = exp(tanh(logsumexp::<seq>(x, lens)));
+            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v4 = v1 / (2 + v1 * v1);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            v3 + mean::<[7]>(v4) + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g287 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            param v3: [] = normal(1.0);
-            let v3_2 = einsum::<[batch, seq]>(v2, v3);
-            linear::<5, name = head>(v1 + v3_2)
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v1_2 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v3 + mean::<[d, 7]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, d] {
-            let v1 = tanh(w);
-            let v2 = scatter_add::<[batch, 7]>(v1, tokens);
-            let v3 = mean_pool(x, keep);
-            let v4 = stack::<[2, batch, d]>(v3, 0.5 * v3);
-            v4 + mean::<[7]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = one_hot::<7>(tokens);
+            let v1_2 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = feed_forward::<6, activation = geglu>(x);
+            v1 + mean::<[7]>(v1_2) + v2
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g289 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let x_2 = sigmoid(x);
-            let x = variance::<[d]>(x_2);
-            let x = min::<[seq, batch]>(x);
-            let v1 = stack::<[2]>(x, 0.5 * x);
-            let v2 = expand::<[batch, seq, d]>(x);
-            v2 + mean::<[2]>(v1)
+            param v1: [] = normal(1.0);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x_2, v2);
+            let v4 = logsumexp::<[3]>(x);
+            v3 + v1 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g290 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], keep_some: bool[d, seq], w: [batch, seq]) -> [batch, d] {
-            let v1 = tanh(c);
-            let v1 = mean::<[d, batch]>(v1);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = max::<seq>(v2, keep_some);
-            let v4 = tanh(w);
-            v3 + v1 + mean::<[seq]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = x[seq = order];
+            let x = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            param v3: [rows, d] = normal(1.0);
+            let x_2 = detach(floor(2 * x + 0.37));
+            x_2 + mean::<[2]>(v1) + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], keep_some: marks[4, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g291 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = if v3 > 0.1 && !(v2 >= 0.6) { 0.5 * v3 } else { v2 - 1 };
-            let v5 = exp(tanh(v4));
-            param v6: [rows] = normal(1.0);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v6))
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v5; v6 = v6 * sigmoid(linear::<3, bias = false>(v6)) + v5; }
+            linear::<5, name = head>(v4 + mean::<[3]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<5>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = linear::<5>(x);
-            let v4 = concat::<d>(x, 0.5 * x);
-            let v5 = permute::<[d, rows]>(v2);
-            let v6 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            v1 + v3 + mean::<[8]>(v4) + mean::<[d, rows]>(v5) + mean::<[3]>(v7)
+        fn forward(x: [batch, seq, d], lens: lens[batch], m: [rows, d]) -> [rows, d] {
+            let v1 = sum::<[batch, seq]>(x);
+            let v2 = sum::<seq>(x, lens);
+            let v3 = tanh(m);
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(detach(v2 + v4))];
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[rows]>(v1, v6);
+            let v8 = max(v5, v5);
+            let v9 = v7[rows = [-1, 0]];
+            v3 + mean::<[batch]>(v8) + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], m: floats[3, 4]);
 
     g293 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v2 = detach(floor(2 * x_2 + 0.37));
-            let v3 = exp(tanh(logsumexp::<seq>(v2, keep)));
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let x_2_2 = one_hot::<7>(arange::<rows>());
-            v5 + v4 + mean::<[rows, 7]>(x_2_2)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = v1[seq = order];
+            param v4: [2] = normal(1.0);
+            let v2 = v2[2 = argmax::<2>(detach(v3 + v4))];
+            let v5 = linear::<rows, bias = false>(v3);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
+            let v3 = relu(v2);
+            let v2 = scatter_add::<[7]>(v3, tokens);
+            v6 + mean::<[7]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g294 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = linear::<d>(v1);
-            let v3 = v1 * v1;
-            let v4 = concat::<d>(v2, 0.5 * v3);
-            let v3_2 = attention::<2, score = bilinear>(v1, context = v1);
-            v4 + mean::<[d]>(v3_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
+            let mut v4 = v1 + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 = dropout::<0.2>(tanh(v4)); }
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v4 + v5);
+            let x_2 = v4[d = v7];
+            let v1 = pad::<d, after = 1, value = 0.5>(v4);
+            let x = v1[seq = -1];
+            v6 + x_2 + mean::<[5]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -205,99 +210,99 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v1 = layer_norm(v2);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
-            linear::<5, name = head>(v3)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v4 = rearrange::<[batch, seq, (2, d)]>(v3);
+            linear::<5, name = head>(v2 + mean::<[8]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 5] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = feed_forward::<6, activation = reglu>(x);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1);
-            v3 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            let v2 = attention::<2>(x, context = x);
+            let x_2 = one_hot::<7>(arange::<batch>());
+            v2 + v1 + mean::<[7]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1 = max::<[7, batch]>(v1);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            let v3 = stack::<[d, 2]>(v1, 0.5 * v1);
-            let (v4, v5) = split::<d>(x);
-            v4 + mean::<[7, d]>(v2) + mean::<[d]>(v3) + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = mean::<[batch]>(v2);
+            let v2 = variance::<[d]>(v3);
+            let v4 = v2 / (2 + v3 * v3);
+            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
+            x_2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g298 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let x = embedding::<7, d>(tokens);
-            let v2 = x[seq = -2..];
-            let v3 = softmax::<batch>(2 * x_2);
-            v1 + mean::<[2]>(v2) + mean::<[seq]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, rows] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = one_hot::<7>(v2);
+            let v3 = permute::<[2, d, batch]>(v1);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let (v5, v6) = split::<d>(v4);
+            let v7 = linear::<rows, bias = false>(x_2);
+            v7 + v3 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g299 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = logsumexp::<[d]>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = v1[d = argmax::<d>(v1 + v3)];
-            buffer v5: [2, d] = 0.7;
-            let v6 = min(v4, v2);
-            let v4_2 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            let v4_2_2 = linear::<d>(v4_2);
-            let v7 = v6 + v6;
-            linear::<5, name = head>(v1 + mean::<[2]>(v4_2_2) + v7)
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = concat::<3>(v3, 0.5 * v3);
+            let v5 = einsum::<[batch, seq]>(v4, v4);
+            let v6 = v1 / (2 + v5 * v5);
+            let v4 = v6 - v6;
+            let v3 = pad::<d, after = 1, value = 0.5>(v4);
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 3] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 3] {
             let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = cumsum::<3>(0.5 * v1);
-            let v2 = stack::<[batch, 2, seq, 3]>(v1, 0.5 * v1);
-            v2
+            let x_2 = tanh(m);
+            let v2 = linear::<5, bias = false>(x_2);
+            v1 + mean::<[rows, 5]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g301 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], p: [seq], lens: lens[batch]) -> [rows, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x_2 = v1[seq = some];
-            let v2 = floor(2 * x_2 + 0.37) * x_2;
-            let v3 = max(x, v1);
-            let v4 = tanh(p);
-            let v5 = abs(v2);
-            let v2_2 = sum::<seq>(v3, lens);
-            v5 + mean::<[seq]>(v4) + v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v1 = permute::<[seq, d, batch]>(x_2);
+            let v2 = shift::<batch, 1>(v1);
+            let v3 = mean_pool(x, lens);
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v7 = if x_2 < v2 { x_2 * v2 } else { tanh(x_2) };
+            v5 + mean::<[5]>(v4) + mean::<[7]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], some: places[3], p: floats[seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g302 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
             let v1 = mean::<[batch, d]>(x);
-            let v2 = x + learned_position::<9, d>(x);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[v4];
-            let x = rearrange::<[(d, 2)]>(v6);
-            let v2_2 = mean_pool(v2);
-            v2_2 + mean::<[2]>(v3) + mean::<[8]>(x)
+            let v1_2 = einsum::<[]>(v1, v1);
+            let v2 = tanh(p);
+            let mut v3 = x + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v1_2_2 = expand::<[batch, seq, d]>(v2);
+            v3 + v1_2_2
         }
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
@@ -305,104 +310,102 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max(v1, v1);
-            let v3 = logsumexp::<[d]>(v2);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = linear::<d>(v4);
-            linear::<5, name = head>(v5 + v3 + mean::<[d]>(v6))
+            param v2: [d] = normal(1.0);
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            let v3_2 = rms_norm(v3);
+            let v4 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            linear::<5, name = head>(v4 + mean::<[5]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let x_2 = mean_pool(x);
-            let x_2 = mean::<[d]>(x_2);
-            let x_2_2 = feed_forward::<6, activation = gelu>(x);
-            let v1 = if tokens < 3 || x_2_2 > 0.3 { x_2_2 } else { 0.5 };
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v3 = cumsum::<batch>(0.5 * x_2);
-            let x_2_2_2 = einsum::<[seq, d]>(v2, x_2);
-            x_2_2_2 + mean::<[batch]>(v3)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = geglu>(x);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = min::<[seq]>(v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let v6 = linear::<d, bias = false>(v4);
+            let v7 = tanh(p);
+            v5 + v3 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g305 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let x = shift::<batch, 2>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            v1 + mean::<[3]>(v2) + v3
+        fn forward(x: [batch, seq, d], keep_d: bool[d], lens: lens[batch]) -> [seq, batch] {
+            let v1 = min::<d>(x, keep_d);
+            let v2 = 0.5 * float(lens);
+            let v3 = permute::<[seq, batch]>(v1);
+            let v1 = l2_norm::<batch, epsilon = 0.1>(v2);
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], lens: lens[batch]);
 
     g306 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            let v2 = x * detach(floor(2 * v1 + 0.37));
-            let v2_2 = tanh(v2);
-            let v3 = feed_forward::<6, activation = gelu_tanh>(v2_2);
-            let mut v4 = v3 + 0.1 * x;
-            repeat 2, share = true, name = r_v4 { v4 = v4 + softmax(v4) * x; v4 += attention::<2, mask = causal>(v4); }
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x = linear::<d>(v4);
-            x + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, batch, seq, 7] {
+            let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * v1);
+            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
+            let v1 = max::<seq>(v2, keep);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            param v8: [d] = normal(1.0);
+            v5 + mean::<[d]>(v1) + mean::<[d]>(v4) + mean::<[d]>(v6) + v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g307 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = l2_norm::<rows, epsilon = 0.1>(v4);
-            linear::<5, name = head>(v5)
+            let v2 = shift::<d, 1>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v2 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
-            let x_2 = x[batch = [-1, 0]];
-            let x = x_2 * x_2;
-            let v1 = max::<[seq]>(x_2);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = rms_norm(v2) * sigmoid(v2); }
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = pad::<d, after = 1, value = 0.5>(x);
+            let v3 = variance::<[seq]>(v1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            v2 + mean::<[3]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g309 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let v2 = max(v1, v1);
-            let v3 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.2 * cumsum(v4); }
-            let v3 = cumsum::<seq>(0.5 * v4);
-            buffer v6: [2, d] = 0.7;
-            let v7 = x[d = 0];
-            let v8 = v7[seq = [-1, 0]];
-            v3 + v6 + v8
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = group_norm::<2>(x);
+            let v2 = permute::<[d, batch, seq]>(v1);
+            let v2 = detach(floor(2 * v2 + 0.37));
+            let x = logsumexp::<[batch, seq]>(v2);
+            let v3 = max::<[d]>(x);
+            let v4 = sqrt(1 + v3 * v3);
+            let v5 = attention::<2, mask = padding>(v1, padding = lens);
+            let v6 = if v5 <= 0 || x > v5 { x } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
+            v6 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g310 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let x_2 = shift::<seq, 1>(x);
-            let v1 = if x > 0.1 && !(x_2 >= 0.6) { 0.5 * x } else { x_2 - 1 };
-            let x = v1[batch = 0];
-            param v2: [2, d] = normal(1.0);
-            let v3 = 0.5 * float(tokens);
-            x + mean::<[2]>(v2) + mean::<[batch]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = l2_norm(x);
+            let v1 = one_hot::<7>(tokens);
+            let v2 = variance::<[batch, seq]>(x);
+            let v3 = linear::<d, bias = false>(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            x_2 + v2 + v3 + v4 + mean::<[7]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -410,116 +413,116 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = cos(2 * v1);
-            let v2 = if v1_2 <= 0 || v1 > v1_2 { v1 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            let v4 = v3 + v3;
-            let v1 = v3 - v3;
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v3_2 = min::<[3]>(v5);
-            linear::<5, name = head>(v2 + v4 + v1 + v3_2)
+            let v2 = v1 * v1;
+            let v1_2 = embedding::<7, d>(tokens);
+            let v3 = v2[d = ..2];
+            param v4: [] = normal(1.0);
+            let v5 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v1_2);
+            let v6 = stack::<[batch, seq, 2, d]>(v1_2, 0.5 * v1);
+            let v1_2 = feed_forward::<6, activation = geglu>(v3);
+            linear::<5, name = head>(v1_2 + v4 + mean::<[d]>(v5) + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = linear::<2>(v1);
-            let v4 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            v4 + v2 + mean::<[2]>(v3) + v5
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
-
-    g313 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = x - x;
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v3 = linear::<5, bias = false>(v2);
-            let v4 = 0.5 * float(tokens);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<batch, -1>(x);
+            let v2 = v1 - v1;
+            let v3 = scatter_add::<[7, d]>(v1, tokens);
+            let v4 = max(0.1, v3);
+            let v5 = cumsum::<batch>(0.5 * v2);
+            v5 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g314 {
+    g313 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows], b: [batch]) -> [batch, seq, 2, d] {
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, 12] {
+            let v1 = x * detach(floor(2 * x + 0.37));
+            let v2 = v1[seq = some];
+            let x = rearrange::<[batch, (d, rows)]>(v2);
+            let v1 = sum::<[seq, d]>(v1);
+            x + v1
+        }
+    } (x: floats[batch, seq, 4], some: places[3]);
+
+    g314 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 8] {
             let mut v1 = x + 0.1 * x;
             repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = tanh(linear::<d>(v1)); }
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[v4];
-            let v7 = linear::<rows>(v6);
-            let v8 = shift::<seq, 2>(v7);
-            let v9 = exp(tanh(logsumexp::<rows>(v8, keep_rows)));
-            let v10 = v1[batch = argmax::<batch>(v9 + b)];
-            let mut v11 = v10 + 0.1 * v10;
-            repeat 2, name = r_v11 { v11 = v11 + softmax(v11) * v10; v11 = dropout::<0.2>(tanh(v11)); }
-            let v12 = feed_forward::<6, activation = tanh>(v6);
-            v12 + v3 + v11
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v1_2 = attention::<2, mask = causal, position = rope>(v1);
+            let v2 = tanh(w);
+            let v3 = sum::<[seq]>(v2);
+            let v4 = concat::<d>(v1_2, 0.5 * v1_2);
+            let x_2 = expand::<[batch, seq, d]>(v3);
+            let (v5, v6) = split::<d>(x_2);
+            v4 + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3], b: floats[batch]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g315 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v5 = max::<[d]>(v3);
-            let v6 = pad::<d, before = 1>(v4);
-            linear::<5, name = head>(v2 + v5 + mean::<[5, 7]>(v6))
+            let v2 = v1 * v1;
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(detach(v2 + v3))];
+            let v5 = pow(v4, 2);
+            let v2 = linear::<2>(v2);
+            let v6 = variance::<[d]>(v1);
+            linear::<5, name = head>(v2 + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = v1 * v1;
-            let v4 = feed_forward::<6, activation = swiglu>(v3);
-            let v5 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v6 = 0.5 * float(lens);
-            v4 + mean::<[seq]>(v5) + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 += attention::<2, mask = causal>(v1); }
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v1 + v3);
+            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v1);
+            let x_2 = group_norm::<2>(v6);
+            let v1_2_2 = attend::<mask = causal>(linear::<4>(v1_2), linear::<4>(v1_2), linear::<4>(v1_2));
+            v4 + mean::<[d]>(x_2) + mean::<[d]>(v1_2_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g317 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = concat::<7>(v3, 0.5 * v3);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v1);
-            v2 + mean::<[14]>(v4) + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = logsumexp::<[batch, d]>(x);
+            let v2 = feed_forward::<6, activation = relu>(x);
+            let x_2 = mean_pool(x);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v3 + v1 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x[seq = last];
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x = attention::<2, mask = causal, position = rope>(v1);
-            x + x_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = v2[batch = [-1, 0]];
+            v1 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g319 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1_2);
-            let v3 = v2 + v1_2;
-            let v3_2 = linear::<d, bias = false>(v3);
-            linear::<5, name = head>(v3_2)
+            let v1_2 = max::<[d]>(v1);
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = attend::<mask = causal, position = rope>(v2, linear::<4>(v2), tanh(v2));
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
+            linear::<5, name = head>(v3 + v1_2 + mean::<[rows]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,547 +3,550 @@
 graphs! {
     g360 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let v1 = linear::<d>(v1);
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = linear::<2>(v1);
-            let v1 = rearrange::<[batch, (7, d)]>(v2);
-            let v4 = cumsum::<seq>(0.5 * v3);
-            let mut v5 = x + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = rms_norm(v5) * sigmoid(v5); }
-            v4 + mean::<[28]>(v1) + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<seq>(x, lens);
+            let v2 = embedding::<7, d>(tokens);
+            let v1 = v1[batch = [0, -1, 0, 0, -1]];
+            let v3 = rms_norm(v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = if v3 <= 0 || x > v3 { x } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v5);
+            v2_2 + mean::<[5, 3]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g361 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 2] {
-            let v1 = tanh(z);
-            let (v2, v3) = split::<d>(x);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v3);
-            let v5 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            let v1_2 = variance::<[d, rows]>(v1);
-            let mut v6 = x + 0.1 * v1_2;
-            repeat 2, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = v6 - 0.5 * gelu(v6); }
-            param v7: [rows] = normal(1.0);
-            v2 + v4 + v5 + mean::<[d]>(v6) + mean::<[rows]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            param v3: [7, d] = normal(1.0);
+            let x = v3[tokens];
+            let v4 = v2 + learned_position::<9, rows>(v2);
+            let x_2 = shift::<d, 2>(x);
+            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(x_2 + p)));
+            let v2_2 = attend::<mask = causal, normalizer = sink>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let (v6, v7) = split::<d>(v5);
+            v4 + mean::<[d]>(v2_2) + mean::<[2]>(v6) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g362 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq] {
-            let v1 = 0.5 * float(lens);
-            let v2 = einsum::<[seq, d]>(x, v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = min::<[3]>(v3);
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let x_2 = pad::<d, before = 1>(v1);
+            let x = feed_forward::<6, activation = swiglu>(x_2);
+            let x = attention::<2, score = bilinear>(v1, context = x);
+            x
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g363 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<2>(v1);
-            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            linear::<5, name = head>(v3 + mean::<[d]>(v4) + mean::<[7]>(v5))
+            let v2 = v1 / (2 + v1 * v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = rms_norm(v3) * sigmoid(v3); }
+            let v5 = 0.5 * float(tokens);
+            linear::<5, name = head>(v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = max_pool(x);
-            let v1 = softmax::<d>(2 * x_2);
-            let v2 = sigmoid(x_2);
-            let v3 = x + sinusoidal_position::<d>(x);
-            let x = tanh(c);
-            let x_2_2 = v3[seq = last];
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x_2_2);
-            v4 + v1 + v2 + x + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_some: bool[d, seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let x_2 = x[batch = -1];
+            buffer v1: [2, d] = 0.7;
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
+            let x = max::<seq>(v2, lens);
+            let v3 = mean::<seq>(x_2, keep_some);
+            let x_2_2 = x[batch = -1];
+            let v4 = softmax::<seq>(2 * v2, some_lens);
+            v4 + mean::<[2]>(v1) + v3 + x_2_2
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], last: places[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_some: marks[4, seq], some_lens: lens[4, batch]);
 
     g365 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, rows, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[seq, rows, batch]>(v1, v2);
-            let v4 = max(v3, v3);
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = linear::<rows, bias = false>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = concat::<3>(v2, 0.5 * v2);
+            v1 + mean::<[6]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g366 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + softmax(v1) * x; }
-            let v2 = v1 * detach(floor(2 * v1 + 0.37));
-            let v3 = einsum::<[batch, d]>(v2, v2);
-            let v1 = cumsum::<batch>(0.5 * v1);
-            let v4 = einsum::<[batch]>(v3, v3);
-            v1 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = attend::<mask = causal, normalizer = sink>(x, linear::<4>(x), tanh(x));
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = embedding::<7, d>(v4);
+            let v6 = abs(v5);
+            let v7 = gelu(v1);
+            let v8 = v1[d = [-1, 0]];
+            v6 + v3 + v7 + v8
         }
     } (x: floats[batch, seq, 4]);
 
     g367 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, 2, rows]>(v2, v3);
-            let v5 = linear::<rows>(v4);
-            let v4 = clamp(v5, v5 - 1, v5 + 1);
-            param v6: [d] = normal(1.0);
-            let (v7, v8) = top_k::<d, k = 2>(v1 + v6);
-            let v9 = v1[d = v8];
-            let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v7 + mean::<[rows]>(v4) + v9 + mean::<[d]>(v10))
+            let v2 = 0.5 * float(tokens);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(detach(v1 + v3))];
+            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v6 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v7 = gelu(v6);
+            let v8 = pad::<d, before = 1>(v1);
+            linear::<5, name = head>(v8 + v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = variance::<batch>(x, keep);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, name = r_v3 { param v4: [7] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v1; }
-            let v5 = max::<seq>(v3, lens);
-            let v6 = concat::<d>(v2, 0.5 * v2);
-            let v7 = detach(floor(2 * v6 + 0.37));
-            let v8 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            v8 + mean::<[7]>(v5) + mean::<[8]>(v7)
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, 2, d] {
+            let v1 = x[seq = [-1, 0]];
+            let v2 = sin(x);
+            let v3 = tanh(c);
+            let v4 = attend::<mask = causal, normalizer = sink>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let v5 = group_norm::<2>(v2);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = v2[seq = turned];
+            v1 + v3 + mean::<[seq]>(v4) + mean::<[seq]>(v5) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g369 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, rows] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = group_norm::<2>(v1);
-            let x_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v2_2 = einsum::<[7]>(v2, v2);
+            let v3 = cumsum::<d>(0.5 * x);
             param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, 2, seq, rows]>(x_2, v4);
-            let v6 = linear::<rows>(x_2);
-            let v7 = linear::<2>(v3);
-            param v8: [2, d] = normal(1.0);
-            v5 + v6 + v7 + mean::<[d]>(v8)
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            let v6 = linear::<2, bias = false>(v3);
+            let v7 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let mut v8 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.5 * gelu(v8); v8 = v8 * sigmoid(linear::<rows, bias = false>(v8)) + v5; }
+            v6 + mean::<[7]>(v2_2) + mean::<[d]>(v7) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g370 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v1 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = tanh(linear::<d>(v4)); }
-            let v5 = v1 + learned_position::<9, d>(v1);
-            v4 + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d], last: ids[batch], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            let v4 = min::<seq>(x, lens);
+            let v5 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v6 = dropout::<0.5>(v4);
+            v5 + v2 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g371 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<[d]>(v1);
-            buffer v3: [2, d] = 0.7;
-            let v4 = einsum::<[batch, seq]>(v1, v1);
-            let v5 = feed_forward::<6, activation = geglu>(v3);
-            let v4_2 = clamp(v4, -0.7, 0.7);
-            let v6 = abs(v4_2);
-            let v7 = linear::<d, bias = false>(v3);
-            let v4_2 = max(v6, v6);
-            linear::<5, name = head>(v1 + v2 + mean::<[2]>(v5) + mean::<[2]>(v7) + v4_2)
+            let v2 = v1[d = [-1, 0]];
+            let v3 = variance::<[2]>(v2);
+            let v2_2 = relu_squared(v3);
+            let v1_2 = cumsum::<d>(0.5 * v1);
+            param v4: [d] = normal(1.0);
+            let v5 = one_hot::<7>(argmax::<d>(v1_2 + v4));
+            let v6 = l2_norm::<7, epsilon = 0.1>(v5);
+            param v7: [7] = normal(1.0);
+            let (v8, _v9) = top_k::<7, k = 2>(v6 + v7);
+            let v10 = shift::<2, 2>(v8);
+            linear::<5, name = head>(v10 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = x[seq = ..2];
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            param v3: [2, d] = normal(1.0);
-            let v4 = feed_forward::<6, activation = silu>(v3);
-            let v5 = scatter_add::<[batch, 7, d]>(x, tokens);
-            v2 + v4 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = v2 * x;
+            let v4 = min(v3, x);
+            let (v5, v6) = split::<d>(v4);
+            let v7 = softmax::<seq>(2 * v5);
+            v6 + v7
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g373 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, 7] {
-            let v1 = 0.5 * float(lens);
-            let x_2 = permute::<[d, batch, seq]>(x);
-            let v2 = scatter_add::<[d, batch, 7]>(x_2, tokens);
-            let v3 = v1[batch = [0, -1, 0, 0, -1]];
-            let v4 = einsum::<[batch, 7]>(v2, v2);
-            v4 + mean::<[5]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = group_norm::<2>(x);
+            let v3 = variance::<[d, seq]>(v1);
+            buffer v4: [2, d] = 0.7;
+            let v2_2 = attend::<mask = causal, normalizer = sink>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            v2_2 + v3 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g374 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = cos(2 * x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
-            let v1 = v5 / (2 + v5 * v5);
-            v3 + mean::<[rows]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let v2 = shift::<seq, 1>(v1);
+            let v3 = min(v1, v2);
+            let v4 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g375 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v1_2 = einsum::<[batch, seq]>(v2, v3);
-            let (v4, v5) = split::<d>(v3);
-            let v1_2_2 = expand::<[batch, seq, d]>(v1_2);
-            let v6 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            let v7 = attention::<2, mask = causal, position = rope>(v1_2_2);
-            linear::<5, name = head>(v5 + v6 + mean::<[d]>(v7))
+            let v2 = layer_norm::<epsilon = 0.1>(v1);
+            param v3: [d] = normal(1.0);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[argmax::<d>(v2 + v3)];
+            let v6 = feed_forward::<6, activation = relu>(v5);
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 * sigmoid(linear::<d, bias = false>(v7)) + v6; }
+            let v9 = detach(floor(2 * v7 + 0.37));
+            let v10 = if tokens < 3 || v9 > 0.3 { v9 } else { 0.5 };
+            let v11 = v10 + learned_position::<9, d>(v10);
+            linear::<5, name = head>(v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = max::<[seq, d]>(x);
-            let x_2 = attention::<2>(x);
-            let x = scatter_add::<[7, d]>(x, tokens);
-            let v2 = permute::<[seq, d, batch]>(x_2);
-            v2 + v1 + mean::<[7]>(x)
+        fn forward(x: [batch, seq, d]) -> [2] {
+            let x_2 = attend::<mask = causal, position = rope>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let x = feed_forward::<6, activation = relu_squared>(x_2);
+            let v1 = sum::<[batch, seq]>(x);
+            let v2 = v1[d = -2..];
+            v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g377 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 7, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let (v3, _v4) = top_k::<seq, k = 2>(x + p);
-            buffer v5: [2, d] = 0.7;
-            let v6 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v7 = einsum::<[batch, 2]>(v3, v3);
-            let v8 = softmax::<d>(2 * v5);
-            v6 + mean::<[2]>(v7) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = softmax::<d>(2 * x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v6 = scatter_add::<[7, d]>(v5, tokens);
+            let v7 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            param v8: [d] = normal(1.0);
+            let (v9, _v10) = top_k::<d, k = 2>(v6 + v8);
+            let v6 = v7[seq = order];
+            v6 + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g378 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], documents: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v3 = attention::<2, mask = document & causal>(v2, document = documents);
-            let v3 = mean::<d>(v3, keep_d);
-            v1 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * detach(floor(2 * x + 0.37));
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<seq>()];
+            param v4: [d] = normal(1.0);
+            let x = one_hot::<7>(tokens);
+            v1 + v3 + v4 + mean::<[7]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], documents: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v4 = softmax::<2>(2 * v3);
-            linear::<5, name = head>(v1 + v2 + mean::<[2]>(v4))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            let v4 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v3 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, d] {
-            let v1 = x[seq = some];
-            let v2 = max_pool(x);
-            let v3 = softmax::<d>(2 * v2);
-            v1 + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = sum::<[batch]>(x);
+            let v1 = feed_forward::<6, activation = gelu>(v1);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            v2
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g381 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = tanh(z);
-            let v2 = softmax::<batch>(2 * x, keep);
-            let v3 = rearrange::<[batch, (rows, d)]>(v1);
-            let v4 = 0.5 * float(lens);
-            v2 + mean::<[12]>(v3) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = x * v1;
+            let v3 = v2 + learned_position::<9, d>(v2);
+            let v4 = variance::<seq>(v3, keep);
+            v4
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g382 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], m: [rows, d]) -> [batch, seq, 2] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8] {
             let v1 = 0.5 * float(lens);
-            let (v2, v3) = split::<d>(x);
-            let v3 = feed_forward::<6, activation = relu_squared>(v3);
-            let v4 = one_hot::<7>(arange::<seq>());
-            let v5 = tanh(m);
-            let v6 = linear::<d>(v5);
-            v2 + v1 + v3 + mean::<[7]>(v4) + mean::<[rows, d]>(v6)
+            let v2 = x + x;
+            let v3 = cumsum::<d>(0.5 * x);
+            let v4 = concat::<d>(v2, 0.5 * v2);
+            let v5 = permute::<[d, batch, seq]>(v3);
+            let v6 = linear::<2>(v3);
+            v4 + v1 + mean::<[d]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g383 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pow(v1, 2);
-            let v2 = v1_2 - v1_2;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            param v5: [d] = normal(1.0);
-            let v6 = v3[d = argmax::<d>(v3 + v5)];
-            let v7 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v8 = max(v7, v7);
-            let v1 = attention::<2, mask = causal>(v8);
-            linear::<5, name = head>(v1 + v6)
+            let v1_2 = feed_forward::<6, activation = tanh>(v1);
+            let mut v2 = v1_2 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = v1_2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            param v4: [d] = normal(1.0);
+            let v5 = group_norm::<2>(v4);
+            let v6 = v3 + sinusoidal_position::<d>(v3);
+            let v7 = expand::<[batch, seq, d]>(v5);
+            linear::<5, name = head>(v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, 7] {
-            let v1 = linear::<d, bias = false>(x);
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
             param v2: [7, d] = normal(1.0);
-            let x = v2[tokens];
-            let v3 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v4 = 0.5 * float(tokens);
-            let v5 = x[d = 0];
-            let v6 = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            v8 + v4 + v5 + mean::<[d]>(v7)
+            let v3 = v2[arange::<batch>()];
+            buffer v4: [2, d] = 0.7;
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = attention::<2, mask = padding>(x, padding = lens);
+            let v8 = 0.5 * float(keep);
+            let v9 = v6[batch = 0];
+            v7 + mean::<[rows]>(v1) + v3 + mean::<[2]>(v4) + v8 + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], keep: marks[batch, seq]);
 
     g385 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = pad::<d, before = 1>(x);
-            param v4: [d] = normal(1.0);
-            v1 + mean::<[d]>(v2) + mean::<[5]>(v3) + mean::<[d]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, rows, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = tanh(z);
+            let v3 = linear::<d, bias = false>(x);
+            let v1_2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            v2 + mean::<[seq]>(v3) + mean::<[seq]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g386 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 5, 7] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = softmax::<batch>(2 * x);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v5 = one_hot::<7>(v4);
-            let v6 = stack::<[batch, seq, 5, 2]>(v1, 0.5 * v1);
-            param v7: [] = normal(1.0);
-            let v1 = detach(floor(2 * v7 + 0.37)) + v2;
-            v5 + v3 + mean::<[seq]>(v6) + mean::<[seq, d]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq], b: [batch]) -> [batch, 7, d] {
+            let v1 = tanh(m);
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<batch>(v2 + b)));
+            let v4 = shift::<7, -1>(v3);
+            let v5 = linear::<d, bias = false>(v3);
+            let v6 = softmax::<batch>(2 * v2);
+            v6 + mean::<[rows]>(v1) + v4 + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g387 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pow(v1, 2);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = v2[d = -1];
-            let v5 = v3[d = ..2];
-            param v6: [d] = normal(1.0);
-            let (v7, v8) = top_k::<d, k = 2>(v2 + v6);
-            let v9 = v2[d = v8];
-            let v10 = min::<[2]>(v7);
-            linear::<5, name = head>(v5 + v4 + v9 + v10)
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v3 = silu(v2);
+            let v1 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            let v4 = attention::<2, mask = causal>(v1);
+            let v1 = l2_norm::<d, epsilon = 0.1>(v4);
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v1 + v5);
+            let v8 = v3[d = v7];
+            linear::<5, name = head>(v6 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<d, -1>(x);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = v1 * detach(floor(2 * x + 0.37));
-            let v5 = expand::<[batch, seq, d]>(v3);
-            v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let v3 = attention::<2, mask = document & causal>(x, document = documents);
+            let v3 = stack::<[batch, 2, seq, d]>(v3, 0.5 * x);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v5 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
+            v3 + mean::<[rows]>(v2) + mean::<[3]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g389 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            param v2: [rows] = normal(1.0);
-            let (v3, _v4) = top_k::<seq, k = 2>(v1 + p);
-            let x = embedding::<7, d>(tokens);
-            let v5 = 1 - x / 3;
-            v3 + mean::<[rows]>(v2) + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = logsumexp::<[seq, d]>(x);
+            let v2 = detach(floor(2 * x + 0.37)) + v1;
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = shift::<seq, 1>(x);
+            v1_2 + mean::<[d]>(v3) + mean::<[7]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g390 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], documents: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v1_2 = 0.5 * float(keep);
-            let x_2 = attention::<2, mask = document & causal>(v1, document = documents);
-            v3 + v1_2 + mean::<[d]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let x_2 = v1[seq = turned];
+            let v2 = if tokens < 3 || x_2 > 0.3 { x_2 } else { 0.5 };
+            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g391 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v1_2 = v4[7 = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v3 + v2 + mean::<[5]>(v1_2))
+            let v2 = linear::<rows, bias = false>(v1);
+            let v3 = cumsum::<rows>(0.5 * v2);
+            let v2_2 = max::<[rows]>(v3);
+            linear::<5, name = head>(v2 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = cumsum::<3>(0.5 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v4 = softmax::<seq>(2 * v3);
-            let v5 = einsum::<[batch, seq]>(v2, v4);
-            let v6 = mean::<[seq]>(v3);
-            buffer v7: [2, d] = 0.7;
-            v5 + mean::<[3]>(v6) + mean::<[2, d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<seq, 1>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = max::<[seq, 7]>(v2);
+            let v6 = attention::<2, score = additive(3)>(v3, context = x);
+            let v3_2 = l2_norm::<seq, epsilon = 0.1>(v6);
+            v4 + v5 + v3_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g393 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            param v2: [2, d] = normal(1.0);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.5 * gelu(v3); }
-            let v4 = relu_squared(v2);
-            let v3_2 = concat::<d>(v3, 0.5 * v3);
-            let v5 = attention::<2, mask = padding>(x, padding = lens);
-            let v6 = scatter_add::<[7, 8]>(v3_2, tokens);
-            let v7 = rearrange::<[(d, 2)]>(v4);
-            v5 + mean::<[7, 8]>(v6) + mean::<[8]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x);
+            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
+            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v4 = permute::<[d, batch, 7]>(v3);
+            let v5 = max(v4, v4);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v7 = logsumexp::<[d, rows]>(v6);
+            let v6_2 = embedding::<7, d>(tokens);
+            v2 + mean::<[7]>(v5) + v7 + v6_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g394 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = v1[3 = [0, -1, 0, 0, -1]];
-            let v3 = shift::<d, 2>(x);
-            let mut v4 = v3 + 0.1 * x;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
-            let v7 = v4 + learned_position::<9, d>(v4);
-            v2 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq], keep: bool[batch, seq]) -> [batch, 2] {
+            let v1 = mean_pool(x, lens);
+            let v2 = x * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v1_2 = tanh(p);
+            let v3 = mean_pool(v2, keep);
+            let (v4, v5) = split::<d>(v3);
+            v4 + mean::<[seq]>(v1_2) + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq], keep: marks[batch, seq]);
 
     g395 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
-            buffer v3: [2, d] = 0.7;
-            let v4 = mean::<[rows]>(v1_2);
-            let v3 = pad::<d, before = 1>(v3);
-            let v5 = floor(2 * v4 + 0.37) * v4;
-            let v6 = pad::<5, before = 1>(v3);
-            let mut v7 = v1_2 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 = dropout::<0.2>(tanh(v7)); param v8: [rows] = normal(1.0); v7 += one_hot::<rows>(argmax::<rows>(v7 + v8)); }
-            let v9 = silu(v5);
-            linear::<5, name = head>(v7 + mean::<[2, 6]>(v6) + v9)
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = 0.5 * float(tokens);
+            let v6 = v3 + learned_position::<9, 2>(v3);
+            let mut v7 = v1 + 0.1 * v5;
+            repeat 2, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 = v7 + softmax(v7) * v5; }
+            let v8 = ln(2 + v7 * v7);
+            let v9 = v8[d = -1];
+            let v1 = expand::<[batch, seq, d]>(v9);
+            let v10 = 0.5 * float(tokens);
+            linear::<5, name = head>(v6 + mean::<[d]>(v1) + v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
-            let v1 = tanh(z);
-            let v1_2 = einsum::<[batch, rows]>(v1, v1);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1_2);
-            let v1_2 = shift::<batch, 1>(v2);
-            let v1_2 = sum::<[rows, batch]>(v1_2);
-            let v3 = x - v1_2;
-            let v4 = expand::<[batch, seq, d]>(v1_2);
-            v3 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], last: ids[batch]) -> [batch, seq, 6] {
+            let v1 = pad::<d, before = 1>(x);
+            let (v2, v3) = split::<d>(x);
+            let v4 = l2_norm::<2, epsilon = 0.1>(v3);
+            let v5 = pad::<5, before = 1>(v1);
+            let v6 = sin(v2);
+            let v1_2 = v6[seq = order];
+            let v7 = v4[seq = last];
+            v5 + mean::<[2]>(v1_2) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], last: places[batch]);
 
     g397 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = cumsum::<batch>(0.5 * x);
-            let v1 = softmax(x);
-            param v2: [d] = normal(1.0);
-            let v3 = detach(floor(2 * x_2 + 0.37));
-            let v4 = shift::<seq, -1>(v1);
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v6 = permute::<[d, rows]>(v5);
-            v3 + v2 + v4 + mean::<[rows]>(v6)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g398 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x = x + learned_position::<9, d>(x);
-            let v2 = feed_forward::<6, activation = relu_squared>(x);
-            let v3 = scatter_add::<[7, d]>(v2, tokens);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = floor(2 * v1 + 0.37) * v1;
-            let v3 = detach(floor(2 * v5 + 0.37));
-            let v6 = shift::<7, 1>(v4);
-            v3 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 7, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let x_2 = softmax::<seq>(2 * x);
+            let mut v2 = x_2 + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); v2 = rms_norm(v2) * sigmoid(v2); }
+            let x_2_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let x = scatter_add::<[batch, 7, d]>(v2, tokens);
+            let x_2 = rms_norm::<epsilon = 0.5>(v2);
+            let v4 = stack::<[batch, 2, 7, d]>(x, 0.5 * x);
+            v4 + mean::<[seq]>(x_2_2) + mean::<[seq]>(x_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g398 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = einsum::<[batch, rows]>(v2, v2);
+            let v2 = feed_forward::<6, activation = gelu_tanh>(v3);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
+            let v6 = pad::<d, before = 1>(v5);
+            let v7 = einsum::<[batch, seq]>(v4, v5);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            v6 + mean::<[rows]>(v2) + v7 + mean::<[d]>(v9)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g399 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = silu(v1);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = min(v2, 0.2);
-            let v4 = relu(v1_2);
-            let v5 = concat::<d>(v1_2, 0.5 * v4);
-            let v6 = v5[8 = -1];
-            let mut v7 = v3 + 0.1 * v2;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); }
-            linear::<5, name = head>(v7 + v6)
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = one_hot::<7>(tokens);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v7 = cumsum::<d>(0.5 * v1);
+            let v8 = silu(v7);
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v5));
+            let v1_2 = cumsum::<d>(0.5 * v8);
+            linear::<5, name = head>(v4 + v6 + mean::<[3]>(v9) + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -1,5 +1,6 @@
 //! The messages. Each says what was expected, what was found, and what to write.
 
+pub(crate) mod attend;
 pub(crate) mod body;
 mod claims;
 pub(crate) mod model;
@@ -27,6 +28,10 @@ pub(crate) const EXPECTED_SEMICOLON: &str =
 pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
 pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
+
+pub(crate) fn hidden_differs(hidden: &Size, width: &Size) -> String {
+    format!("`hidden` of `additive` is the width of the queries and keys, {width}, found {hidden}")
+}
 
 pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score = additive(hidden = n)`: queries and keys are as wide as the hidden layer\n\
     help: leave out `head_dim`, or choose the width by `hidden`; `value_head_dim` is the width of the values";

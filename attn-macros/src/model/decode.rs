@@ -2,6 +2,7 @@
 
 use super::emit::operation_name;
 use super::graph::{Field, Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
+use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::Decode;
@@ -17,7 +18,7 @@ pub(crate) fn check(model: &Model) -> Result<(), String> {
     };
     tokens.input()?;
     tokens.once()?;
-    tokens.region(&model.body)?;
+    tokens.region(&without_transposes(model))?;
     tokens.results()
 }
 

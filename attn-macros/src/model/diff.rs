@@ -188,7 +188,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         {
             match gradient {
                 Gradient::Same => self.share(node.operands[operand], d_result, lines),
-                Gradient::Computed | Gradient::InPlace | Gradient::Together => {
+                Gradient::Computed | Gradient::InPlace | Gradient::Together | Gradient::Apart => {
                     computed.push((operand, gradient));
                 }
                 Gradient::None => {}
@@ -211,16 +211,19 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         lines: &mut Vec<BackwardStep<'m, O>>,
     ) {
         let mut to = Vec::new();
-        let mut apart = None;
+        let mut apart = Vec::new();
         for (index, gradient) in operands {
             let value = self.block.whole(node.operands[index]);
             // Two gradients of one value cannot be written at once.
             let mut before = node.operands[..index].iter();
             let is_again = before.any(|other| self.block.whole(*other) == value);
+            let is_first = self.is_whole(value) && !self.gradients.contains_key(&value.0);
             let target = match (gradient, d_result) {
-                (Gradient::Together, _) if is_again => {
+                (Gradient::Together | Gradient::Apart, _)
+                    if is_again || (gradient == Gradient::Apart && !is_first) =>
+                {
                     let buffer = self.buffer(value);
-                    apart = Some((value, buffer));
+                    apart.push((value, buffer));
                     GradTarget::New(buffer)
                 }
                 (Gradient::InPlace, GradSource::Buffer(buffer)) if self.is_for(value, d_result) => {
@@ -232,7 +235,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             to.push((index, target));
         }
         lines.push(BackwardStep::Adjoint { node, d_result, to });
-        if let Some((value, buffer)) = apart {
+        for (value, buffer) in apart {
             let from = GradSource::Buffer(buffer);
             let to = self.target(value, lines);
             lines.push(BackwardStep::Add { from, to });

@@ -107,6 +107,9 @@ fn save<'m, O: Op + ?Sized>(
             Step::Node(node) => {
                 for value in node.saved() {
                     let value = block.memory(value);
+                    if block.is_given(value) {
+                        continue;
+                    }
                     let mut regions = inside.iter().rev();
                     let home = regions.find(|(_, defined)| defined.contains(&value));
                     if let Some((home, _)) = home {

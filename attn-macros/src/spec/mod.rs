@@ -47,6 +47,8 @@ pub(crate) struct Spec {
     pub(crate) value_head_dim: Size,
     /// Width of the second input, if there is one.
     pub(crate) d_context: Option<Size>,
+    /// Queries, keys and values are the inputs: there are no projections. This is the width of a query and a key, used or not.
+    pub(crate) of_operands: Option<Size>,
     pub(crate) mask: MaskExpr,
     pub(crate) score: Score,
     /// `None` is 1.

@@ -14,6 +14,8 @@ impl LayerFrame<'_> {
         };
         let name = &self.cx.name;
         let inputs = self.inputs();
+        let count = inputs.len();
+        let read_count = count + self.read_result().iter().count();
         let output = self.value(self.layer.output());
         let attention = self.call_attention(attention);
         let mask = self.cx.graph.mask();
@@ -25,12 +27,12 @@ impl LayerFrame<'_> {
         let no_seed = self.dropout().map(|_| quote!(, None));
         let steps = block::emit_forward(self).code;
         quote_spanned! {self.cx.at=>
-            impl<E: p::Element, D: p::Storage<E>> p::Decode<E> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::Decode<E, #count> for #name<E, D> {
                 type DecodeState = p::DecodeState<Call<E>, E>;
 
                 fn past<Dev>(weights: &Self::Weights, room: p::Capacity) -> Result<Self::DecodeState, p::Error<Dev>> {
                     let axes = room.axes();
-                    <Self as p::FusedBlock<E, 1>>::check(axes, &())?;
+                    <Self as p::FusedBlock<E, #count, #read_count>>::check(axes, &())?;
                     let made = p::Arc::new(make_call(weights, axes #no_seed));
                     let call = &*made;
                     let cache = p::Cache::new(room, #different, &#attention)?;
@@ -42,7 +44,7 @@ impl LayerFrame<'_> {
                     weights: &Self::Weights,
                     p::DecodeState { call, cache }: &mut Self::DecodeState,
                     new: &p::NewTokens,
-                    #(#inputs: p::Matrix<'_, E>,)*
+                    [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     #output: p::MatrixMut<'_, E>,
                 ) {
                     let sizes = new.sizes(call.sizes);

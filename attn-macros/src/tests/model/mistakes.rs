@@ -524,7 +524,8 @@ fn a_size_under_another_name_is_reported_at_that_name() {
 /// not enough for operations that need several axes, operands or results, or one of a constant size.
 #[test]
 fn examples_of_keys_are_valid() {
-    const NEED_MORE: [&str; 12] = [
+    const NEED_MORE: [&str; 13] = [
+        "attend",
         "arange",
         "concat",
         "expand",

@@ -28,10 +28,11 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// `<GptBlocksAttention<E> as p::Decode<E>>`
+    /// `<GptBlocksAttention<E> as p::Decode<E, 1>>`
     pub(super) fn attention_in_session(&self, index: usize) -> TokenStream {
         let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
-        quote!(<#layer as p::Decode<E>>)
+        let [inputs, _] = self.reads_of(index);
+        quote!(<#layer as p::Decode<E, #inputs>>)
     }
 
     /// The state of the attentions in a session: of the model, of the body of each `repeat`, and of each call of a block.
