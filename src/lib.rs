@@ -433,9 +433,10 @@ pub mod __private {
         layers,
         maps::{AttentionMap, attention_maps},
         model::{
-            Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted, asserted,
-            axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple, count,
-            on, output_and_weights, summary, summary_of, tapes_of_results,
+            Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted,
+            WithProjections, asserted, axis, check_at_least, check_axis, check_ids_below,
+            check_length, check_multiple, count, on, output_and_weights, summary, summary_of,
+            tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,

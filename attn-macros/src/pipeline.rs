@@ -2,7 +2,6 @@
 
 use proc_macro2::TokenStream;
 
-use crate::graph::passes;
 use crate::messages::model as messages;
 use crate::model::passes::Passes;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
@@ -22,7 +21,12 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
         let spec = spec::check(draft, &krate, &cx);
         let graph = graph::build(&spec);
         let fused = fuse_layer(&graph);
-        let layer = graph::AttentionLayer { spec, graph, fused };
+        let layer = graph::AttentionLayer {
+            spec,
+            graph,
+            fused,
+            operands: Vec::new(),
+        };
         let passes = layer.passes();
         output.extend(emit::layer(
             &krate,
@@ -55,7 +59,7 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     let mut layers = TokenStream::new();
     for draft in drafts {
         let mut models = network::lower(draft, &types, &krate, &cx);
-        models.iter_mut().for_each(fuse_model);
+        fuse_models(&mut models);
         let [model, others @ ..] = models.as_slice() else {
             continue;
         };
@@ -99,8 +103,14 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     output
 }
 
-/// The operations of a model for the fused form: elementwise ones that are one pass over memory become one.
-pub(crate) fn fuse_model(model: &mut network::graph::Model) {
+/// The operations of the functions of a model for the fused form.
+pub(crate) fn fuse_models(models: &mut [network::graph::Model]) {
+    network::take_projections(models);
+    models.iter_mut().for_each(fuse_model);
+}
+
+/// The same of one function, behind what they have in common: elementwise ones that are one pass over memory become one.
+fn fuse_model(model: &mut network::graph::Model) {
     let products = network::all_at_once(model);
     let repeating = network::read_in_place(&products, &model.results);
     let grouped = network::group(&repeating, &model.results);
@@ -110,12 +120,5 @@ pub(crate) fn fuse_model(model: &mut network::graph::Model) {
 
 /// The operations of a layer for the fused form, each a call of a kernel. `None` if the kernels do not know what its scores read.
 pub(crate) fn fuse_layer(graph: &graph::Graph) -> Option<graph::block::LayerBlock> {
-    let mut layer = graph.block.clone();
-    passes::split_scores(&mut layer)?;
-    passes::flatten_heads(&mut layer);
-    passes::pack_projections(&mut layer);
-    passes::load_transforms(&mut layer);
-    passes::leave_biases(graph, &mut layer);
-    passes::name_values(&mut layer);
-    Some(layer)
+    graph::fuse_operands(graph, &[])
 }

@@ -123,6 +123,32 @@ model! {
     }
 }
 
+model! {
+    struct CausalLayer<d = 384, heads = 6>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attention::<heads, d, mask = causal, position = rope>(x) }
+}
+model! {
+    struct OwnCausalLayer<d = 384, heads = 6, width = 64>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let q = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<d>(x));
+        let k = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<d>(x));
+        let v = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<d>(x));
+        let y = attend::<mask = causal, position = rope>(q, k, v);
+        linear::<d>(rearrange::<[batch, seq, (heads, width)]>(y))
+    }
+}
+model! {
+    /// The heads before the sequence.
+    struct TransposedCausalLayer<d = 384, heads = 6, width = 64>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let q = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<d>(x));
+        let k = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<d>(x));
+        let v = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<d>(x));
+        let y = attend::<mask = causal, position = rope>(q, k, v);
+        linear::<d>(rearrange::<[batch, seq, (heads, width)]>(y))
+    }
+}
+
 type Input = Tensor<(usize, usize, Const<WIDTH>), f32, Cpu>;
 
 /// Times a training step without an optimizer.
@@ -169,6 +195,9 @@ fn formulas(criterion: &mut Criterion) {
         TopTwoOfEight(),
         AttentionLayer(),
         OwnAttention(),
+        CausalLayer(),
+        OwnCausalLayer(),
+        TransposedCausalLayer(),
         Modulated(by_token, by_token),
         ModulatedBySequence(by_sequence, by_sequence),
     );

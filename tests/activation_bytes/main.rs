@@ -6,6 +6,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod attend;
 mod indices;
 mod layers;
 mod networks;

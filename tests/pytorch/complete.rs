@@ -3,6 +3,7 @@
 /// All models that are compared.
 fn models() -> Vec<String> {
     let modules = [
+        crate::attend::MODELS,
         crate::attention::MODELS,
         crate::convolutions::MODELS,
         crate::elementwise::MODELS,

@@ -10,6 +10,7 @@
 
 #[macro_use]
 mod case;
+mod attend;
 mod attention;
 mod complete;
 mod convolutions;

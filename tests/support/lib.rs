@@ -10,6 +10,7 @@
 )]
 
 pub mod adamw;
+pub mod attend_cases;
 pub mod axis_cases;
 pub mod close;
 pub mod differences;

@@ -95,6 +95,20 @@ impl<'a, E: Element> GradTarget<'a, E> {
         })
     }
 
+    /// The numbers of several destinations in distinct memory, which are all to be overwritten.
+    ///
+    /// # Panics
+    /// If numbers were written to one of them before.
+    pub fn overwritten<'b, const N: usize>(
+        targets: [&'b mut Self; N],
+        gradients: &'b mut Gradients<E>,
+    ) -> [&'b mut [E]; N] {
+        Self::all_of(targets, gradients).map(|(numbers, into)| {
+            assert_eq!(into, WriteMode::Overwrite, "a gradient was begun");
+            numbers
+        })
+    }
+
     /// Calls `write`, which overwrites all numbers. If the destination is to be added to, `write` gets a temporary array.
     pub fn overwrite(&mut self, gradients: &mut Gradients<E>, write: impl FnOnce(&mut [E])) {
         let (numbers, into) = self.numbers_mut(gradients);

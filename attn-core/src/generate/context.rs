@@ -17,8 +17,12 @@ use crate::{
 };
 
 /// A layer of `attention!` with a context, in a model with sessions. Of its inputs, all but the first one are the sources of keys and values.
-pub trait DecodeWithContext<E: Element, const INPUTS: usize, const SOURCES: usize>:
-    FusedBlock<E, INPUTS>
+pub trait DecodeWithContext<
+    E: Element,
+    const INPUTS: usize,
+    const READ: usize,
+    const SOURCES: usize,
+>: FusedBlock<E, INPUTS, READ>
 {
     /// The state of the layer: the keys and values of the context.
     type DecodeState: SequenceState + Clone;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A layer of `attention!` in a model with sessions.
-pub trait Decode<E: Element>: FusedLayer<E> {
+pub trait Decode<E: Element, const INPUTS: usize>: FusedLayer<E> {
     /// The state of the layer: its cached keys and values.
     type DecodeState: SequenceState + Clone;
 
@@ -29,7 +29,7 @@ pub trait Decode<E: Element>: FusedLayer<E> {
         weights: &Self::Weights,
         past: &mut Self::DecodeState,
         new: &NewTokens,
-        x: Matrix<'_, E>,
+        inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
     );
 }

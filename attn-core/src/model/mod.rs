@@ -32,4 +32,4 @@ pub use pass::{Pass, on};
 pub use results::{output_and_weights, tapes_of_results};
 pub use summary::{Batch, Row, summary, summary_of};
 pub(crate) use weights::weighted;
-pub use weights::{FusedBlock, FusedLayer, Random, Weighted};
+pub use weights::{FusedBlock, FusedLayer, Random, Weighted, WithProjections};

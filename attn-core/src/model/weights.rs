@@ -4,7 +4,7 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{GradTarget, Gradients, Operation},
+    fused::{GradTarget, Gradients, Operation, ProjectionLayer},
     kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 
@@ -26,10 +26,23 @@ pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
     ) -> Result<Self::Weights, D::Err>;
 }
 
+/// A layer that computes projections of the model around it.
+pub trait WithProjections<E: Element, D: Backend<E>>: FusedLayer<E> {
+    /// Reads its parameters, and those of the projections.
+    ///
+    /// # Errors
+    /// If a copy of a view cannot be allocated.
+    fn weights<T: Tape<E, D>>(
+        &self,
+        projections: &[&dyn ProjectionLayer<E, D, T>],
+        operation: &mut Operation<E, D, T>,
+    ) -> Result<Self::Weights, D::Err>;
+}
+
 /// A layer of `attention!` in a model, with `INPUTS` sequences: `x`, and the context of a cross-attention.
 ///
 /// The axes are batch, query and key.
-pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
+pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedLayer<E> {
     /// The data of the call that the masks and the body read.
     type Data;
     /// Values that the derivative reads.
@@ -51,11 +64,11 @@ pub trait FusedBlock<E: Element, const INPUTS: usize>: FusedLayer<E> {
         output: MatrixMut<'_, E>,
     ) -> Self::Saved;
 
-    /// Computes the gradients.
+    /// Computes the gradients. It reads the inputs, and behind them the output, if the derivative needs that.
     fn backward(
         weights: &Self::Weights,
         saved: Self::Saved,
-        inputs: [Matrix<'_, E>; INPUTS],
+        read: [Matrix<'_, E>; READ],
         d_output: Matrix<'_, E>,
         d_inputs: [&mut GradTarget<'_, E>; INPUTS],
         gradients: &mut Gradients<E>,

@@ -21,19 +21,21 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         quote!(&#read)
     });
     let check_integers = bounds::emit(cx);
-    let q = quote!(p::HasShape::shape(&x).1);
-    let k = if cx.graph.cross {
-        quote!(p::HasShape::shape(&context).1)
-    } else {
-        quote!(p::HasShape::shape(&x).1)
-    };
+    let names = cx.input_values();
+    let (first, last) = (&names[0].0, &names[names.len() - 1].0);
     let block = &cx.graph.block;
     let mut uses = uses(cx);
-    let sources = cx.spec.sources().map(|(name, _)| {
-        let name = var(name);
-        quote!(#name.retaped::<T>())
-    });
-    let values = [quote!(x)].into_iter().chain(sources);
+    let values = names
+        .iter()
+        .enumerate()
+        .map(|(index, (name, _))| match index {
+            0 => quote!(#name),
+            // dfdx has no derivative of a product of a tensor and itself, and queries may be keys.
+            _ if cx.spec.of_operands.is_some() => {
+                quote!(p::mul_scalar(#name.retaped::<T>(), 1.0)?)
+            }
+            _ => quote!(#name.retaped::<T>()),
+        });
     let inputs_read = block.inputs.iter().zip(values).map(|(id, value)| {
         let of = ComposedNode::new(cx, *id, Vec::new());
         of.define(&quote!(p::contiguous(#value)?))
@@ -52,8 +54,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             #inputs
             train: bool,
         ) -> Result<#attended, p::Error<D::Err>> {
-            let axes = (p::HasShape::shape(&x).0, #q, #k);
-            let device = p::Clone::clone(x.device());
+            let axes = (p::HasShape::shape(&#first).0, p::HasShape::shape(&#first).1, p::HasShape::shape(&#last).1);
+            let device = p::Clone::clone(#first.device());
             #(#lines)*
             Ok(p::output_and_weights(#label, #result, seen))
         }

@@ -53,6 +53,12 @@ fn summary(cx: &Layer<'_>) -> String {
         ),
         _ => (&spec.head_dim, ""),
     };
+    if spec.of_operands.is_some() {
+        return format!(
+            "\n\nAttention of {} heads{groups} to given keys and values. It is an `attend` of `model!`.",
+            spec.heads
+        );
+    }
     format!(
         "\n\nMulti-head {kind}: {} heads{groups} of {width} in a model of width {}{scores}. Declared with `attention!`.",
         spec.heads, spec.d_model
@@ -71,11 +77,14 @@ fn equation(cx: &Layer<'_>) -> String {
         )
     };
     let mut lines = Vec::new();
-    if spec.score != Score::OfPlaces {
+    let is_projected = spec.of_operands.is_none();
+    if is_projected && spec.score != Score::OfPlaces {
         lines.push(projection("q", "x", spec.bias.q));
         lines.push(projection("k", keys, spec.bias.k));
     }
-    lines.push(projection("v", values, spec.bias.v));
+    if is_projected {
+        lines.push(projection("v", values, spec.bias.v));
+    }
     match spec.qk_norm {
         QkNorm::None => {}
         QkNorm::Rms(gain) => {
@@ -119,10 +128,13 @@ fn equation(cx: &Layer<'_>) -> String {
             "weight = dropout(weight, {p})   in `forward_mut` on a traced input"
         ));
     }
-    lines.push(format!(
-        "output = W_o concat(Σ weight * v){}",
-        plus_bias(spec.bias.o, "b_o")
-    ));
+    lines.push(match is_projected {
+        true => format!(
+            "output = W_o concat(Σ weight * v){}",
+            plus_bias(spec.bias.o, "b_o")
+        ),
+        false => "output = concat(Σ weight * v)".to_owned(),
+    });
     format!("```text\n{}\n```", lines.join("\n"))
 }
 
@@ -200,14 +212,13 @@ fn call(cx: &Layer<'_>) -> String {
 
 /// The inputs with their shapes, batched and not.
 fn inputs(cx: &Layer<'_>) -> Vec<(Name, String, String)> {
-    let tensor = |dims: String| (format!("`{dims}`"), format!("`{}`", unbatched(&dims)));
     let (query, key) = sequence_names(cx);
-    let x = tensor(format!("[batch, {query}, {}]", cx.spec.d_model));
-    let mut inputs = vec![("x".into(), x.0, x.1)];
-    for (name, width) in cx.spec.sources() {
-        let (batched, unbatched) = tensor(format!("[batch, {key}, {width}]"));
-        inputs.push((name.into(), batched, unbatched));
-    }
+    let tensors = cx.input_values().into_iter().map(|(name, dims)| {
+        let dims = shape_text(cx, &dims);
+        let without = format!("`{}`", unbatched(&dims));
+        (name.to_string().into(), format!("`{dims}`"), without)
+    });
+    let mut inputs: Vec<(Name, String, String)> = tensors.collect();
     for data in &cx.graph.data {
         inputs.push(match data {
             CallData::Padding => (
@@ -429,9 +440,10 @@ pub(super) fn accepted(cx: &Layer<'_>) -> Accepted {
     let mut unbatched = Vec::new();
     let mut names = Vec::new();
     let mut data = Vec::new();
-    for (input, with_batch, without) in inputs(cx) {
+    let tensors = cx.graph.block.inputs.len();
+    for (index, (input, with_batch, without)) in inputs(cx).into_iter().enumerate() {
         names.push(input.to_string());
-        if matches!(&*input, "x" | "context" | "values") {
+        if index < tensors {
             batched.push(bare(&with_batch));
             unbatched.push(bare(&without));
         } else {

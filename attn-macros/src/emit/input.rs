@@ -157,16 +157,22 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .fits
         .iter()
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
-    let (tensors, data) = names.split_at(1 + cx.spec.sources().count());
+    let (tensors, data) = names.split_at(cx.graph.block.inputs.len());
     let label = cx.label();
-    let keys = var(cx.spec.source_of_keys().0);
+    let first = tensors.first();
+    let keys = match cx.spec.d_values {
+        Some(_) => tensors.get(1),
+        None => tensors.last(),
+    };
     let check_values = cx
         .spec
         .d_values
         .is_some()
         .then(|| quote!(p::check_values(#label, &#keys, &values)?;));
     let widths = emit_widths(cx);
-    let check_memory = cx.fused.map(|_| {
+    // In a model it is a part of the one operation.
+    let fused = cx.fused.filter(|_| cx.spec.of_operands.is_none());
+    let check_memory = fused.map(|_| {
         quote! {
             if how.is_fused::<E, D>() {
                 footprint_by_itself(axes).check::<E, D, T>(#label)?;
@@ -178,7 +184,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
     let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train));
-    let attend = match cx.fused {
+    let attend = match fused {
         None => composed,
         Some(_) => quote! {
             if how.is_fused::<E, D>() {
@@ -199,7 +205,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     quote! {
         let #pattern = self;
         #(#fit)*
-        let axes = p::check_inputs(#label, &x, &#keys, #widths)?;
+        let axes = p::check_inputs(#label, &#first, &#keys, #widths)?;
         #check_values
         #check_grid
         #check_memory
@@ -362,6 +368,9 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let sequences = cx.sequence_vars();
     let batch = batched.then(|| quote!(B: p::Dim,));
     let lead = batched.then(|| quote!(B,));
+    if cx.spec.of_operands.is_some() {
+        return parts_of_operands(cx, batched);
+    }
     let d_model = cx.spec.d_model.arg();
     let mut parts = Parts {
         generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
@@ -402,6 +411,38 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
         parts.types.push(given.clone());
         parts.fits.push((var(source), given, bound));
     }
+    parts_of_data(cx, batched, &mut parts);
+    parts
+}
+
+/// Queries, keys and values, and the mask's data. The shapes are those of the model that calls it.
+fn parts_of_operands(cx: &Layer<'_>, batched: bool) -> Parts {
+    let batch = batched.then(|| quote!(B: p::Dim,));
+    let sequences = cx.sequence_vars();
+    let mut parts = Parts {
+        generics: quote!(#batch #(#sequences: p::Dim,)* T: p::Tape<E, D>,),
+        names: Vec::new(),
+        types: Vec::new(),
+        fits: Vec::new(),
+    };
+    for (index, (name, dims)) in cx.input_values().into_iter().enumerate() {
+        let is_given = |dim: &&Dim| batched || !matches!(dim, Dim::Batch);
+        let dims = dims.iter().filter(is_given).map(|dim| cx.dim(dim));
+        let tape = (index == 0).then(|| quote!(, T));
+        parts.names.push(name);
+        parts
+            .types
+            .push(quote!(p::Tensor<(#(#dims,)*), E, D #tape>));
+    }
+    parts_of_data(cx, batched, &mut parts);
+    parts
+}
+
+/// Adds the mask's data.
+fn parts_of_data(cx: &Layer<'_>, batched: bool, parts: &mut Parts) {
+    let query = cx.query_var();
+    let key = cx.key_var();
+    let lead = batched.then(|| quote!(B,));
     for (index, data) in cx.graph.data.iter().enumerate() {
         let (ty, bound) = match data {
             CallData::Padding => (var("Padding"), quote!(p::Padding<(#lead #query, #key), D>)),
@@ -422,7 +463,6 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
         parts.names.push(data_name(data));
         parts.types.push(quote!(#ty));
     }
-    parts
 }
 
 /// The argument for data of the body: a tensor of this shape.

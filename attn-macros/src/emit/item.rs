@@ -22,6 +22,8 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
         let ty = field_type(cx, param);
         quote!(#[doc = #doc] #vis #field: #ty)
     });
+    let none = marker(cx);
+    let none = none.map(|none| quote!(#none: #krate::__private::PhantomData<(#e, #d)>,));
     quote_spanned! {cx.at=>
         #(#attrs)*
         #[doc = #docs]
@@ -31,8 +33,14 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             #d: #krate::__private::Storage<#e> = #krate::__private::AutoDevice,
         > {
             #(#fields,)*
+            #none
         }
     }
+}
+
+/// The field of a struct without parameters, which has to mention its type variables all the same.
+pub(super) fn marker(cx: &Layer<'_>) -> Option<Ident> {
+    cx.graph.params.is_empty().then(|| format_ident!("none"))
 }
 
 /// Traits that are derived for every struct, except those that the user derives.

@@ -172,6 +172,8 @@ struct Layer<'a> {
     graph: &'a Graph,
     /// The block of the fused form. None after a mistake, or where the kernels do not know what it asks for.
     fused: Option<&'a LayerBlock>,
+    /// The fields of the projections that are layers of the model around it.
+    projected: Vec<&'static str>,
     /// The struct, as the emitted code calls it.
     name: Ident,
     /// The trait of what `forward` accepts.
@@ -185,13 +187,16 @@ struct Layer<'a> {
 
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, layer: &'a AttentionLayer, caller: Caller) -> Self {
-        let AttentionLayer { spec, graph, fused } = layer;
+        let AttentionLayer {
+            spec, graph, fused, ..
+        } = layer;
         let name = &spec.item.name;
         Layer {
             krate,
             spec,
             graph,
             fused: fused.as_ref().filter(|_| !spec.poisoned),
+            projected: layer.projected().map(|projected| projected.field).collect(),
             name: emitted_name(name),
             input: format_ident!("{name}Input"),
             at: Span::call_site().located_at(name.span()),
@@ -264,12 +269,13 @@ impl<'a> Layer<'a> {
 
     /// `x: Tensor<..>, context: Tensor<..>, values: Tensor<..>, padding: PaddingData, ..`, with the types that `data` gives.
     fn inputs(&self, data: impl Fn(&CallData) -> TokenStream) -> TokenStream {
-        let d_model = Dim::Size(self.spec.d_model.clone());
-        let x = self.tensor(&[Dim::Batch, Dim::Query, d_model], &quote!(T));
-        let sources = self.spec.sources().map(|(name, width)| {
-            let width = Dim::Size(width.clone());
-            let ty = self.tensor(&[Dim::Batch, Dim::Key, width], &quote!(p::NoneTape));
-            let name = var(name);
+        let tensors = self.input_values().into_iter().enumerate();
+        let tensors = tensors.map(|(index, (name, dims))| {
+            let tape = match index {
+                0 => quote!(T),
+                _ => quote!(p::NoneTape),
+            };
+            let ty = self.tensor(&dims, &tape);
             quote!(#name: #ty,)
         });
         let data = self.graph.data.iter().map(|word| {
@@ -277,7 +283,18 @@ impl<'a> Layer<'a> {
             let ty = data(word);
             quote!(#name: #ty,)
         });
-        quote!(x: #x, #(#sources)* #(#data)*)
+        quote!(#(#tensors)* #(#data)*)
+    }
+
+    /// The tensors that are inputs, with their dimensions. The first one carries the tape.
+    fn input_values(&self) -> Vec<(Ident, Vec<Dim>)> {
+        let block = &self.graph.block;
+        let inputs = block.inputs.iter().map(|id| block.value(*id));
+        let inputs = inputs.map(|value| {
+            let dims = value.ty.axes.iter().map(dim);
+            (var(&value.name), dims.collect())
+        });
+        inputs.collect()
     }
 
     /// The shape of the output, batched: `[batch, query, d_model]`.

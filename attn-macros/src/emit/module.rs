@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::Layer;
+use super::{Layer, item};
 use crate::graph::{InitKind, Param, ParamKind};
 use crate::spec::{Distribution, Size};
 
@@ -46,6 +46,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
     let fields = nest(visits.iter().map(Visit::emit));
     let patterns = nest(visits.iter().map(Visit::emit_pattern));
     let values = cx.graph.params.iter().map(emit_field);
+    let none = item::marker(cx).map(|none| quote!(#none: p::PhantomData));
     quote_spanned! {cx.at=>
         impl<E: p::Element, D: p::Device<E>> p::TensorCollection<E, D> for #name<E, D> {
             type To<E2: p::Dtype, D2: p::Device<E2>> = #name<E2, D2>;
@@ -53,7 +54,7 @@ fn emit_collection(cx: &Layer<'_>) -> TokenStream {
             fn iter_tensors<V: p::ModuleVisitor<Self, E, D>>(
                 visitor: &mut V,
             ) -> Result<Option<Self::To<V::E2, V::D2>>, V::Err> {
-                p::ModuleVisitor::visit_fields(visitor, #fields, |#patterns| #name { #(#values),* })
+                p::ModuleVisitor::visit_fields(visitor, #fields, |#patterns| #name { #(#values,)* #none })
             }
         }
     }

@@ -64,6 +64,7 @@ impl LayerBlock {
             inputs: &self.inputs,
             body: &self.body,
             results: &self.results,
+            results_are_given: true,
         }
     }
 
@@ -88,6 +89,14 @@ impl LayerBlock {
     pub(crate) fn attention(&self) -> Option<&Attend> {
         self.nodes()
             .find_map(|node| node.op.description().attention)
+    }
+
+    /// Whether queries, keys or values are inputs.
+    pub(crate) fn attention_reads_inputs(&self) -> bool {
+        let mut attentions = self
+            .nodes()
+            .filter(|node| node.op.description().attention.is_some());
+        attentions.any(|node| node.operands.iter().any(|id| self.inputs.contains(id)))
     }
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {

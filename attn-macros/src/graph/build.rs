@@ -20,13 +20,10 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         params: Vec::new(),
         block: LayerBlock::new(),
     };
-    let x = builder.input("x", Dim::Query, &spec.d_model);
-    let sources = spec.sources();
-    let sources = sources.map(|(name, width)| builder.input(name, Dim::Key, width));
-    let sources: Vec<ValueId> = sources.collect();
-    let keys = *sources.first().unwrap_or(&x);
-    let values = *sources.last().unwrap_or(&x);
-    let (similarity, operands) = builder.operands(x, keys, values);
+    let (similarity, operands) = match &spec.of_operands {
+        Some(width) => builder.given(width),
+        None => builder.projected(),
+    };
     let functions = builder.functions();
     builder.normalizer();
     let mask = spec.predicate();
@@ -45,7 +42,9 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let attended = builder.block.push("attended", attend, &operands, ty);
     let ty = tokens(&Dim::Query, spec.heads.times(&width));
     let merged = builder.block.push("merged", MergeHeads, &[attended], ty);
-    builder.linear("output", "o_proj", merged);
+    if spec.of_operands.is_none() {
+        builder.linear("output", "o_proj", merged);
+    }
     Graph {
         params: builder.params,
         block: builder.block,
@@ -92,40 +91,64 @@ impl Builder<'_> {
         self.block.push(name, Linear::new(field), &[x], ty)
     }
 
-    /// A projection, split into heads.
-    fn heads(&mut self, name: &str, field: &'static str, x: ValueId) -> ValueId {
+    /// Vectors side by side, split into heads.
+    fn heads(&mut self, name: &str, x: ValueId) -> ValueId {
         let spec = self.spec;
-        let (heads, width) = match field {
-            "q_proj" => (&spec.heads, &spec.head_dim),
-            "k_proj" => (&spec.kv_heads, &spec.head_dim),
+        let (heads, width) = match name {
+            "q" => (&spec.heads, &spec.head_dim),
+            "k" => (&spec.kv_heads, &spec.head_dim),
             _ => (&spec.kv_heads, &spec.value_head_dim),
         };
-        let x = self.linear(name, field, x);
         let len = self.block.value(x).ty.axes[1].clone();
         let ty = vectors(&block::dim(&len), heads, width);
         self.block.push(name, SplitHeads, &[x], ty)
     }
 
-    /// How the scores come about, and the operands of attention: queries, keys and values. Where scores depend on places alone, the first
-    /// one is the input that has the queries, and there are no keys.
-    fn operands(
-        &mut self,
-        x: ValueId,
-        keys: ValueId,
-        values: ValueId,
-    ) -> (Similarity, Vec<ValueId>) {
-        if self.spec.score == Score::OfPlaces {
-            let v = self.heads("v", "v_proj", values);
+    /// How the scores come about, and the operands of attention: projections of the inputs. Where scores depend on places alone, the
+    /// first one is the input that has the queries, and there are no keys.
+    fn projected(&mut self) -> (Similarity, Vec<ValueId>) {
+        let spec = self.spec;
+        let x = self.input("x", Dim::Query, &spec.d_model);
+        let sources = spec.sources();
+        let sources = sources.map(|(name, width)| self.input(name, Dim::Key, width));
+        let sources: Vec<ValueId> = sources.collect();
+        let keys = *sources.first().unwrap_or(&x);
+        let values = *sources.last().unwrap_or(&x);
+        if spec.score == Score::OfPlaces {
+            let v = self.linear("v", "v_proj", values);
+            let v = self.heads("v", v);
             return (Similarity::None, vec![x, v]);
         }
-        let q = self.query(x);
-        let k = self.key(keys);
-        let v = self.heads("v", "v_proj", values);
+        let q = self.linear("q", "q_proj", x);
+        let q = self.query(q);
+        let k = self.linear("k", "k_proj", keys);
+        let k = self.key(k);
+        let v = self.linear("v", "v_proj", values);
+        let v = self.heads("v", v);
         (self.similarity(), vec![q, k, v])
     }
 
-    fn query(&mut self, x: ValueId) -> ValueId {
-        let q = self.heads("q", "q_proj", x);
+    /// The same of an `attend`: its inputs.
+    fn given(&mut self, width: &Size) -> (Similarity, Vec<ValueId>) {
+        let spec = self.spec;
+        let keys = match spec.d_context {
+            Some(_) => Dim::Key,
+            None => Dim::Query,
+        };
+        let q = self.input("q", Dim::Query, &spec.heads.times(width));
+        let k = self.input("k", keys.clone(), &spec.kv_heads.times(width));
+        let v = self.input("v", keys, &spec.kv_heads.times(&spec.value_head_dim));
+        let v = self.heads("v", v);
+        if spec.score == Score::OfPlaces {
+            return (Similarity::None, vec![q, v]);
+        }
+        let q = self.query(q);
+        let k = self.key(k);
+        (self.similarity(), vec![q, k, v])
+    }
+
+    fn query(&mut self, q: ValueId) -> ValueId {
+        let q = self.heads("q", q);
         let q = self.norm("q", "q_norm", q);
         let q = self.rotate("q", q);
         if self.spec.score != Score::Bilinear {
@@ -151,8 +174,8 @@ impl Builder<'_> {
             .push("q", PerHeadLinear { heads, field }, &[q], ty)
     }
 
-    fn key(&mut self, context: ValueId) -> ValueId {
-        let k = self.heads("k", "k_proj", context);
+    fn key(&mut self, k: ValueId) -> ValueId {
+        let k = self.heads("k", k);
         let k = self.norm("k", "k_norm", k);
         self.rotate("k", k)
     }

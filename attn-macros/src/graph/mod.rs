@@ -8,6 +8,7 @@ use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
 use crate::spec::{Distribution, Position, Size, Spec, text};
 
+use crate::model::graph::ParamPath;
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::{Attend, LayerOp};
 use block::LayerBlock;
@@ -19,9 +20,60 @@ pub(crate) struct AttentionLayer {
     pub(crate) graph: Graph,
     /// The block after the [passes], for the fused form. `None`: the kernels do not know what it asks for.
     pub(crate) fused: Option<LayerBlock>,
+    /// Of an `attend` in the fused form: what queries, keys and values are.
+    pub(crate) operands: Vec<Operand>,
+}
+
+/// Queries, keys or values of an `attend`, in the fused form.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Operand {
+    /// The input of this number.
+    Input(usize),
+    Projected(Projected),
+}
+
+/// A projection by a layer of the model around it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Projected {
+    /// The number of the input that it is a projection of.
+    pub(crate) input: usize,
+    /// Its name among the parameters that are read.
+    pub(crate) field: &'static str,
+    pub(crate) place: ParamPath,
+    pub(crate) bias: bool,
+    /// The width of the input.
+    pub(crate) width: Size,
+}
+
+/// The operations of a layer for the fused form. `operands` are those of an `attend`; none are its inputs.
+pub(crate) fn fuse_operands(graph: &Graph, operands: &[Operand]) -> Option<LayerBlock> {
+    let mut layer = graph.block.clone();
+    passes::project_inputs(&mut layer, operands);
+    passes::split_scores(&mut layer)?;
+    passes::flatten_heads(&mut layer);
+    passes::pack_projections(&mut layer);
+    passes::load_transforms(&mut layer);
+    let has_bias = |field: &str| {
+        let mut taken = operands.iter();
+        graph.has_bias(field)
+            || taken.any(
+                |operand| matches!(operand, Operand::Projected(of) if of.field == field && of.bias),
+            )
+    };
+    passes::leave_biases(has_bias, &mut layer);
+    passes::name_values(&mut layer);
+    Some(layer)
 }
 
 impl AttentionLayer {
+    /// The projections by layers of the model, in the order in which they are read.
+    pub(crate) fn projected(&self) -> impl Iterator<Item = &Projected> {
+        self.operands.iter().filter_map(|operand| match operand {
+            Operand::Projected(projected) => Some(projected),
+            Operand::Input(_) => None,
+        })
+    }
+
     pub(crate) fn passes(&self) -> Option<Passes<'_, dyn LayerOp>> {
         let fused = self.fused.as_ref().filter(|_| !self.spec.poisoned);
         fused.map(|layer| Passes::new(layer.block()))
@@ -149,6 +201,11 @@ impl Param {
 impl Graph {
     pub(crate) fn param(&self, field: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.field == field)
+    }
+
+    /// Whether it has such a projection with a bias.
+    pub(crate) fn has_bias(&self, field: &str) -> bool {
+        self.param(field).is_some_and(Param::has_bias)
     }
 
     /// The data that the body declares.

@@ -5,10 +5,44 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::block::LayerBlock;
-use super::{Graph, Param};
+use super::{Operand, Projected};
 use crate::model::graph::{Node, Step, Value, ValueId, View};
 use crate::model::types::{Axis, Type};
 use crate::ops::attention_layer::{Attend, HeadTransform, LayerOp, Linear, TransformHeads};
+
+/// Makes queries, keys and values of an `attend` projections of its inputs, where they are.
+pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
+    if operands.is_empty() {
+        return;
+    }
+    let vectors = std::mem::take(&mut layer.inputs);
+    let names = ["x", "context", "source"];
+    let mut projections = Vec::new();
+    for (vector, operand) in vectors.into_iter().zip(operands) {
+        let Operand::Projected(Projected {
+            input,
+            field,
+            width,
+            ..
+        }) = operand
+        else {
+            layer.inputs.push(vector);
+            continue;
+        };
+        if *input == layer.inputs.len() {
+            let ty = layer.value(vector).ty.ending_in(width.clone());
+            let x = layer.add_value(names[*input], ty);
+            layer.inputs.push(x);
+        }
+        projections.push(Step::Node(Node {
+            op: Rc::new(Linear::new(field)) as Rc<dyn LayerOp>,
+            operands: vec![layer.inputs[*input]],
+            result: vector,
+            name: None,
+        }));
+    }
+    layer.body.steps.splice(0..0, projections);
+}
 
 /// Splits the functions of the scores into the parts that the kernels take. `None` if these do not know what the functions read.
 pub(crate) fn split_scores(layer: &mut LayerBlock) -> Option<()> {
@@ -38,6 +72,7 @@ pub(crate) fn flatten_heads(layer: &mut LayerBlock) {
             replaced.push((node.result, node.operands[0]));
         }
     }
+    layer.results = layer.results.map(|result| origin(&replaced, result));
     let is_view = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if node.op.description().is_view);
     layer.body.steps.retain(|step| !is_view(step));
     for value in &mut layer.values {
@@ -196,11 +231,8 @@ fn remove_unread(layer: &mut LayerBlock) {
 
 /// A product that only attention reads leaves its bias to it. Queries and keys are copied there anyway, and values then; a product
 /// would have the bias written to its whole result first, and read again.
-pub(crate) fn leave_biases(graph: &Graph, layer: &mut LayerBlock) {
-    let has_bias = |linear: &Linear| {
-        let mut params = linear.fields.iter().filter_map(|field| graph.param(field));
-        params.any(Param::has_bias)
-    };
+pub(crate) fn leave_biases(has_bias: impl Fn(&str) -> bool, layer: &mut LayerBlock) {
+    let has_bias = |linear: &Linear| linear.fields.iter().any(|field| has_bias(field));
     let left = layer.nodes().filter(|node| {
         let linear = node.op.description().linear;
         linear.is_some_and(has_bias) && only_attention_reads(layer, node.result)

@@ -1,5 +1,6 @@
 //! The messages. Each says what was expected, what was found, and what to write.
 
+pub(crate) mod attend;
 pub(crate) mod body;
 mod claims;
 pub(crate) mod grid;
@@ -28,6 +29,10 @@ pub(crate) const EXPECTED_SEMICOLON: &str =
 pub(crate) const EMPTY_ENTRY: &str = "expected a key, found `,`";
 pub(crate) const EMPTY_MASK: &str = "expected a mask in the parentheses, found nothing";
 pub(crate) const MASK_ENDS: &str = "expected a mask after the operator, found the end";
+
+pub(crate) fn hidden_differs(hidden: &Size, width: &Size) -> String {
+    format!("`hidden` of `additive` is the width of the queries and keys, {width}, found {hidden}")
+}
 
 pub(crate) const VALUES_WITHOUT_CONTEXT: &str = "`d_values` is the width of a third input, and there is no second one, which gives the keys\n\
     help: declare its width: `d_context = 512`";

@@ -5,6 +5,7 @@ use super::given::{DependsOn, Given};
 use super::graph::{
     Field, Model, Module, ModuleId, Node, Region, Repeat, Scan, Step, Submodule, ValueId,
 };
+use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
 use crate::messages::model as messages;
 use crate::ops::{Decode, Label};
@@ -22,7 +23,7 @@ pub(crate) fn check(model: &Model) -> Result<(), String> {
     tokens.input()?;
     tokens.others()?;
     tokens.once()?;
-    tokens.region(&model.body)?;
+    tokens.region(&without_transposes(model))?;
     tokens.results()
 }
 
@@ -299,7 +300,8 @@ impl<'m> Tokens<'m> {
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());
         };
-        if is_given(x) || attention.is_cross() && !others.iter().all(is_given) {
+        let is_cross = self.model.attentions[attention.index].graph.cross;
+        if is_given(x) || is_cross && !others.iter().all(is_given) {
             return Err(messages::session_context(
                 &self.model.path(&attention.place),
             ));

@@ -241,7 +241,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         {
             match gradient {
                 Gradient::Same => self.share(node.operands[operand], d_result, lines),
-                Gradient::Computed | Gradient::InPlace | Gradient::Together => {
+                Gradient::Computed | Gradient::InPlace | Gradient::Together | Gradient::Apart => {
                     computed.push((operand, gradient));
                 }
                 Gradient::None => {}
@@ -270,8 +270,11 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             // Two gradients of one value cannot be written at once.
             let mut before = node.operands[..index].iter();
             let is_again = before.any(|other| self.block.whole(*other) == value);
+            let is_first = self.is_whole(value) && !self.gradients.contains_key(&value.0);
             let target = match (gradient, d_result) {
-                (Gradient::Together, _) if is_again => {
+                (Gradient::Together | Gradient::Apart, _)
+                    if is_again || (gradient == Gradient::Apart && !is_first) =>
+                {
                     let buffer = self.buffer(value);
                     apart.push((value, buffer));
                     GradTarget::New(buffer)

@@ -33,6 +33,8 @@ pub(crate) struct Model {
     /// Where parameters are: the model itself, and then the body of every `repeat` and every call of a block.
     pub(crate) modules: Rc<[Module]>,
     pub(crate) attentions: Rc<[AttentionLayer]>,
+    /// The projections that attentions compute in the fused form, and no operation by itself.
+    pub(crate) taken: Rc<[ParamPath]>,
     pub(crate) opaques: Rc<[Opaque]>,
     pub(crate) buffers: Rc<[Buffer]>,
     /// An operation for each operator and call of the declaration.
@@ -221,7 +223,7 @@ pub(crate) struct Buffer {
 }
 
 /// Where the parameters of an operation are.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ParamPath {
     pub(crate) module: ModuleId,
     pub(crate) field: String,
@@ -344,6 +346,7 @@ impl<O: ?Sized> Scan<O> {
             inputs: &self.inputs,
             body: &self.body,
             results: &self.results,
+            results_are_given: false,
         }
     }
 
@@ -430,6 +433,8 @@ pub(crate) struct Block<'m, O: ?Sized = dyn ModelOp> {
     pub(crate) inputs: &'m [ValueId],
     pub(crate) body: &'m Region<O>,
     pub(crate) results: &'m [ValueId],
+    /// Whether the caller hands the results to the derivative. Then they are not kept.
+    pub(crate) results_are_given: bool,
 }
 
 impl<O: ?Sized> Clone for Block<'_, O> {
@@ -448,6 +453,13 @@ impl<'m, O: ?Sized> Block<'m, O> {
     /// Whether the memory of a value is that of an input.
     pub(crate) fn is_input(&self, id: ValueId) -> bool {
         self.inputs.contains(&self.memory(id))
+    }
+
+    /// Whether the memory of a value is that of a result which the derivative is given.
+    pub(crate) fn is_given(&self, id: ValueId) -> bool {
+        let id = self.memory(id);
+        let mut results = self.results.iter();
+        self.results_are_given && results.any(|result| self.memory(*result) == id)
     }
 
     /// The parts of a value, or the value itself.
@@ -508,6 +520,7 @@ impl Model {
             inputs: &self.inputs,
             body: &self.grouped,
             results: &self.results,
+            results_are_given: false,
         }
     }
 
@@ -579,7 +592,7 @@ impl Model {
             return Vec::new();
         };
         let graph = &self.attentions[attention.index].graph;
-        let mut operands = &node.operands[attention.sequences..];
+        let mut operands = &node.operands[attention.inputs.len()..];
         let data = graph.data.iter().map(|data| {
             let (of_it, others) = operands.split_at(data.tensors(graph.cross));
             operands = others;

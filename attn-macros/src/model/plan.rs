@@ -150,6 +150,9 @@ fn keep<'m, O: ?Sized>(
 ) {
     for value in values {
         let value = block.memory(value);
+        if block.is_given(value) {
+            continue;
+        }
         let mut regions = inside.iter().rev();
         let home = regions.find(|(_, defined)| defined.contains(&value));
         if let Some((home, _)) = home {

@@ -11,7 +11,7 @@ use crate::ops::{Expand, Fusion};
 /// The operations of a model with the products of its scans before these.
 pub(crate) fn all_at_once(model: &mut Model) -> Region {
     let mut values = model.values.to_vec();
-    let region = region(&model.body, &mut values);
+    let region = region(&model.grouped, &mut values);
     model.values = values.into();
     region
 }
@@ -66,7 +66,7 @@ impl Hoist<'_> {
         let mut wanted: Vec<ValueId> = Vec::new();
         for (step, is_movable) in steps.iter().zip(&movable).rev() {
             if let (Step::Node(node), true) = (step, *is_movable) {
-                let is_product = matches!(node.fusion(), Fusion::Linear(_));
+                let is_product = matches!(node.fusion(), Fusion::Projection(_));
                 if is_product || wanted.contains(&node.result) {
                     wanted.push(node.result);
                     wanted.extend(&node.operands);
@@ -96,7 +96,7 @@ impl Hoist<'_> {
             };
             let is_known = matches!(
                 node.fusion(),
-                Fusion::Linear(_) | Fusion::Rows | Fusion::Elementwise(_) | Fusion::Repeat(_)
+                Fusion::Projection(_) | Fusion::Rows | Fusion::Elementwise(_) | Fusion::Repeat(_)
             );
             let mut operands = node.operands.iter();
             let is_there = operands.all(|id| stepped.contains(id) || is_outside(id));

@@ -36,27 +36,52 @@ pub(crate) struct Attention {
     pub(crate) place: ParamPath,
     /// Among the attentions of the model.
     pub(crate) index: usize,
-    /// How many operands are sequences: `x`, the context, the values.
-    pub(crate) sequences: usize,
+    pub(crate) inputs: Inputs,
     pub(crate) dropout: bool,
 }
 
-impl Attention {
-    /// Whether the keys are those of another sequence.
-    pub(crate) fn is_cross(&self) -> bool {
-        self.sequences > 1
+/// The first operands of an attention, which have a gradient. Those behind them are data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Inputs {
+    /// Their gradients. The first one has the axis of the queries.
+    pub(crate) gradients: Vec<Gradient>,
+    /// The one with the axis of the keys.
+    pub(crate) keys: usize,
+    /// Whether the derivative reads the result.
+    pub(crate) saves_result: bool,
+}
+
+impl Inputs {
+    /// `x`, perhaps with a context, which has the keys, perhaps with values.
+    pub(crate) fn sequences(count: usize) -> Self {
+        Inputs {
+            gradients: vec![Gradient::Together; count],
+            keys: 1.min(count - 1),
+            saves_result: false,
+        }
     }
 
-    /// The operand that gives the keys.
-    pub(crate) fn keys(&self) -> usize {
-        1.min(self.sequences - 1)
+    /// Queries, keys and values: it is an [`attend`](super::attend).
+    pub(crate) fn vectors() -> Self {
+        Inputs {
+            gradients: vec![Gradient::Apart; 3],
+            keys: 2,
+            saves_result: true,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.gradients.len()
     }
 }
 
 impl Op for Attention {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            saved: Saved::Operands,
+            saved: match self.inputs.saves_result {
+                false => Saved::Operands,
+                true => Saved::OperandsAndResult,
+            },
             kept: Some(Kept::Attention),
             fusion: Fusion::None,
         }
@@ -64,7 +89,7 @@ impl Op for Attention {
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
         let mut gradients = vec![Gradient::None; operands];
-        gradients[..self.sequences].fill(Gradient::Together);
+        gradients[..self.inputs.len()].clone_from_slice(&self.inputs.gradients);
         gradients
     }
 }
@@ -119,13 +144,13 @@ impl Emit<ModelFrame<'_>> for Attention {
         if of.mode() == ExecMode::Session {
             let attention = of.attention_in_session(self);
             let past = of.past(&self.place);
-            let x = of.matrix(0);
-            return quote!(#attention::decode(&#weights, &mut #past, new, #x, #y));
+            let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
+            return quote!(#attention::decode(&#weights, &mut #past, new, [#(#inputs),*], #y));
         }
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
         let data = of.data_of_attention();
-        let inputs = (0..self.sequences).map(|index| of.matrix(index));
+        let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
         let seed = match (self.dropout, of.mode()) {
             (true, ExecMode::Forward) => quote!(random.seed()),
             _ => quote!(None),
@@ -145,7 +170,9 @@ impl Emit<ModelFrame<'_>> for Attention {
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let attention = of.attention(self);
         let weights = of.weights(&self.place);
-        let inputs = (0..self.sequences).map(|index| of.matrix(index));
+        let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
+        let result = self.inputs.saves_result.then(|| of.matrix_of_result());
+        let read = inputs.chain(result);
         let kept = of.kept();
         let d_y = gradients.matrix();
         let d_x = gradients.targets();
@@ -153,7 +180,7 @@ impl Emit<ModelFrame<'_>> for Attention {
             #attention::backward(
                 &#weights,
                 #kept,
-                [#(#inputs),*],
+                [#(#read),*],
                 #d_y,
                 [#(&mut #d_x),*],
                 gradients,
@@ -164,7 +191,9 @@ impl Emit<ModelFrame<'_>> for Attention {
 
 /// Whether a query sees no key behind it, whatever the lengths.
 fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
-    let AttentionLayer { spec, graph, fused } = layer;
+    let AttentionLayer {
+        spec, graph, fused, ..
+    } = layer;
     // A session is given a context and its data when it starts; their operands are judged where they stand.
     let is_of_keys = |data: &CallData| match data {
         CallData::Padding => true,

@@ -54,6 +54,7 @@ fn lower(
         bias: !call.arguments.entries.iter().any(is_without_bias),
     };
     let linear = Linear {
+        bias: layer.bias,
         place: lowering.layer(call, layer, &ty, builder),
         tied: false,
     };
@@ -85,6 +86,7 @@ fn lower_tied(
     let operands = call.operands.clone();
     let linear = Linear {
         place: table.place,
+        bias: false,
         tied: true,
     };
     Some(lowering.node(builder, linear, operands, (call.result, ty)))
@@ -129,9 +131,10 @@ impl Layer for Affine {
     }
 }
 
-struct Linear {
+pub(crate) struct Linear {
     /// The place of the layer, or of the embedding whose table is the weight.
-    place: ParamPath,
+    pub(crate) place: ParamPath,
+    pub(crate) bias: bool,
     tied: bool,
 }
 
@@ -142,7 +145,7 @@ impl Op for Linear {
             kept: None,
             fusion: match self.tied {
                 true => Fusion::None,
-                false => Fusion::Linear(&self.place),
+                false => Fusion::Projection(self),
             },
         }
     }

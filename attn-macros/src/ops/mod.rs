@@ -6,6 +6,7 @@
 
 mod activation;
 mod arange;
+mod attend;
 mod attention;
 pub(crate) mod attention_layer;
 mod buffer;
@@ -64,15 +65,17 @@ use crate::spec::body::Function;
 use crate::spec::keys::{Key, Word};
 use crate::spec::{Real, Size};
 
-pub(crate) use attention::Attention;
+pub(crate) use attention::{Attention, Inputs};
 pub(crate) use buffer::{Buffer, emit_buffers};
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use float::Float;
 pub(crate) use gather::{Along, Bound, Gather, Indices};
 pub(crate) use layer::Layer;
+pub(crate) use linear::Linear;
 pub(crate) use param::{Param, Tensor};
 pub(crate) use permute::Permute;
+pub(crate) use rearrange::Rearrange;
 pub(crate) use slice::{Offset, Slice};
 
 /// Every operation with a name, in the order in which the documentation lists them.
@@ -81,6 +84,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &learned_position::LEARNED_POSITION,
     &sinusoidal_position::SINUSOIDAL_POSITION,
     &attention::ATTENTION,
+    &attend::ATTEND,
     &linear::LINEAR,
     &grouped_linear::GROUPED_LINEAR,
     &feed_forward::FEED_FORWARD,
@@ -328,6 +332,8 @@ pub(crate) enum Gradient {
     Computed,
     /// Computed in one call with that of the other operands: no two of them are the same memory.
     Together,
+    /// The same, and it is overwritten: what is there already is added afterwards.
+    Apart,
 }
 
 /// The values that a derivative reads.
@@ -364,6 +370,11 @@ pub(crate) enum Fusion<'o> {
     Dropout(&'o Real),
     /// With the elementwise operations that read its result: they repeat the only operand, whose axes are these of the result.
     Repeat(&'o [usize]),
+    /// A product with a weight of its own, which an attention that reads the result may compute itself. In a scan it is computed for all
+    /// steps at once, if it can be, and the gradients of the weight are.
+    Projection(&'o Linear),
+    /// The result has the axes of the only operand in another order.
+    Transpose(&'o Rearrange),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
     Reshape,
     /// The result has one number in place of an axis of the only operand. Along the last one it is computed strip by strip, with others.
@@ -373,9 +384,6 @@ pub(crate) enum Fusion<'o> {
         /// Whether it is a sum or a mean: then its terms need not be in memory, and neither need their gradients, which are equal.
         is_sum: bool,
     },
-    /// The rows of the only operand times the learned weights of this place: in a scan it is computed for all steps at once, if it can be, and
-    /// the gradients of the weights are.
-    Linear(&'o ParamPath),
     /// Every row of the result is computed from the same row of the only operand: with the elementwise operation before it, and with the one
     /// behind it.
     Rows,

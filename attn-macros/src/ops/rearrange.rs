@@ -53,16 +53,25 @@ fn lower(
     Some(lowering.node(builder, op, call.operands.clone(), (call.result, ty)))
 }
 
-struct Rearrange {
+pub(crate) struct Rearrange {
     /// The axes of the operand, split.
-    split: Vec<Axis>,
+    pub(crate) split: Vec<Axis>,
     /// For each of them in the result, which one it is.
-    order: Vec<usize>,
+    pub(crate) order: Vec<usize>,
     /// The axes of any length that the call must have as multiples of a size.
     multiples: Vec<(Axis, Size)>,
 }
 
 impl Rearrange {
+    /// The axes in another order, of which neighbours may become one.
+    pub(crate) fn of_axes(axes: Vec<Axis>, order: Vec<usize>) -> Self {
+        Rearrange {
+            split: axes,
+            order,
+            multiples: Vec::new(),
+        }
+    }
+
     fn order(&self) -> impl Iterator<Item = Literal> {
         let order = self.order.iter();
         order.map(|axis| Literal::usize_unsuffixed(*axis))
@@ -92,7 +101,7 @@ impl Op for Rearrange {
             kept: None,
             fusion: match self.order.is_sorted() {
                 true => Fusion::Reshape,
-                false => Fusion::None,
+                false => Fusion::Transpose(self),
             },
         }
     }

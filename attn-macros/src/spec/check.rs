@@ -126,6 +126,7 @@ impl Checker<'_> {
             d_values: d_values.filter(|_| d_context.is_some()),
             d_context,
             grid,
+            of_operands: self.draft.of_operands.clone(),
             mask: mask.unwrap_or_else(MaskExpr::none),
             score,
             position: Position::None,
@@ -309,7 +310,8 @@ impl Checker<'_> {
             Score::Additive | Score::OfPlaces => "value_head_dim",
             _ => "head_dim",
         };
-        if self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
+        let is_operand = self.draft.of_operands.is_some();
+        if is_operand || self.entry(given).is_some() || !self.are_sound(&["heads", "d_model"]) {
             return heads;
         }
         let comes_out = divides(d_model, &heads);
@@ -358,10 +360,18 @@ impl Checker<'_> {
                 }
                 let hidden = call.size("hidden");
                 self.bounded(&hidden, "hidden` of `additive", LARGEST_SIZE);
+                if let Some(width) = &self.draft.of_operands {
+                    let same = width.value.zip(hidden.value).map(|(a, b)| a == b);
+                    let message = || messages::hidden_differs(&hidden, width);
+                    self.require(&hidden.origin, same, quote!(#hidden == #width), message);
+                }
                 hidden
             }
             (Score::OfPlaces, _) => Size::known(0),
-            _ => given.unwrap_or_else(|| per_head.clone()),
+            _ => {
+                let given = given.or_else(|| self.draft.of_operands.clone());
+                given.unwrap_or_else(|| per_head.clone())
+            }
         }
     }
 

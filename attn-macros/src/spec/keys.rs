@@ -124,6 +124,66 @@ const fn optional_size(name: &'static str) -> Arg {
         kind: ArgKind::OptionalSize,
     }
 }
+const MASK: Key = Key {
+    name: "mask",
+    kind: KeyKind::Mask(MASKS),
+    default: "`none`",
+    doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
+};
+const ENSURE: Key = Key {
+    name: "ensure",
+    kind: KeyKind::Claims(CLAIMS),
+    default: "nothing",
+    doc: "What the mask promises, whatever the lengths and the data: `{ causal & every_query_attends }`. Each promise is proved while the program is compiled; one that does not hold is an error with a counterexample, and so is one that cannot be decided.",
+};
+const SCORE: Key = Key {
+    name: "score",
+    kind: KeyKind::Word(SCORES),
+    default: "`scaled_dot`",
+    doc: "How a query and a key are compared.",
+};
+const SCALE: Key = Key {
+    name: "scale",
+    kind: KeyKind::Number,
+    default: "`1 / sqrt(head_dim)` for `scaled_dot`, otherwise 1",
+    doc: "Positive factor on the scores.",
+};
+const SOFTCAP: Key = Key {
+    name: "softcap",
+    kind: KeyKind::Number,
+    default: "none",
+    doc: "Positive bound `c` on the scores: `c * tanh(score / c)`, after the scale and before a position bias.",
+};
+const NORMALIZER: Key = Key {
+    name: "normalizer",
+    kind: KeyKind::Word(NORMALIZERS),
+    default: "`softmax`",
+    doc: "How scores become weights.",
+};
+const POSITION: Key = Key {
+    name: "position",
+    kind: KeyKind::Word(POSITIONS),
+    default: "`none`",
+    doc: "How the positions of a query and a key enter their score. In cross-attention both are counted from 0.",
+};
+const BIDIRECTIONAL: Key = Key {
+    name: "bidirectional",
+    kind: KeyKind::Word(DIRECTIONS),
+    default: "by the words of `mask`, or else required with `rel_pos_bias`",
+    doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`. A `fn mask` and `!` do not say. T5's `bidirectional`.",
+};
+const QK_NORM: Key = Key {
+    name: "qk_norm",
+    kind: KeyKind::Word(QK_NORMS),
+    default: "`none`",
+    doc: "Normalisation of every query and key vector, per head, before the rotation and the score.",
+};
+const DROPOUT: Key = Key {
+    name: "dropout",
+    kind: KeyKind::Number,
+    default: "0",
+    doc: "Probability, at least 0 and less than 1, with which a weight is dropped after the normalizer. It acts in `forward_mut` on a traced tensor.",
+};
 
 /// Every key, in the order in which the documentation lists them.
 pub(crate) static KEYS: &[Key] = &[
@@ -169,12 +229,7 @@ pub(crate) static KEYS: &[Key] = &[
         default: "absent: `context` gives the values",
         doc: "Width of a third input that gives the values, while the second one gives the keys: `forward((x, context, values))`, which is `forward(query, key, value)` of `torch.nn.MultiheadAttention`, with `kdim = d_context` and `vdim = d_values`.",
     },
-    Key {
-        name: "mask",
-        kind: KeyKind::Mask(MASKS),
-        default: "`none`",
-        doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
-    },
+    MASK,
     Key {
         name: "grid",
         kind: KeyKind::Sizes,
@@ -193,71 +248,52 @@ pub(crate) static KEYS: &[Key] = &[
         default: "0",
         doc: "How many tokens stand before the grid, in both sequences: class tokens and registers. In the masks of a grid they attend to all keys, and all queries attend to them. `num_prefix_tokens` of `timm`.",
     },
-    Key {
-        name: "ensure",
-        kind: KeyKind::Claims(CLAIMS),
-        default: "nothing",
-        doc: "What the mask promises, whatever the lengths and the data: `{ causal & every_query_attends }`. Each promise is proved while the program is compiled; one that does not hold is an error with a counterexample, and so is one that cannot be decided.",
-    },
-    Key {
-        name: "score",
-        kind: KeyKind::Word(SCORES),
-        default: "`scaled_dot`",
-        doc: "How a query and a key are compared.",
-    },
-    Key {
-        name: "scale",
-        kind: KeyKind::Number,
-        default: "`1 / sqrt(head_dim)` for `scaled_dot`, otherwise 1",
-        doc: "Positive factor on the scores.",
-    },
-    Key {
-        name: "softcap",
-        kind: KeyKind::Number,
-        default: "none",
-        doc: "Positive bound `c` on the scores: `c * tanh(score / c)`, after the scale and before a position bias.",
-    },
-    Key {
-        name: "normalizer",
-        kind: KeyKind::Word(NORMALIZERS),
-        default: "`softmax`",
-        doc: "How scores become weights.",
-    },
-    Key {
-        name: "position",
-        kind: KeyKind::Word(POSITIONS),
-        default: "`none`",
-        doc: "How the positions of a query and a key enter their score. In cross-attention both are counted from 0.",
-    },
-    Key {
-        name: "bidirectional",
-        kind: KeyKind::Word(BIDIRECTIONAL),
-        default: "by the words of `mask`, or else required with `rel_pos_bias`",
-        doc: "Whether `rel_pos_bias` tells keys after the query apart. `mask = causal`, a window that is not `symmetric`, and what `&` and `|` make of these say `false`; no mask, `padding`, `document`, `prefix_lm`, `chunked` and symmetric windows say `true`. A `fn mask` and `!` do not say. T5's `bidirectional`.",
-    },
-    Key {
-        name: "qk_norm",
-        kind: KeyKind::Word(QK_NORMS),
-        default: "`none`",
-        doc: "Normalisation of every query and key vector, per head, before the rotation and the score.",
-    },
+    ENSURE,
+    SCORE,
+    SCALE,
+    SOFTCAP,
+    NORMALIZER,
+    POSITION,
+    BIDIRECTIONAL,
+    QK_NORM,
     Key {
         name: "bias",
         kind: KeyKind::Projections,
         default: "`true`",
         doc: "Which projections add a learned bias: `true`, `false`, or some of them as in `[q, k, v]`.",
     },
-    Key {
-        name: "dropout",
-        kind: KeyKind::Number,
-        default: "0",
-        doc: "Probability, at least 0 and less than 1, with which a weight is dropped after the normalizer. It acts in `forward_mut` on a traced tensor.",
-    },
+    DROPOUT,
     Key {
         name: "init",
         kind: KeyKind::Word(DISTRIBUTIONS),
         default: "as `torch.nn.MultiheadAttention`",
         doc: "Distribution of the weights before training. Biases start at 0 and the gains of `qk_norm` at 1.",
+    },
+];
+
+/// The keys of `attend`: those of `attention!` that are not about projections, and the axes of its operands.
+pub(crate) static ATTEND_KEYS: &[Key] = &[
+    MASK,
+    ENSURE,
+    SCORE,
+    SCALE,
+    SOFTCAP,
+    NORMALIZER,
+    POSITION,
+    BIDIRECTIONAL,
+    QK_NORM,
+    DROPOUT,
+    Key {
+        name: "heads",
+        kind: KeyKind::Axes,
+        default: "`heads`, if there is such an axis",
+        doc: "The axis of the heads of the queries, and of keys and values with as many.",
+    },
+    Key {
+        name: "kv_heads",
+        kind: KeyKind::Axes,
+        default: "`kv_heads`, or else that of the queries",
+        doc: "The axis of the heads of keys and values, where these have fewer; their number divides that of the queries.",
     },
 ];
 
@@ -448,7 +484,7 @@ pub(crate) const fn gain() -> Key {
     }
 }
 
-static BIDIRECTIONAL: &[Word] = &[
+static DIRECTIONS: &[Word] = &[
     plain(
         "true",
         "Half of the buckets are for keys after the query: T5's encoder.",

@@ -53,6 +53,8 @@ pub(crate) struct Spec {
     pub(crate) d_values: Option<Size>,
     /// Where the tokens stand, if that is on a grid.
     pub(crate) grid: Option<Grid>,
+    /// Queries, keys and values are the inputs: there are no projections. This is the width of a query and a key, used or not.
+    pub(crate) of_operands: Option<Size>,
     pub(crate) mask: MaskExpr,
     pub(crate) score: Score,
     /// `None` is 1.

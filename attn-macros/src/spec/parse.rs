@@ -21,6 +21,8 @@ pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,
     pub(crate) body: BodyDraft,
+    /// Queries, keys and values are the inputs: it is an `attend` of a model. This is the width of a query and a key.
+    pub(crate) of_operands: Option<Size>,
     /// The list of keys was parsed to its end, so other keys are missing.
     pub(crate) complete: bool,
     /// There was a mistake, which has been reported.
@@ -212,6 +214,7 @@ fn parse_item(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Draft> {
         item,
         entries,
         body,
+        of_operands: None,
         complete,
         poisoned: cx.count() > before,
     })

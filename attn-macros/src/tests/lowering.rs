@@ -37,7 +37,12 @@ fn lines(expr: Expr) -> String {
         }
     }
     let fused = fuse_layer(&graph);
-    let layer = AttentionLayer { spec, graph, fused };
+    let layer = AttentionLayer {
+        spec,
+        graph,
+        fused,
+        operands: Vec::new(),
+    };
     let file = parse_file(emit::layer(
         &quote!(::attn),
         &layer,

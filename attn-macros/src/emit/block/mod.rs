@@ -52,7 +52,7 @@ pub(crate) trait Frame: Sized {
 
     fn mode(&self) -> ExecMode;
 
-    /// An input of floats, to read.
+    /// An input of floats, or a result that the derivative is given, to read.
     fn input(&self, id: ValueId) -> Access;
 
     /// The target of the gradient of an input, as a place.
@@ -208,7 +208,7 @@ pub(crate) trait Frame: Sized {
     fn read(&self, id: ValueId) -> Access {
         let block = self.block();
         let name = self.value(id);
-        let memory = match block.is_input(id) {
+        let memory = match block.is_input(id) || block.is_given(id) {
             true => self.input(block.memory(id)),
             false => Access {
                 slice: quote!(#name.as_slice()),

@@ -210,7 +210,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
     }
 
     /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:
-    /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`
+    /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`, and that take those of inputs.
     pub(crate) fn gradients_mut(&self, gradients: &Gradients) -> (TokenStream, Vec<TokenStream>) {
         let block = self.frame.block();
         let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
@@ -229,17 +229,25 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             });
             quote!(let [#(#parts),*] = #gradient.parts_mut();)
         });
+        let inputs = gradients.to.iter().zip(&gradients.targets);
+        let inputs = inputs.filter_map(|((operand, to), target)| match to {
+            GradTarget::Input(_) => Some((name(self.operands[*operand]), target)),
+            _ => None,
+        });
+        let (names, targets): (Vec<_>, Vec<_>) = inputs.unzip();
+        let taken = (!names.is_empty()).then(|| {
+            quote!(let [#(#names),*] = p::GradTarget::overwritten([#(&mut #targets),*], gradients);)
+        });
         let matrices = (0..self.operands.len()).map(|operand| {
             let id = self.operands[operand];
+            let to = name(id);
             match block.value(id).view.filter(View::is_part) {
-                Some(_) => {
-                    let name = name(id);
-                    quote!(#name)
-                }
+                Some(_) => quote!(#to),
+                None if names.contains(&to) => self.frame.reshaped_mut(&quote!(#to), id),
                 None => self.gradient_mut(gradients, operand),
             }
         });
-        (lines.collect(), matrices.collect())
+        (lines.chain(taken).collect(), matrices.collect())
     }
 
     /// The gradient of an operand, as a matrix to overwrite.

@@ -17,6 +17,7 @@ impl LayerFrame<'_> {
             .iter()
             .map(|name| format_ident!("d_{name}"))
             .collect();
+        let read = inputs.into_iter().chain(self.read_result());
         let d_output = self.gradient_name(self.layer.output());
         let mut lines = TrackedCode::default();
         let saved = block::saved(self);
@@ -27,16 +28,23 @@ impl LayerFrame<'_> {
                 lines.line(quote!(#d_input.accumulate(gradients, |_| {});));
             }
         }
+        // Several targets that are written at once are of one type.
+        let is_one = self.layer.attention_reads_inputs();
+        let lifetime = is_one.then(|| quote!('t,));
+        let target = match is_one {
+            true => quote!('t),
+            false => quote!('_),
+        };
         let derivatives = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
-            fn backward<E: p::Element>(
+            fn backward<#lifetime E: p::Element>(
                 call: &Call<E>,
                 weights: &Weights<E>,
-                #(#inputs: p::Matrix<'_, E>,)*
+                #(#read: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
-                #(#d_inputs: &mut p::GradTarget<'_, E>,)*
+                #(#d_inputs: &mut p::GradTarget<#target, E>,)*
                 gradients: &mut p::Gradients<E>,
             ) {
                 let sizes = call.sizes;

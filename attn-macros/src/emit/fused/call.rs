@@ -49,33 +49,61 @@ impl LayerFrame<'_> {
     pub(super) fn emit_weights(&self) -> TokenStream {
         let linears = self.projections().into_iter().map(|(name, _)| name);
         let operands = self.operands().into_iter().map(|(name, _)| name);
+        let none = self.has_no_weights();
+        let none = none.then(|| quote!(none: p::PhantomData<E>,));
         let vis = self.vis();
         quote! {
             /// The parameters that are read of the layer.
             #vis struct Weights<E: p::Element> {
                 #(#linears: p::Projection<E>,)*
                 #(#operands: p::Operand<E>,)*
+                #none
             }
         }
+    }
+
+    /// Whether projections are layers of the model around it.
+    pub(super) fn has_projections(&self) -> bool {
+        !self.cx.projected.is_empty()
+    }
+
+    /// Nothing of the type of the elements is read.
+    fn has_no_weights(&self) -> bool {
+        self.projections().is_empty() && self.operands().is_empty()
     }
 
     /// The function that reads the parameters.
     pub(super) fn emit_read_weights(&self) -> TokenStream {
         let linears = self.projections().into_iter().map(|(name, fields)| {
-            let fields = fields.iter().map(|field| format_ident!("{field}"));
-            quote!(#name: operation.projection(&[#(&layer.#fields),*])?)
+            let fields = fields.iter().map(|field| {
+                let mut given = self.cx.projected.iter();
+                match given.position(|given| given == field) {
+                    Some(index) => quote!(projections[#index]),
+                    None => {
+                        let field = format_ident!("{field}");
+                        quote!(&layer.#field)
+                    }
+                }
+            });
+            quote!(#name: operation.projection(&[#(#fields),*])?)
         });
         let operands = self
             .operands()
             .into_iter()
             .map(|(name, field)| quote!(#name: operation.parameter(&layer.#field.weight)?));
         let name = &self.cx.name;
+        let none = self.has_no_weights().then(|| quote!(none: p::PhantomData,));
+        let projections = self.has_projections();
+        let projections =
+            projections.then(|| quote!(projections: &[&dyn p::ProjectionLayer<E, D, T>],));
         quote! {
+            #[allow(unused_variables)]
             fn read_weights<E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
                 layer: &#name<E, D>,
+                #projections
                 operation: &mut p::Operation<E, D, T>,
             ) -> Result<Weights<E>, D::Err> {
-                Ok(Weights { #(#linears,)* #(#operands,)* })
+                Ok(Weights { #(#linears,)* #(#operands,)* #none })
             }
         }
     }

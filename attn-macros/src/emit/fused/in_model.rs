@@ -11,6 +11,8 @@ impl LayerFrame<'_> {
         let name = &self.cx.name;
         let inputs = self.inputs();
         let count = inputs.len();
+        let read: Vec<_> = inputs.iter().cloned().chain(self.read_result()).collect();
+        let read_count = read.len();
         let d_inputs: Vec<_> = inputs
             .iter()
             .map(|name| format_ident!("d_{name}"))
@@ -21,22 +23,31 @@ impl LayerFrame<'_> {
         let check_grid = input::emit_grid_check(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
+        let (weighted, given) = match self.has_projections() {
+            true => ("WithProjections", Some(quote!(projections,))),
+            false => ("Weighted", None),
+        };
+        let weighted = format_ident!("{weighted}");
+        let projections = given
+            .as_ref()
+            .map(|_| quote!(projections: &[&dyn p::ProjectionLayer<E, D, T>],));
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = Weights<E>;
             }
 
-            impl<E: p::Element, D: p::Backend<E>> p::Weighted<E, D> for #name<E, D> {
+            impl<E: p::Element, D: p::Backend<E>> p::#weighted<E, D> for #name<E, D> {
                 fn weights<T: p::Tape<E, D>>(
                     &self,
+                    #projections
                     operation: &mut p::Operation<E, D, T>,
                 ) -> Result<Self::Weights, D::Err> {
-                    read_weights(self, operation)
+                    read_weights(self, #given operation)
                 }
             }
 
             #[allow(unused_variables)]
-            impl<E: p::Element, D: p::Storage<E>> p::FusedBlock<E, #count> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::FusedBlock<E, #count, #read_count> for #name<E, D> {
                 type Data = (#(#types,)*);
                 type Saved = (Call<E>, Saved<E>);
 
@@ -63,12 +74,12 @@ impl LayerFrame<'_> {
                 fn backward(
                     weights: &Self::Weights,
                     (call, saved): Self::Saved,
-                    [#(#inputs),*]: [p::Matrix<'_, E>; #count],
+                    [#(#read),*]: [p::Matrix<'_, E>; #read_count],
                     d_output: p::Matrix<'_, E>,
                     [#(#d_inputs),*]: [&mut p::GradTarget<'_, E>; #count],
                     gradients: &mut p::Gradients<E>,
                 ) {
-                    backward(&call, weights, #(#inputs,)* saved, d_output, #(#d_inputs,)* gradients)
+                    backward(&call, weights, #(#read,)* saved, d_output, #(#d_inputs,)* gradients)
                 }
             }
         }

@@ -23,6 +23,7 @@ impl LayerFrame<'_> {
             return TokenStream::new();
         };
         let [of_inputs, of_sources] = [inputs.len(), sources.len()];
+        let read = of_inputs + self.read_result().iter().count();
         let data: Vec<_> = self.cx.graph.data.iter().map(input::data_name).collect();
         let no_seed = self.dropout().map(|_| quote!(, None));
         let check_sizes = input::emit_check(self.cx);
@@ -32,7 +33,7 @@ impl LayerFrame<'_> {
         let [_, keys, values] = vectors(operands.unwrap_or_default(), "Matrix");
         let [of_start, steps] = [start, self].map(|frame| block::emit_forward(frame).code);
         quote_spanned! {self.cx.at=>
-            impl<E: p::Element, D: p::Storage<E>> p::DecodeWithContext<E, #of_inputs, #of_sources> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::DecodeWithContext<E, #of_inputs, #read, #of_sources> for #name<E, D> {
                 type DecodeState = p::ContextState<Call<E>, E>;
 
                 /// The operations of `forward`, for the context alone.
@@ -74,6 +75,7 @@ impl LayerFrame<'_> {
         };
         let name = &self.cx.name;
         let inputs = self.inputs();
+        let count = inputs.len();
         let output = self.value(self.layer.output());
         let attention = self.call_attention(attention);
         let mask = self.cx.graph.mask();
@@ -88,7 +90,7 @@ impl LayerFrame<'_> {
         let no_seed = self.dropout().map(|_| quote!(, None));
         let steps = block::emit_forward(self).code;
         quote_spanned! {self.cx.at=>
-            impl<E: p::Element, D: p::Storage<E>> p::Decode<E> for #name<E, D> {
+            impl<E: p::Element, D: p::Storage<E>> p::Decode<E, #count> for #name<E, D> {
                 type DecodeState = p::DecodeState<Call<E>, E>;
 
                 fn past<Dev>(weights: &Self::Weights, room: p::Capacity) -> Result<Self::DecodeState, p::Error<Dev>> {
@@ -107,7 +109,7 @@ impl LayerFrame<'_> {
                     weights: &Self::Weights,
                     p::DecodeState { call, cache }: &mut Self::DecodeState,
                     new: &p::NewTokens,
-                    #(#inputs: p::Matrix<'_, E>,)*
+                    [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     #output: p::MatrixMut<'_, E>,
                 ) {
                     let sizes = new.sizes(call.sizes);

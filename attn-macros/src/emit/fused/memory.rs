@@ -30,6 +30,7 @@ impl LayerFrame<'_> {
             }
 
             /// The same of the layer as an operation by itself.
+            #[allow(dead_code)]
             const fn footprint_by_itself((batch, query, key): (usize, usize, usize)) -> p::Footprint {
                 footprint((batch, query, key)).with_result(#result)
             }

@@ -121,6 +121,14 @@ impl LayerFrame<'_> {
         inputs.map(|id| self.value(*id)).collect()
     }
 
+    /// The result as an argument of the derivative, if that reads it.
+    fn read_result(&self) -> Option<Ident> {
+        let output = self.layer.output();
+        let mut nodes = self.layer.nodes();
+        let is_read = nodes.any(|node| node.saved().contains(&output));
+        is_read.then(|| self.value(output))
+    }
+
     /// The inputs as arguments: `_` for one that no operation reads.
     fn read_inputs(&self) -> Vec<Ident> {
         let inputs = self.layer.inputs.iter();
@@ -132,6 +140,9 @@ impl LayerFrame<'_> {
     }
 
     fn emit_fused(&self) -> TokenStream {
+        if self.cx.spec.of_operands.is_some() {
+            return TokenStream::new();
+        }
         let Layer {
             name, at, graph, ..
         } = self.cx;

@@ -282,7 +282,7 @@ impl<'a> Extents<'a> {
     /// The sizes of the axes batch, query and key.
     pub(crate) fn axes_of_attention(&self, attention: &Attention) -> [TokenStream; 3] {
         let query = self.operand(0);
-        let key = self.operand(attention.keys());
+        let key = self.operand(attention.inputs.keys);
         let batch = match query.as_slice() {
             [batch, _, _] => batch.clone(),
             _ => quote!(1),

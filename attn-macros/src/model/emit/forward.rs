@@ -167,7 +167,7 @@ impl ComposedNode<'_> {
     /// `let y: p::Tensor<..> = pass.layer(&model.attention, |tape| (p::on(tape, &x), ..))?;`
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         let operands = self.operands();
-        let others = operands[1..attention.sequences].iter().map(copy);
+        let others = operands[1..attention.inputs.len()].iter().map(copy);
         let data = self.cx.model.data(self.node).into_iter();
         let data = data.map(|(_, inputs)| {
             self.cx

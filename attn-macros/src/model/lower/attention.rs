@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Span};
 use quote::ToTokens;
 
 use super::arguments::Arguments;
@@ -10,14 +10,37 @@ use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::graph::{self, AttentionLayer, CallData, Dim};
 use crate::messages::{choice, grid as grid_messages, model as messages};
-use crate::model::graph::{Submodule, ValueId};
+use crate::model::graph::{ParamPath, Submodule, ValueId};
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Type, ValueKind, tuple};
-use crate::ops::Attention;
+use crate::ops::{Attention, Inputs};
 use crate::score::{self, Var};
 use crate::spec::keys::Key;
 use crate::spec::parse::{Draft, Entry, Value};
 use crate::spec::{self, Item, Size, Spec};
+
+/// The operands by name of a call, as far as they are understood.
+pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
+
+/// Where an attention stands in the model.
+pub(super) struct Site {
+    place: ParamPath,
+    index: usize,
+    pub(super) name_of_type: Ident,
+}
+
+/// A call of an attention, as far as its own keys go.
+pub(super) struct Called<'c> {
+    pub(super) call: &'c Call,
+    pub(super) spec: Spec,
+    pub(super) graph: graph::Graph,
+    pub(super) inputs: Inputs,
+    /// The types of the sequences of queries and of keys.
+    pub(super) sequences: [&'c Type; 2],
+    pub(super) result: Type,
+    /// No mistake was found.
+    pub(super) complete: bool,
+}
 
 impl Lowering<'_> {
     pub(crate) fn attention(
@@ -27,18 +50,8 @@ impl Lowering<'_> {
         name: Option<&Ident>,
         builder: &mut RegionBuilder,
     ) -> Option<ValueId> {
-        let mut named_operands = Vec::new();
-        let mut complete = arguments.complete;
-        for (key, values) in &call.named {
-            // A body may declare a name that is also a key.
-            if call.body.is_none() && Key::find(&key.to_string()).is_some() {
-                self.cx.error(key, messages::key_as_operand(key, values));
-                complete = false;
-                continue;
-            }
-            let values = values.iter().map(|value| self.tensor(value, None, builder));
-            named_operands.push((key, values.collect::<Vec<_>>()));
-        }
+        let (mut named_operands, complete) =
+            self.operands_by_name(call, arguments.complete, Key::find, builder);
         let [x] = call.operands.as_slice() else {
             for operand in &call.operands {
                 self.tensor(operand, None, builder);
@@ -58,19 +71,9 @@ impl Lowering<'_> {
             return None;
         }
         let sources = self.sources(call, &ty, &mut named_operands)?;
-        let index = self.attentions.len();
         let asked = ("attention", arguments.name.as_ref());
-        let layer = Submodule::Attention(index);
-        let place = self.field(builder.module, asked, layer, ty.to_string());
-        let index = match self.field_at(&place).map(|field| &field.layer) {
-            // A function that is called again has it already.
-            Some(Submodule::Attention(known)) => *known,
-            _ => index,
-        };
-        let name_of_type = match self.attentions.get(index) {
-            Some(known) => known.spec.item.name.clone(),
-            None => self.type_name(builder.module, &place.field, call.name.span()),
-        };
+        let site = self.site(asked, ty.to_string(), call.name.span(), builder);
+        let name_of_type = site.name_of_type.clone();
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
         let draft = draft?;
@@ -87,32 +90,111 @@ impl Lowering<'_> {
         let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
         operands.extend(sources.iter().map(|(value, _)| *value));
-        let data = self.data(call, (&spec, &graph), [&ty, &key], named_operands);
-        let poisoned = spec.poisoned || !complete;
-        let attention = Attention {
-            place,
-            index,
-            sequences: 1 + sources.len(),
-            dropout: spec.dropout.is_some(),
-        };
-        let layer = AttentionLayer {
+        let inputs = Inputs::sequences(operands.len());
+        let complete = complete && agrees && fills && self.cx.count() == before;
+        let called = Called {
+            call,
             spec,
             graph,
-            fused: None,
+            inputs,
+            sequences: [&ty, &key],
+            result: ty.clone(),
+            complete,
         };
-        if index == self.attentions.len() {
-            self.attentions.push(layer);
+        let result = named(name, "attention");
+        self.attention_node(called, site, operands, named_operands, &result, builder)
+    }
+
+    /// The operands by name, and whether they and the keys are all understood. `key` finds a key of the operation.
+    pub(super) fn operands_by_name<'c>(
+        &mut self,
+        call: &'c Call,
+        complete: bool,
+        key_of: impl Fn(&str) -> Option<&'static Key>,
+        builder: &mut RegionBuilder,
+    ) -> (NamedOperands<'c>, bool) {
+        let mut named_operands = Vec::new();
+        let mut complete = complete;
+        for (key, values) in &call.named {
+            // A body may declare a name that is also a key.
+            if call.body.is_none() && key_of(&key.to_string()).is_some() {
+                self.cx.error(key, messages::key_as_operand(key, values));
+                complete = false;
+                continue;
+            }
+            let values = values.iter().map(|value| self.tensor(value, None, builder));
+            named_operands.push((key, values.collect::<Vec<_>>()));
+        }
+        (named_operands, complete)
+    }
+
+    /// The field of an attention, its number, and its type. A function that is called again has them already.
+    pub(super) fn site(
+        &mut self,
+        asked: (&str, Option<&Ident>),
+        output: String,
+        at: Span,
+        builder: &RegionBuilder,
+    ) -> Site {
+        let index = self.attentions.len();
+        let layer = Submodule::Attention(index);
+        let place = self.field(builder.module, asked, layer, output);
+        let index = match self.field_at(&place).map(|field| &field.layer) {
+            Some(Submodule::Attention(known)) => *known,
+            _ => index,
+        };
+        let name_of_type = match self.attentions.get(index) {
+            Some(known) => known.spec.item.name.clone(),
+            None => self.type_name(builder.module, &place.field, at),
+        };
+        Site {
+            place,
+            index,
+            name_of_type,
+        }
+    }
+
+    /// The node of a checked attention, of its sequences and its data.
+    pub(super) fn attention_node(
+        &mut self,
+        called: Called<'_>,
+        site: Site,
+        mut operands: Vec<ValueId>,
+        named_operands: NamedOperands<'_>,
+        result: &str,
+        builder: &mut RegionBuilder,
+    ) -> Option<ValueId> {
+        let Called {
+            call,
+            spec,
+            graph,
+            inputs,
+            sequences,
+            result: ty,
+            complete,
+        } = called;
+        let before = self.cx.count();
+        let data = self.data(call, (&spec, &graph), sequences, named_operands);
+        let is_sound = complete && !spec.poisoned && self.cx.count() == before;
+        let attention = Attention {
+            place: site.place,
+            index: site.index,
+            inputs,
+            dropout: spec.dropout.is_some(),
+        };
+        if site.index == self.attentions.len() {
+            self.attentions.push(AttentionLayer {
+                spec,
+                graph,
+                fused: None,
+                operands: Vec::new(),
+            });
         }
         operands.extend(data?);
-        if poisoned || !agrees || !fills || self.cx.count() > before {
+        if !is_sound {
             return None;
         }
-        Some(self.node(
-            builder,
-            attention,
-            operands,
-            (&named(name, "attention"), ty),
-        ))
+        Some(self.node(builder, attention, operands, (result, ty)))
     }
 
     /// Whether sequences of a known length fill the grid on which they are. The call checks the others.
@@ -212,17 +294,7 @@ impl Lowering<'_> {
         name: Ident,
     ) -> Option<Draft> {
         let mut entries = arguments.entries;
-        let has_positions = call.named.iter().any(|(key, _)| key == "position_ids");
-        let rotation = entries
-            .iter_mut()
-            .find(|entry| entry.key.name == "position");
-        if let Some(Entry {
-            value: Value::Word(rotation),
-            ..
-        }) = rotation.filter(|_| has_positions)
-        {
-            rotation.set_true("position_ids");
-        }
+        read_positions(call, &mut entries);
         if entries.iter().all(|entry| entry.key.name != "heads") {
             if arguments.complete {
                 self.cx
@@ -251,10 +323,21 @@ impl Lowering<'_> {
                 return None;
             }
         }
+        Some(self.draft_of(call, entries, None, name))
+    }
+
+    /// The declaration of an attention with these keys.
+    pub(super) fn draft_of(
+        &self,
+        call: &Call,
+        entries: Vec<Entry>,
+        of_operands: Option<Size>,
+        name: Ident,
+    ) -> Draft {
         let mut attrs = self.item.attrs.clone();
         let doc = format!("An attention of [`{}`].", self.item.name);
         attrs.push(syn::parse_quote!(#[doc = #doc]));
-        Some(Draft {
+        Draft {
             item: Item {
                 attrs,
                 vis: self.item.vis.clone(),
@@ -262,9 +345,10 @@ impl Lowering<'_> {
             },
             entries,
             body: call.body.clone().unwrap_or_default(),
+            of_operands,
             complete: true,
             poisoned: false,
-        })
+        }
     }
 
     /// The operands that the mask and the body read, in the order of the call.
@@ -273,7 +357,7 @@ impl Lowering<'_> {
         call: &Call,
         (spec, graph): (&Spec, &graph::Graph),
         sequences: [&Type; 2],
-        mut named: Vec<(&Ident, Vec<Option<ValueId>>)>,
+        mut named: NamedOperands<'_>,
     ) -> Option<Vec<ValueId>> {
         let mut operands = Vec::new();
         for data in &graph.data {
@@ -350,6 +434,21 @@ impl Lowering<'_> {
             let expected = of_its_kind.unwrap_or(&any[0]);
             self.agree(expected, found, at.span(), message)
         })
+    }
+}
+
+/// A rotation reads the positions that the call passes.
+pub(super) fn read_positions(call: &Call, entries: &mut [Entry]) {
+    let has_positions = call.named.iter().any(|(key, _)| key == "position_ids");
+    let rotation = entries
+        .iter_mut()
+        .find(|entry| entry.key.name == "position");
+    if let Some(Entry {
+        value: Value::Word(rotation),
+        ..
+    }) = rotation.filter(|_| has_positions)
+    {
+        rotation.set_true("position_ids");
     }
 }
 

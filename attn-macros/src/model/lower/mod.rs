@@ -3,6 +3,7 @@
 //! Lowering never fails: what is wrong is reported, stands for nothing, and is not reported again.
 
 mod arguments;
+mod attend;
 mod attention;
 mod axes;
 mod bind;
@@ -114,6 +115,7 @@ pub(crate) fn lower(
         values: Rc::clone(&values),
         modules: Rc::clone(&modules),
         attentions: Rc::clone(&attentions),
+        taken: Rc::new([]),
         opaques: Rc::clone(&opaques),
         buffers: Rc::clone(&buffers),
         grouped: Region::default(),

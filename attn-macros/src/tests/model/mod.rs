@@ -1,5 +1,6 @@
 //! Tests of `model!` from inside.
 
+mod attend;
 mod axes;
 mod blocks;
 mod buffers;
@@ -40,7 +41,7 @@ fn lower(source: &str) -> Model {
     let draft = declarations.models.remove(0);
     let krate = declarations.krate;
     let mut model = model::lower(draft, &[], &krate, &cx).remove(0);
-    pipeline::fuse_model(&mut model);
+    pipeline::fuse_models(std::slice::from_mut(&mut model));
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
     model
 }

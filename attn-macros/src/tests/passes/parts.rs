@@ -67,6 +67,7 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
         inputs: &[X],
         body: &body,
         results: &results,
+        results_are_given: false,
     });
     backward
         .lines

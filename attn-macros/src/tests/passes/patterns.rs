@@ -196,7 +196,7 @@ fn a_bias_is_not_left_to_attention_where_another_step_reads_the_product() {
         };
         builder.attend([q, k, q]);
         let mut steps = builder.0;
-        leave_biases(&graph, &mut steps);
+        leave_biases(|field| graph.has_bias(field), &mut steps);
         let linear = steps.nodes().find_map(|node| node.op.description().linear);
         linear.expect("a projection").leaves_bias
     };

@@ -36,15 +36,16 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// `<GptBlocksAttention<E> as p::Decode<E>>`
+    /// `<GptBlocksAttention<E> as p::Decode<E, 1>>`
     pub(super) fn attention_in_session(&self, index: usize) -> TokenStream {
         let layer = item::layer_type(self.cx, &Submodule::Attention(index), &quote!(, E));
-        match self.model().attentions[index].graph.block.inputs.len() {
-            1 => quote!(<#layer as p::Decode<E>>),
-            inputs => {
+        let [inputs, read] = self.reads_of(index);
+        match self.model().attentions[index].graph.cross {
+            true => {
                 let sources = inputs - 1;
-                quote!(<#layer as p::DecodeWithContext<E, #inputs, #sources>>)
+                quote!(<#layer as p::DecodeWithContext<E, #inputs, #read, #sources>>)
             }
+            false => quote!(<#layer as p::Decode<E, #inputs>>),
         }
     }
 
@@ -197,7 +198,7 @@ impl ModelFrame<'_> {
                         Some((of, op)) => {
                             let axes = of.axes_of_attention(op);
                             let data = of.data_of_attention();
-                            let context = (1..op.sequences).map(|index| of.matrix(index));
+                            let context = (1..op.inputs.len()).map(|index| of.matrix(index));
                             quote!(#attention::past(#weights, #axes, &#data, [#(#context),*])?)
                         }
                         None => quote!(#attention::past(#weights, room)?),
@@ -246,7 +247,8 @@ impl ModelFrame<'_> {
     fn with_context(&self, index: usize) -> Option<(FusedNode<'_>, &Attention)> {
         let nodes = self.attentions().into_iter();
         let mut nodes = nodes.filter_map(|node| Some((node, node.attention()?)));
-        let (node, op) = nodes.find(|(_, op)| op.index == index && op.is_cross())?;
+        let is_cross = self.model().attentions[index].graph.cross;
+        let (node, op) = nodes.find(|(_, op)| op.index == index && is_cross)?;
         Some((FusedNode::new(self, node), op))
     }
 

@@ -204,7 +204,7 @@ impl BlockNode<'_, ModelFrame<'_>> {
         self.frame.input_field(self.operands[operand])
     }
 
-    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
+    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1, 1>>`
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         self.frame.attention(attention)
     }
@@ -224,7 +224,7 @@ impl BlockNode<'_, ModelFrame<'_>> {
         quote!(call.data.#place)
     }
 
-    /// `<GptBlocksAttention<E> as p::Decode<E>>`
+    /// `<GptBlocksAttention<E> as p::Decode<E, 1>>`
     pub(crate) fn attention_in_session(&self, attention: &Attention) -> TokenStream {
         self.frame.attention_in_session(attention.index)
     }

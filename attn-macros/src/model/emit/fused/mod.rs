@@ -165,18 +165,29 @@ impl<'a> ModelFrame<'a> {
         hidden(&self.unique(name))
     }
 
-    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1>>`
+    /// `<GptBlocksAttention<E> as p::FusedBlock<E, 1, 1>>`
     fn attention(&self, attention: &Attention) -> TokenStream {
         let layer = Submodule::Attention(attention.index);
         let layer = item::layer_type(self.cx, &layer, &quote!(, E));
-        let inputs = attention.sequences;
-        quote!(<#layer as p::FusedBlock<E, #inputs>>)
+        let [inputs, read] = self.reads_of(attention.index);
+        quote!(<#layer as p::FusedBlock<E, #inputs, #read>>)
+    }
+
+    /// How many inputs an attention has as a block, and how many values its derivative reads.
+    fn reads_of(&self, attention: usize) -> [usize; 2] {
+        let layer = &self.model().attentions[attention];
+        let block = layer.fused.as_ref();
+        let inputs = block.map_or(1, |block| block.inputs.len());
+        [
+            inputs,
+            inputs + usize::from(layer.spec.of_operands.is_some()),
+        ]
     }
 
     /// The sizes of the axes batch, query and key of an attention.
     fn axes(&self, operands: &[ValueId], attention: &Attention) -> TokenStream {
         let query = self.ty(operands[0]);
-        let key = self.ty(operands[attention.keys()]);
+        let key = self.ty(operands[attention.inputs.keys]);
         let [batch, query, key] = [
             product(&query.axes[..query.axes.len() - 2]),
             size(&query.axes[query.axes.len() - 2]),

@@ -7,7 +7,7 @@ use super::{FusedNode, ModelFrame};
 use crate::emit::block::{Frame, product, size};
 use crate::emit::input;
 use crate::model::emit::{field, item};
-use crate::model::graph::{Module, Node, Region, Repeat, Scan, Step};
+use crate::model::graph::{Field, Module, Node, Region, Repeat, Scan, Step, Submodule};
 use crate::model::plan::Forward;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
@@ -95,7 +95,7 @@ impl ModelFrame<'_> {
     fn emit_data(&self, node: &Node, attention: &Attention) -> TokenStream {
         let spec = &self.model().attentions[attention.index].spec;
         let query = self.ty(node.operands[0]);
-        let key = self.ty(node.operands[attention.keys()]);
+        let key = self.ty(node.operands[attention.inputs.keys]);
         let lead = (query.axes.len() > 2).then(|| self.cx.axis(&query.axes[0]));
         let lead = lead.map(|batch| quote!(#batch,));
         let [query, key] = [query, key].map(|ty| self.cx.axis(&ty.axes[ty.axes.len() - 2]));
@@ -186,8 +186,11 @@ impl ModelFrame<'_> {
     fn emit_weights_of(&self, module: &Module) -> TokenStream {
         let name = self.cx.module_name(module);
         let weights = self.weights_type(module);
-        let fields: Vec<_> = module.fields.iter().map(|of| field(&of.name)).collect();
-        let types = module.fields.iter().map(|of| {
+        let read = module.fields.iter().filter(|of| !self.is_taken(module, of));
+        let read: Vec<_> = read.collect();
+        let fields: Vec<_> = read.iter().map(|of| field(&of.name)).collect();
+        let values = read.iter().map(|of| self.emit_weights_field(of));
+        let types = read.iter().map(|of| {
             let layer = item::layer_type(self.cx, &of.layer, &quote!(, E));
             quote!(<#layer as p::FusedLayer<E>>::Weights)
         });
@@ -208,12 +211,36 @@ impl ModelFrame<'_> {
                     operation: &mut p::Operation<E, D, T>,
                 ) -> Result<Self::Weights, D::Err> {
                     Ok(#weights {
-                        #(#fields: p::Weighted::weights(&self.#fields, operation)?,)*
+                        #(#fields: #values,)*
                         __types: p::PhantomData,
                     })
                 }
             }
         }
+    }
+
+    /// Whether an attention reads the parameters of a layer, and nobody else.
+    fn is_taken(&self, module: &Module, of: &Field) -> bool {
+        let mut taken = self.model().taken.iter();
+        taken.any(|place| {
+            place.field == of.name && std::ptr::eq(self.model().module(place.module), module)
+        })
+    }
+
+    /// The line that reads the parameters of a layer.
+    fn emit_weights_field(&self, of: &Field) -> TokenStream {
+        let name = field(&of.name);
+        let projected: Vec<_> = match of.layer {
+            Submodule::Attention(index) => self.model().attentions[index].projected().collect(),
+            _ => Vec::new(),
+        };
+        if projected.is_empty() {
+            return quote!(p::Weighted::weights(&self.#name, operation)?);
+        }
+        let layers = projected
+            .iter()
+            .map(|projected| field(&projected.place.field));
+        quote!(p::WithProjections::weights(&self.#name, &[#(&self.#layers),*], operation)?)
     }
 
     /// The struct of what a region keeps, and those of the loops in it.

@@ -221,13 +221,13 @@ impl ModelFrame<'_> {
 
     /// The weights of a product of which all steps are there behind the loop.
     fn product_of_step<'n>(&self, scan: &Scan, node: &'n Node) -> Option<&'n ParamPath> {
-        let Fusion::Linear(place) = node.fusion() else {
+        let Fusion::Projection(linear) = node.fusion() else {
             return None;
         };
         let mut steps = scan.body.steps.iter();
         let is_it = |step: &Step| matches!(step, Step::Node(of) if of.result == node.result);
         let is_there = steps.any(is_it) && self.all_steps(scan, node.operands[0]).is_some();
-        is_there.then_some(place)
+        is_there.then_some(&linear.place)
     }
 
     /// The numbers of a value of the body at all steps.

@@ -76,6 +76,7 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("conv_transpose2d", convolutions::conv_transpose2d),
     ("attention", attention),
     ("attention", attention),
+    ("attend", attend),
     ("repeat", repeat),
     ("repeat", repeat),
 ];
@@ -580,6 +581,27 @@ fn attention(w: &mut Writer) -> Option<()> {
         &format!("attention::<2{comma}{keys}>({x}{operand})"),
         SEQUENCE.to_vec(),
     )
+}
+
+/// Attention of one value to itself, of projections of it, or of some of both.
+fn attend(w: &mut Writer) -> Option<()> {
+    const KEYS: &[&str] = &[
+        "mask = causal",
+        "mask = causal, position = rope",
+        "mask = sliding_window(2), qk_norm = rms",
+        "mask = causal, normalizer = sink",
+    ];
+    const OPERANDS: &[&str] = &[
+        "X, X, X",
+        "linear::<4>(X), linear::<4>(X), linear::<4>(X)",
+        "linear::<6>(X), linear::<6, bias = false>(X), X",
+        "X, linear::<4>(X), tanh(X)",
+    ];
+    let x = w.find(|axes| axes.len() == 3 && axes[..2] == TOKENS && axes[2] == Axis::D)?;
+    let x = w.read(x);
+    let keys = w.numbers.pick(KEYS);
+    let operands = w.numbers.pick(OPERANDS).replace('X', &x);
+    w.define(&format!("attend::<{keys}>({operands})"), SEQUENCE.to_vec())
 }
 
 /// A loop of one or two lines, which keep the axes of `X`. `W` is the last axis, `Y` another value.

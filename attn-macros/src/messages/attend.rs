@@ -1,0 +1,41 @@
+//! Messages about `attend`.
+
+use crate::model::types::{Axis, Type};
+
+pub(crate) fn operands(found: usize) -> String {
+    format!(
+        "`attend` takes three operands by their position, found {found}\n\
+        help: `attend::<..>(q, k, v)`; what a mask reads stands by its name, `padding = lens`"
+    )
+}
+
+/// The shapes that it takes.
+const TAKES: &str = "[batch, seq, heads, width], these axes but the width in any order, without `batch` or without `heads`";
+
+pub(crate) fn axes(found: &Type) -> String {
+    format!("`attend` takes {TAKES}, found {found}")
+}
+
+pub(crate) fn heads_unknown(found: &Type, key: &str) -> String {
+    let before = &found.axes[..found.axes.len() - 1];
+    let heads = before.iter().rfind(|axis| axis.size().is_some());
+    let heads = heads.map_or_else(|| found.axes[1].to_string(), Axis::to_string);
+    format!(
+        "`attend` takes {TAKES}: which axis of {found} are the heads?\n\
+        help: name it, `attend::<{key} = {heads}>(..)`"
+    )
+}
+
+pub(crate) fn heads_last(found: &Type) -> String {
+    format!(
+        "the last axis is the width of the vectors, found the heads: {found}\nhelp: `attend` takes {TAKES}"
+    )
+}
+
+pub(crate) fn heads_of_any_number(axis: &Axis, found: &Type) -> String {
+    format!("the number of heads is a constant, found the axis `{axis}` of {found}")
+}
+
+pub(crate) fn differ([q, k, v]: [&Type; 3], what: &str) -> String {
+    format!("`attend`: {what} differ: q is {q}, k is {k}, v is {v}")
+}

@@ -1,0 +1,6 @@
+//! Models with `attend`.
+
+use super::*;
+use support::cases::tensor;
+
+support::attends!(exact);

@@ -1,0 +1,41 @@
+"""Attention to given queries, keys and values: `F.scaled_dot_product_attention`."""
+
+import torch
+import torch.nn.functional as F
+
+from case import case
+
+
+
+@case
+def queries_keys_and_values(c):
+    q, k, v = c.floats("q", 2, 3, 4, 5), c.floats("k", 2, 3, 6, 5), c.floats("v", 2, 3, 6, 2)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+@case
+def grouped_queries(c):
+    """The heads stand behind the sequence, and two heads of queries share one of keys."""
+    q, k, v = c.floats("q", 2, 5, 4, 3), c.floats("k", 2, 5, 2, 3), c.floats("v", 2, 5, 2, 3)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+
+@case
+def one_head_of_keys(c):
+    q, k, v = c.floats("q", 2, 4, 5, 3), c.floats("k", 2, 6, 3), c.floats("v", 2, 6, 3)
+    return F.scaled_dot_product_attention(q, k[:, None], v[:, None], scale=0.7)
+
+
+@case
+def without_heads(c):
+    q, k, v = c.floats("q", 4, 3), c.floats("k", 6, 3), c.floats("v", 6, 5)
+    return F.scaled_dot_product_attention(q[None], k[None], v[None])[0]
+
+
+@case
+def valid_keys(c):
+    q, k, v = c.floats("q", 2, 3, 4, 5), c.floats("k", 2, 3, 6, 5), c.floats("v", 2, 3, 6, 2)
+    lens = c.numbers("lens", [6, 2])
+    keep = torch.arange(6)[None, None, None] < lens[:, None, None, None]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)

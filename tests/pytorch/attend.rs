@@ -1,0 +1,36 @@
+//! Attention to given queries, keys and values.
+
+cases! {
+    queries_keys_and_values {
+        struct M<heads = 3, d = 5, e = 2>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, heads, kv, d], v: [batch, heads, kv, e]) -> [batch, heads, seq, e] {
+            attend(q, k, v)
+        }
+    } (q: floats[_, 3, _, 5], k: floats[_, 3, _, 5], v: floats[_, 3, _, 2]);
+
+    grouped_queries {
+        struct M<heads = 4, kv_heads = 2, d = 3>;
+        fn forward(q: [batch, seq, heads, d], k: [batch, seq, kv_heads, d], v: [batch, seq, kv_heads, d]) -> [batch, seq, heads, d] {
+            attend::<mask = causal>(q, k, v)
+        }
+    } (q: floats[_, _, 4, 3], k: floats[_, _, 2, 3], v: floats[_, _, 2, 3]);
+
+    one_head_of_keys {
+        struct M<groups = 4, d = 3>;
+        fn forward(q: [batch, groups, seq, d], k: [batch, kv, d], v: [batch, kv, d]) -> [batch, groups, seq, d] {
+            attend::<heads = groups, scale = 0.7>(q, k, v)
+        }
+    } (q: floats[_, 4, _, 3], k: floats[_, _, 3], v: floats[_, _, 3]);
+
+    without_heads {
+        struct M<d = 3, e = 5>;
+        fn forward(q: [seq, d], k: [kv, d], v: [kv, e]) -> [seq, e] { attend(q, k, v) }
+    } (q: floats[_, 3], k: floats[_, 3], v: floats[_, 5]);
+
+    valid_keys {
+        struct M<heads = 3, d = 5, e = 2>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, heads, kv, d], v: [batch, heads, kv, e], lens: lens[batch]) -> [batch, heads, seq, e] {
+            attend::<mask = padding>(q, k, v, padding = lens)
+        }
+    } (q: floats[_, 3, _, 5], k: floats[_, 3, _, 5], v: floats[_, 3, _, 2], lens: lens[_]);
+}

@@ -1,0 +1,65 @@
+//! Models with `attend`.
+
+/// As [`operations!`](crate::operations): of operands that are computed from one input.
+#[macro_export]
+macro_rules! attends {
+    ($check:ident) => {
+        $check! {
+            attends_of_projections {
+                struct M<d = 8, heads = 2, width = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let q = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<8>(x));
+                    let k = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<8, bias = false>(x));
+                    let v = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<8>(x));
+                    linear::<d>(rearrange::<[batch, seq, (heads, width)]>(attend::<mask = causal, position = rope>(q, k, v)))
+                }
+            } (batch: 3, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            attends_of_fewer_keys {
+                struct M<d = 8, heads = 4, kv_heads = 2, width = 4>;
+                fn forward(x: [batch, seq, d]) -> [batch, heads, seq, width] {
+                    let q = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<16>(x));
+                    let k = rearrange::<[batch, seq, (kv_heads, width)] -> [batch, kv_heads, seq, width]>(linear::<8>(tanh(x)));
+                    let v = rearrange::<[batch, seq, (kv_heads, width)] -> [batch, kv_heads, seq, width]>(linear::<8>(x));
+                    attend::<mask = sliding_window(2), qk_norm = rms, normalizer = sink>(q, k, v)
+                }
+            } (batch: 2, seq: 7) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            attends_of_one_value {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = x * x;
+                    y * attend(y, y, y)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            attends_of_an_input {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] { attend::<mask = causal>(x, linear::<d>(x), x) }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            attends_in_rounds {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    let source = tanh(x);
+                    repeat 2 {
+                        x += attend::<mask = causal>(linear::<3>(x), linear::<3>(source), source);
+                        x += attend(x, source, linear::<d>(x));
+                    }
+                    x
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            attends_by_place {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    attend(x, x, linear::<d>(x)) {
+                        param w: [8] = normal(0.5);
+                        fn score(q_idx, kv_idx) { w[min(abs(q_idx - kv_idx), 7)] }
+                    }
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+        }
+    };
+}
