@@ -3,198 +3,199 @@
 graphs! {
     g0 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, 2>(x);
-            let v1 = cumsum::<seq>(0.5 * v1);
-            let x_2 = min::<[batch]>(x);
-            v1 + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = l2_norm::<7, epsilon = 0.1>(v2);
+            let v4 = v3[7 = -1];
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g1 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            param v4: [rows] = normal(1.0);
-            let x_2 = embedding::<7, d>(argmax::<rows>(detach(v3 + v4)));
-            x_2
+            let v1 = max::<[d]>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = softmax::<batch>(2 * v1);
+            v2 + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g2 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = mean_pool(x);
-            let v2 = mean_pool(x);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let x = einsum::<[batch]>(v1, v1);
-            v3 + v2 + x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = softmax::<d>(2 * x);
+            let x_2 = linear::<2, bias = false>(x);
+            let v1 = attention::<2, score = bilinear>(v2, context = v1);
+            x_2 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g3 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v3 = min(v2, v2);
-            let v2_2 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            linear::<5, name = head>(v2_2)
+            param v2: [d] = normal(1.0);
+            let v1_2 = v1[d = argmax::<d>(v1 + v2)];
+            buffer v3: [2, d] = 0.7;
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v6 = sum::<2>(v4 * grouped_linear::<rows, 7>(v1, v5));
+            linear::<5, name = head>(v6 + v1_2 + mean::<[2, d]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g4 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
-            let v4 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v2, v3);
-            let v2_2 = permute::<[2, d, batch]>(v2);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(x));
-            let v7 = sum::<2>(v5 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v6));
-            let v8 = shift::<d, 2>(v4);
-            let v9 = max(v8, v8);
-            let v10 = v7[batch = -1];
-            let v11 = v2_2 + v2;
-            v9 + mean::<[rows]>(v10) + mean::<[2]>(v11)
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, v3));
+            let v5 = layer_norm::<epsilon = 0.1>(x);
+            let v6 = v4 * v4;
+            let v7 = softmax::<d>(2 * v5);
+            let v8 = einsum::<[seq, d]>(v5, v7);
+            let v8_2 = v8 * detach(floor(2 * v8 + 0.37));
+            let v9 = conv1d::<seq, d, 4, groups = d, padding = causal>(v7);
+            v6 + mean::<[d]>(v8_2) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g5 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [rows, d] {
-            let v1 = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v4 = min::<batch>(v3, keep);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            param v7: [d] = normal(1.0);
-            let v8 = v4[seq = -1];
-            v6 + v7 + v8
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 7] {
+            let v1 = x[batch = -1];
+            let x_2 = x + learned_position::<9, d>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x_2 + v2);
+            let v5 = one_hot::<7>(v4);
+            let v6 = tanh(m);
+            let v7 = conv_transpose1d::<seq, d, 1>(v1);
+            let v8 = scatter_add::<[batch, 7, 2]>(v3, tokens);
+            let v9 = expand::<[batch, seq, d]>(v7);
+            v5 + mean::<[rows, d]>(v6) + v8 + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g6 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v1 - v1;
-            let v4 = sum::<seq>(v3, lens);
-            let v5 = variance::<[batch]>(v4);
-            v2 + mean::<[d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, d] {
+            let v1 = x[seq = some];
+            param v2: [d] = normal(1.0);
+            let v3 = rms_norm(v2);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            v1 + v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g7 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            let v3 = 0.5 * float(tokens);
-            let v4 = feed_forward::<6, activation = relu>(v2);
-            let (v5, v6) = split::<d>(v1);
-            param v7: [rows] = normal(1.0);
-            let (v8, v9) = top_k::<rows, k = 2>(v4 + v7);
-            let v10 = one_hot::<7>(v9);
-            let v11 = expand::<[batch, seq, d]>(v3);
-            let v12 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v13 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            linear::<5, name = head>(v5 + v6 + v8 + mean::<[7]>(v10) + mean::<[d]>(v11) + mean::<[d]>(v12) + v13)
+            let v2 = variance::<[d]>(v1);
+            let v3 = variance::<[d]>(v1);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let v8 = expand::<[batch, seq, d]>(v2);
+            let v2 = stack::<[batch, seq, 2]>(v3, 0.5 * v3);
+            let v9 = einsum::<[batch, seq]>(v8, v3);
+            let v1_2 = clamp(v9, v3 - 1, v3 + 1);
+            let v10 = v7[d = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v5 + v2 + v1_2 + mean::<[5]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g8 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 5] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v3 = v2[seq = ..2];
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = linear::<5>(v3);
-            let v7 = 2 * v4 - 1;
-            v6 + mean::<[seq, 7]>(v5) + mean::<[seq, d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d] {
+            let v1 = max_pool(x, lens);
+            let v2 = linear::<2, bias = false>(v1);
+            let v3 = max_pool(x, keep);
+            let v4 = grouped_linear::<rows, 7, bias = false>(x, tokens);
+            let x = linear::<d>(v4);
+            let (v5, v6) = top_k::<seq, k = 2>(x + p);
+            let v1 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v5, v6);
+            v5 + v2 + v3 + mean::<[seq]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq], p: floats[seq]);
 
     g9 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let x_2 = einsum::<[batch, d]>(x, x);
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = max::<seq>(x, keep_some);
-            let v3 = attention::<2, score = additive(3)>(x, context = v1);
-            v3 + x_2 + v2
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let x_2 = softmax::<seq>(2 * x, some_lens);
+            let v2 = clamp(x, x_2 - 1, x_2 + 1);
+            let v3 = silu(v2);
+            v3 + mean::<[2]>(v1)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g10 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x * x;
-            param v2: [] = normal(1.0);
-            let v2_2 = if v2 > 0.1 && !(v1 >= 0.6) { 0.5 * v2 } else { v1 - 1 };
-            let (v3, v4) = split::<d>(v2_2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
+            let x_2 = scatter_add::<[7, d]>(x, tokens);
+            let v1 = conv1d::<7, d, 2, padding = causal, dilation = 2>(x_2);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); }
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            v2 + mean::<[batch]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g11 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = 0];
-            let v3 = v1[d = [0, -1, 0, 0, -1]];
-            let v4 = pad::<5, before = 1>(v3);
-            let v5 = layer_norm::<epsilon = 0.1>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            linear::<5, name = head>(v5 + v2 + mean::<[rows]>(v7))
+            let v2 = rms_norm(v1);
+            let v3 = v1[d = [-1, 0]];
+            let v4 = v2[d = 0];
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = min::<[d]>(v5);
+            linear::<5, name = head>(v3 + v4 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, 7, 2] {
-            let v1 = tanh(z);
-            let v2 = tanh(m);
-            param v3: [d] = normal(1.0);
-            let v4 = x[d = argmax::<d>(v2 + v3)];
-            let x_2 = one_hot::<7>(tokens);
-            let v2 = stack::<[batch, seq, 7, 2]>(x_2, 0.5 * x_2);
-            let v5 = scatter_add::<[batch, 7, rows]>(v4, tokens);
-            let (v6, v7) = split::<d>(v1);
-            let v8 = floor(2 * v7 + 0.37) * v7;
-            v2 + mean::<[rows]>(v5) + mean::<[rows]>(v6) + mean::<[rows]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = scatter_add::<[7, d]>(x, tokens);
+            let v1 = max_pool(x, keep);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, rows]>(v1, v2);
+            let v4 = conv1d::<7, d, 2, padding = causal, dilation = 2>(x_2);
+            let v5 = softmax::<7>(2 * v4);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v6);
+            let v9 = grouped_linear::<5, 7>(v3, argmax::<7>(linear::<7>(v3)));
+            v7 + mean::<[7]>(v5) + mean::<[rows, 7]>(v8) + mean::<[5]>(v9)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g13 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 + softmax(v2) * v1; }
-            let v2_2 = v2[seq = argmax::<seq>(v2 + p)];
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            v3 + v2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = sigmoid(x);
+            let v2 = grouped_linear::<rows, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
+            let v3 = conv1d::<seq, rows, 2, padding = same>(v2);
+            let x_2 = one_hot::<7>(tokens);
+            let (v4, v5) = split::<d>(v1);
+            v3 + mean::<[7]>(x_2) + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g14 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 8] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = relu_squared(x);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v4 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let v2_2 = concat::<d>(v4, 0.5 * v4);
-            v2_2 + mean::<[7]>(v3)
+            let x = one_hot::<7>(tokens);
+            let v4 = feed_forward::<6, activation = sigmoid>(x);
+            v2 + mean::<[7]>(v3) + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -202,338 +203,333 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
+            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
             let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v3 + mean::<[7]>(v5) + v6)
+            param v4: [2, d] = normal(1.0);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); }
+            let v1 = v3[d = -1];
+            linear::<5, name = head>(v3 + mean::<[2]>(v5) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g16 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let v2 = mean::<[2, d]>(v1);
-            let v3 = detach(floor(2 * x + 0.37)) + x;
-            param v4: [rows, d] = normal(1.0);
-            let x = l2_norm::<batch, epsilon = 0.1>(v3);
-            let x = scatter_add::<[7, d]>(x, tokens);
-            param v5: [7, d] = normal(1.0);
-            let x_2 = v5[tokens];
-            x_2 + v2 + mean::<[rows]>(v4) + mean::<[7]>(x)
+            let v1 = variance::<[batch]>(x);
+            let v2 = v1[seq = [-1, 0]];
+            let v3 = cumsum::<seq>(0.5 * x);
+            let v4 = sum::<[d, 2]>(v2);
+            let v5 = feed_forward::<6, activation = geglu>(v3);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = feed_forward::<6, activation = relu>(v3);
+            v5 + v4 + v6 + v7
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g17 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = attention::<2>(x, context = x);
-            let v2 = variance::<[seq, batch]>(v1);
-            let v3 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v1);
-            let v4 = linear::<5>(v3);
-            let v5 = grouped_linear::<d, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
-            v4 + mean::<[d]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
+            let v1 = tanh(z);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v2 = conv1d::<batch, d, 1>(v2);
+            let v3 = l2_norm::<d, epsilon = 0.1>(x);
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
+            v2 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g18 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, d] {
-            let v1 = 0.5 * float(lens);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = sum::<[d, seq]>(v2);
-            param v4: [rows, d] = normal(1.0);
-            let x = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            v4 + mean::<[batch]>(v1) + mean::<[batch]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = min::<[seq]>(x);
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v3 = min::<[d]>(v2);
+            let (v4, v5) = split::<d>(x);
+            let v6 = attention::<2, score = additive(3)>(x, context = v4);
+            v5 + v3 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g19 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = sigmoid>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v5 + mean::<[d]>(v7) + mean::<[d]>(v8))
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v4 = one_hot::<7>(tokens);
+            let (v5, v6) = split::<d>(v3);
+            linear::<5, name = head>(v4 + mean::<[2]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g20 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let x_2 = max_pool(x, lens);
-            let v1 = min::<[d]>(x_2);
-            let v2 = layer_norm(x_2);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v3 + v1 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = feed_forward::<6, activation = swiglu>(x);
+            let v4 = expand::<[batch, seq, d]>(v2);
+            let x_2 = v2 * v2;
+            v3 + v4 + x_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g21 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 6] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = max_pool(x, keep);
-            let x_2 = pad::<5, before = 1>(v1);
-            let x = feed_forward::<6, activation = silu>(v2);
-            let v3 = shift::<d, 1>(v2);
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v5 = expand::<[batch, seq, d]>(v3);
-            x_2 + mean::<[d]>(x) + mean::<[rows, d]>(v4) + mean::<[d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = x[d = v3];
+            let v5 = attention::<2, mask = document & causal>(x, document = documents);
+            let v6 = max_pool(v5, lens);
+            let v7 = scatter_add::<[7, 2]>(v4, tokens);
+            let v8 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v6_2 = detach(floor(2 * v6 + 0.37));
+            let v9 = expand::<[batch, seq, d]>(v6_2);
+            v8 + v2 + mean::<[7]>(v7) + v9
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g22 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let x_2 = gelu(v1);
-            let v2 = conv_transpose1d::<seq, d, 3, padding = 1>(x_2);
-            let (v3, v4) = split::<d>(v2);
-            let v1 = attention::<2, score = bilinear>(v2, context = v3);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v4 + mean::<[d]>(v1) + mean::<[3]>(v1_2)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 8, 2] {
+            let x_2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v1 = concat::<d>(x_2, 0.5 * x_2);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = v2[3 = ..2];
+            let v4 = mean_pool(v3, keep);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v7 = sum::<2>(v5 * grouped_linear::<d, 7, capacity_factor = 0.8>(v2, v6));
+            v1 + v4 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g23 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = v2[d = [0, -1, 0, 0, -1]];
-            let (v4, v5) = split::<d>(v2);
-            let v6 = 0.5 * float(tokens);
-            let v7 = v1 + sinusoidal_position::<d>(v1);
-            linear::<5, name = head>(v3 + mean::<[2]>(v4) + mean::<[2]>(v5) + v6 + mean::<[d]>(v7))
+            let v2 = min(v1, v1);
+            let v3 = sum::<[d]>(v2);
+            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = v1_2 + learned_position::<9, d>(v1_2);
+            linear::<5, name = head>(v4 + v3 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g24 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some: ids[rows]) -> [batch, rows, d] {
-            let v1 = max_pool(x, keep);
-            let v2 = logsumexp::<[seq]>(x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); }
-            let v4 = x + sinusoidal_position::<d>(x);
-            let x = v4[seq = some];
-            x + v1 + v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [2, 3, d] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v1, _v2) = top_k::<seq, k = 2>(x_2 + p);
+            let v3 = embedding::<7, d>(argmax::<batch>(detach(v1 + b)));
+            let v4 = einsum::<[2, 3]>(v3, v3);
+            let v5 = shift::<2, 2>(v3);
+            v5 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
 
     g25 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v3 = shift::<2, 1>(v2);
-            let v4 = 0.5 * float(keep);
-            v3 + v4
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+            let v1 = x[seq = 0];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let x_2 = x[seq = order];
+            let v1 = sum::<seq>(x_2, lens);
+            v2 + v1
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], lens: lens[batch]);
 
     g26 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 16] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = concat::<d>(x, 0.5 * x);
-            let v3 = conv1d::<batch, 8, 2, padding = same>(v2);
-            let v4 = concat::<8>(v3, 0.5 * v3);
-            let v2 = embedding::<7, d>(tokens);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v2);
-            param v7: [rows] = normal(1.0);
-            let v8 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            v4 + v1 + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[rows]>(v7) + mean::<[d]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = einsum::<[batch, d]>(v1, v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v3 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
+            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v5 = exp(tanh(logsumexp::<batch>(v4, keep)));
+            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(v1_2);
+            v3 + v2 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g27 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = linear::<5>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v5 = v5[rows = ..2];
-            let mut v6 = v3 + 0.1 * v2;
-            repeat 2, name = r_v6 { param v7: [5] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = v6 + feed_forward::<5>(layer_norm(v6)); }
-            let v8 = grouped_linear::<d, 7>(v1, tokens);
-            linear::<5, name = head>(v5 + mean::<[5]>(v6) + mean::<[d]>(v8))
+            let v2 = group_norm::<2>(v1);
+            param v3: [2, d] = normal(1.0);
+            let (v4, v5) = split::<d>(v2);
+            let v6 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v7 = linear::<d>(v2);
+            param v8: [rows] = normal(1.0);
+            linear::<5, name = head>(v4 + v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g28 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], keep: bool[batch, seq]) -> [batch, d, 2] {
-            let v1 = linear::<2>(x);
-            let x = x + sinusoidal_position::<d>(x);
-            let x_2 = mean::<seq>(x, some_lens);
-            let v2 = stack::<[batch, d, 2]>(x_2, 0.5 * x_2);
-            let v3 = cumsum::<2>(0.5 * v2);
-            let v4 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v1);
-            let v5 = exp(tanh(logsumexp::<batch>(v4, keep)));
-            v3 + mean::<[seq]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let v4 = softmax::<seq>(2 * v1);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v1 = softmax::<d>(2 * v3);
+            let v5 = pad::<d, before = 1>(v5);
+            v4 + mean::<[rows]>(v2) + mean::<[7]>(v6) + v1 + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g29 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = shift::<d, -1>(x);
-            param v2: [2, d] = normal(1.0);
-            param v3: [d] = normal(1.0);
-            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v7 = feed_forward::<6, activation = reglu>(v4);
-            v6 + mean::<[2, d]>(v2) + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = min::<[d, batch]>(x);
+            let v2 = x + learned_position::<9, d>(x);
+            let v3 = max(v1, v1);
+            let v4 = mean::<[seq]>(v3);
+            let v5 = max::<seq>(v2, keep);
+            v5 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g30 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let x_2 = attention::<2, score = bilinear>(x, context = x);
-            param v2: [rows, d] = normal(1.0);
-            x_2 + v1 + mean::<[rows]>(v2)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = max(x, v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v2 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g31 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = einsum::<[batch, seq]>(v1, v1);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v6 = v1 + sinusoidal_position::<d>(v1);
-            let v7 = sum::<[2]>(v3);
-            let v8 = v6 * sigmoid(v7) + 0.5 * v7;
-            let v1 = cos(2 * v8);
-            linear::<5, name = head>(v5 + v1_2 + v1)
+            let v2 = 0.5 * float(tokens);
+            let v3 = min(v1, v1);
+            let v4 = abs(v3);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v1_2 = feed_forward::<6, activation = sigmoid>(v4);
+            let v3_2 = v1[d = -2..];
+            linear::<5, name = head>(v5 + v2 + v1_2 + mean::<[2]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, 3] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = stack::<[batch, seq, 2, 3]>(x_2, 0.5 * x_2);
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
-            let v2 = softmax::<seq>(2 * v1, keep);
-            v2
+        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
+            let x = tanh(w);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = layer_norm::<epsilon = 0.1>(v1);
+            v2 + x + mean::<[7]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
 
     g33 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1_2 = rearrange::<[(rows, d)]>(v1);
-            let v2 = logsumexp::<[batch]>(x);
-            let (v3, v4) = split::<d>(v2);
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            param v6: [2, d] = normal(1.0);
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            v5 + mean::<[12]>(v1_2) + mean::<[2]>(v3) + mean::<[2]>(v4) + mean::<[2, 8]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = einsum::<[batch, 5]>(v2, v2);
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v3_2 = sum::<[batch]>(v4);
+            let v5 = max_pool(x, lens);
+            let v6 = cumsum::<5>(0.5 * v3);
+            v5 + mean::<[5]>(v3_2) + mean::<[5]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g34 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = 0.5 * float(lens);
-            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v5 = pad::<d, before = 1>(v4);
-            let v6 = one_hot::<7>(arange::<seq>());
-            param v7: [5] = normal(1.0);
-            let (v8, v9) = top_k::<5, k = 2>(v5 + v7);
-            let v5 = scatter_add::<[rows, 5], axis = 5>(0.5 * v8, v9);
-            let v10 = max(v6, v6);
-            x + v3 + mean::<[rows, 2]>(v8) + mean::<[rows, 5]>(v5) + mean::<[7]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = mean::<5>(one_hot::<5>(v2));
+            let v4 = v1 / (2 + v3 * v3);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = feed_forward::<6, activation = gelu>(v5);
+            let v7 = softmax::<seq>(2 * v6);
+            param v8: [d] = normal(1.0);
+            let v1 = one_hot::<7>(argmax::<d>(v7 + v8));
+            let v7 = linear::<d>(v1);
+            v4 + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g35 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            let v4 = if v1 <= 0 || v3 > v1 { v3 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v5 = grouped_linear::<rows, 7>(v2, argmax::<7>(linear::<7>(v2)));
-            let v6 = l2_norm::<rows, epsilon = 0.1>(v5);
-            let v7 = embedding::<7, d>(tokens);
-            let v8 = max(v6, v6);
-            linear::<5, name = head>(v4 + v7 + mean::<[rows]>(v8))
+            let v1_2 = max::<[d]>(v1);
+            let v2 = expand::<[batch, seq, d]>(v1_2);
+            let v3 = variance::<[d]>(v2);
+            let v4 = min(v3, v3);
+            let v1 = expand::<[batch, seq, d]>(v4);
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v5 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g36 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
-            let v1 = pad::<d, before = 1>(x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[tokens];
-            let v3 = layer_norm(v1);
-            let v1 = tanh(z);
-            x + mean::<[5]>(v3) + mean::<[rows]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = x[batch = argmax::<batch>(detach(x + b))];
+            let v2 = softmax::<seq>(2 * x, keep_some);
+            let v3 = v1 + v1;
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], keep_some: marks[4, seq]);
 
     g37 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = silu(x);
-            let x_2 = one_hot::<7>(tokens);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v3 = mean_pool(v2);
-            let x = expand::<[batch, seq, d]>(v3);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            let v2_2 = 1 - x / 3;
-            let v5 = cumsum::<seq>(0.5 * x_2);
-            v2_2 + v4 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
+            let v3 = max(v2, v2);
+            let v4 = mean::<seq>(v2, some_lens);
+            let v5 = permute::<[d, batch]>(v4);
+            let v6 = permute::<[batch, d]>(v5);
+            let v7 = linear::<d, bias = false>(v3);
+            let v2 = 0.5 * float(tokens);
+            v7 + v6 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g38 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v1_2 = softmax::<seq>(2 * v1);
-            let v1 = v1_2 * sigmoid(v1_2) + 0.5 * v1_2;
-            v1
+            let v1 = softmax::<seq>(2 * x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = softmax(v1);
+            v4 + mean::<[rows]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g39 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v5 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            let v6 = min(v3, v3);
-            let (v7, v8) = split::<d>(v5);
-            let v9 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v10 = einsum::<[batch, seq]>(v9, v9);
-            linear::<5, name = head>(v1 + mean::<[2]>(v6) + mean::<[rows, 2]>(v7) + mean::<[rows, 2]>(v8) + v10)
+            let v2 = gelu_tanh(v1);
+            let v3 = l2_norm(v2);
+            let v4 = grouped_linear::<d, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
+            param v5: [2, d] = normal(1.0);
+            let v3 = detach(floor(2 * v5 + 0.37));
+            let v6 = linear::<2>(v4);
+            let v7 = cumsum::<d>(0.5 * v3);
+            let v1 = v1[d = -2..];
+            linear::<5, name = head>(v6 + mean::<[d]>(v7) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,311 +3,316 @@
 graphs! {
     g40 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let (v1, v2) = top_k::<seq, k = 2>(x_2 + p);
-            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            let v3 = min(v3, v3);
-            v1 + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = v1 - v1;
+            let v1 = variance::<[seq, 8]>(v2);
+            v1
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g41 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, d] {
-            let v1 = group_norm::<2>(x);
-            let v2 = mean::<[d]>(v1);
-            let v3 = attention::<2, score = bilinear>(x, context = v1);
-            let v4 = v2[seq = last];
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v5));
-            let v9 = sum::<2>(v7 * grouped_linear::<d, 7, capacity_factor = 0.8>(v5, v8));
-            v3 + v4 + mean::<[rows]>(v6) + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = 0.5 * float(tokens);
+            let v2 = concat::<d>(x, 0.5 * x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = max(0.1, v1);
+            let v6 = shift::<seq, 1>(v4);
+            let v7 = conv1d::<seq, d, 3, padding = causal>(x);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[arange::<batch>()];
+            v2 + v5 + mean::<[rows]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g42 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq]) -> [batch, seq, 16] {
-            let v1 = shift::<d, 1>(x);
-            let v2 = concat::<d>(v1, 0.5 * x);
-            let v3 = v2[seq = some];
-            let v4 = conv2d::<[batch, seq], 8, 3, padding = 1>(v2);
-            let v5 = concat::<8>(v4, 0.5 * v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            let v8 = sqrt(1 + v6 * v6);
-            let v2_2 = max(v3, v3);
-            v5 + mean::<[7]>(v7) + mean::<[d]>(v8) + mean::<[rows, 8]>(v2_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let (v1, v2) = split::<d>(x);
+            let v1 = dropout::<0.5>(v1);
+            let v3 = logsumexp::<[2, seq]>(v1);
+            let v4 = softmax(x);
+            let v5 = max(v2, v3);
+            let v6 = expand::<[batch, seq, d]>(v3);
+            let v7 = pad::<d, after = 1, value = 0.5>(v6);
+            let v6_2 = max::<[batch]>(v5);
+            v4 + mean::<[5]>(v7) + mean::<[2]>(v6_2)
         }
-    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            let v3 = concat::<3>(v2, 0.5 * v2);
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v5 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v1_2_2 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            linear::<5, name = head>(v4 + mean::<[3]>(v1_2_2))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = v1[d = [0, -1, 0, 0, -1]];
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = v2[5 = -2..];
+            let v7 = linear::<d, bias = false>(v3);
+            let v8 = feed_forward::<6, activation = silu>(v5);
+            linear::<5, name = head>(v6 + mean::<[d]>(v7) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
-            let v1 = max(0.1, x);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = exp(tanh(v2));
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v3);
-            v4
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g45 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = x + learned_position::<9, d>(x);
-            let x = 0.5 * float(tokens);
-            let v4 = cumsum::<d>(0.5 * v1);
-            let v5 = max(x, v3);
-            let v6 = v2 + learned_position::<9, 7>(v2);
-            let v7 = v5[batch = [-1, 0]];
-            v4 + mean::<[7]>(v6) + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v2 * v2;
+            let v4 = pad::<d, after = 1, value = 0.5>(x);
+            v1 + mean::<[d]>(v3) + v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g45 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = clamp(v2, -0.7, 0.7);
+            let v5 = v3 * v3;
+            let v6 = max_pool(v4, keep);
+            let v1 = variance::<[seq]>(v1);
+            let v7 = v6 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            v5 + mean::<[d]>(v7)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
     g46 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let x_2 = shift::<batch, -1>(x);
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x_2);
-            let v2 = min(x_2, v1);
-            let v2_2 = v2[d = [0, -1, 0, 0, -1]];
-            let v3 = x_2 + x_2;
-            v2_2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, 2, 7] {
+            let v1 = one_hot::<7>(argmax::<batch>(x + b));
+            let v1 = rms_norm::<epsilon = 0.5>(v1);
+            let v2 = rms_norm(v1);
+            let v3 = einsum::<[seq, 7]>(v2, v2);
+            let (v4, v5) = split::<d>(v2);
+            v4 + v3 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g47 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = clamp(v1, v2 - 1, v2 + 1);
-            let v1 = logsumexp::<[d]>(v3);
-            let v4 = 0.5 * float(tokens);
-            let v4 = stack::<[batch, seq, 2]>(v4, 0.5 * v4);
-            linear::<5, name = head>(v4 + v1)
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = v1[d = ..2];
+            let (v6, v7) = split::<d>(v1);
+            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v1_2, v8);
+            linear::<5, name = head>(v3 + v5 + v6 + v7 + mean::<[rows]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = gelu_tanh>(v1);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let x_2 = if keep && tokens != 2 { tanh(v5) } else { 0 };
-            let (v6, v7) = split::<d>(v2);
-            let v8 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v3, argmax::<7>(linear::<7>(v3)));
-            x_2 + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            param v2: [] = normal(1.0);
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
+            let v4 = conv_transpose2d::<[batch, 7], 2, [3, 1], padding = [1, 0], bias = false>(v4);
+            let v4_2 = rearrange::<[batch, (2, 7)]>(v4);
+            let v6 = v2 * sigmoid(v4_2) + 0.5 * v4_2;
+            let v7 = expand::<[batch, seq, d]>(v2);
+            v7 + mean::<[14]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g49 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows], keep: bool[batch, seq]) -> [batch, rows, d, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = x[seq = some];
-            let v3 = einsum::<[batch, seq]>(v1, v1);
-            let v4 = max::<seq>(v3, keep);
-            let v5 = stack::<[batch, rows, d, 2]>(v2, 0.5 * v2);
-            v5 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = attention::<2, score = bilinear>(v1, context = x);
+            let v3 = einsum::<[seq, d]>(v2, v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = rms_norm(v4) * sigmoid(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<seq>()];
+            v4 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g50 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v2 + sinusoidal_position::<7>(v2);
-            let v4 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            let v5 = softmax::<seq>(2 * v3);
-            let v6 = detach(floor(2 * v4 + 0.37)) + v4;
-            v5 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, batch] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = mean_pool(v1, keep);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); }
+            let v4 = v3[d = [-1, 0]];
+            let v5 = permute::<[2, batch]>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g51 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = expand::<[batch, seq, d]>(v2);
+            let v1_2 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = detach(floor(2 * v1_2 + 0.37)) + v1_2;
+            let v1_2 = shift::<d, 1>(v1_2);
+            let v3 = clamp(v2, v1_2 - 1, v1_2 + 1);
             buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v5 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v6 = stack::<[rows, d, 2]>(v4, 0.5 * v4);
-            let v7 = one_hot::<7>(arange::<d>());
-            let v8 = linear::<rows, bias = false>(v7);
-            linear::<5, name = head>(v5 + mean::<[rows, 2]>(v6) + mean::<[rows]>(v8))
+            let v1_2 = v3 + sinusoidal_position::<d>(v3);
+            let mut v5 = v1_2 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
+            linear::<5, name = head>(v5 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            let v2 = v1[seq = [-1, 0]];
-            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
-            let x = sum::<2>(v3 * grouped_linear::<5, 7>(v1, v4));
-            let v5 = conv1d::<batch, d, 1>(v2);
-            x + mean::<[2, d]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 10] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
+            let x = pad::<d, before = 1>(v1);
+            let v1_2 = concat::<5>(x, 0.5 * x);
+            let v1 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            v1_2 + mean::<[d]>(v1)
         }
     } (x: floats[batch, seq, 4]);
 
     g53 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v1_2 = layer_norm(v1);
-            let v2 = if v1_2 > 0.1 && !(v1 >= 0.6) { 0.5 * v1_2 } else { v1 - 1 };
-            param v3: [2, d] = normal(1.0);
-            v2 + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = softmax::<batch>(2 * x);
+            param v2: [d] = normal(1.0);
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[argmax::<d>(detach(v1 + v2))];
+            let x = softmax::<seq>(v1, some_lens);
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g54 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = attention::<2, mask = causal>(x);
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4);
-            let x = mean_pool(v2, keep);
-            let v6 = v5 + sinusoidal_position::<d>(v5);
-            let v6_2 = v6[seq = argmax::<seq>(v6 + p)];
-            let v4_2 = linear::<d>(v6_2);
-            x + mean::<[d]>(v4_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = tanh(linear::<d>(v1)); }
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = v1[seq = 0];
+            let v5 = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(v3);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let x = tanh(c);
+            let v8 = 0.5 * float(lens);
+            v2 + v4 + mean::<[7]>(v5) + v7 + x + v8
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4], lens: lens[batch]);
 
     g55 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = logsumexp::<[d]>(v1);
-            let v4 = concat::<7>(v2, 0.5 * v2);
-            let v1 = linear::<d>(v4);
-            let v5 = linear::<d, bias = false>(v1);
-            param v6: [d] = normal(1.0);
-            let v7 = v5[d = argmax::<d>(detach(v5 + v6))];
-            let v7_2 = max(v7, v3);
-            linear::<5, name = head>(v5 + v7_2)
+            let v2 = linear::<rows>(v1);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = v3[rows = ..2];
+            let v6 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v7 = v5[2 = [0, -1, 0, 0, -1]];
+            let v8 = min(v7, v7);
+            linear::<5, name = head>(v4 + v6 + mean::<[5]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let v1 = softmax::<seq>(2 * x_2);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = abs(v2);
-            param v4: [3] = normal(1.0);
-            let (v5, _v6) = top_k::<3, k = 2>(v3 + v4);
-            let v7 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v8 = concat::<d>(v7, 0.5 * v7);
-            let v9 = detach(floor(2 * v3 + 0.37)) + v2;
-            v5 + mean::<[8]>(v8) + mean::<[3]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = v1 / (2 + v1 * v1);
+            let v2 = linear::<rows>(x);
+            let v3 = linear::<rows, bias = false>(v1);
+            let v1 = one_hot::<7>(arange::<batch>());
+            let x_2 = max::<[rows]>(v2);
+            let v4 = v3 + learned_position::<9, rows>(v3);
+            let x = concat::<rows>(v2, 0.5 * v3);
+            v4 + mean::<[7]>(v1) + x_2 + mean::<[6]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
     g57 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [2, batch, seq, d] {
-            let v1 = logsumexp::<[d]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v2 = max(v2, x);
-            let v4 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
-            let (v5, v6) = top_k::<seq, k = 2>(v1 + p);
-            let v7 = v4[seq = v6];
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v7);
-            let v10 = stack::<[2, batch, seq, d]>(v8, 0.5 * v8);
-            v10 + mean::<[7]>(v3) + v5 + mean::<[7]>(v9)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[arange::<batch>()];
+            let v3 = 0.5 * float(lens);
+            let v4 = 0.5 * float(keep);
+            let v5 = v4[batch = argmax::<batch>(x + b)];
+            let x_2 = embedding::<7, d>(tokens);
+            let v6 = stack::<[batch, 2, d]>(x, 0.5 * x);
+            v1 + v3 + v5 + x_2 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
 
     g58 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [7, seq] {
-            let v1 = one_hot::<7>(arange::<seq>());
-            let v1_2 = permute::<[7, seq]>(v1);
-            let v2 = mean::<d>(x, keep_d);
-            let v1 = cumsum::<batch>(0.5 * v2);
-            v1_2 + mean::<[batch]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = rms_norm(v1) * sigmoid(v1); }
+            let (v2, v3) = split::<d>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v6 = softmax::<batch>(2 * x);
+            v2 + v3 + mean::<[rows]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g59 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v1 + v5);
-            let v8 = one_hot::<7>(v7);
-            let v9 = max::<[2]>(v3);
-            let v3 = stack::<[batch, seq, 2]>(v9, 0.5 * v9);
-            let v10 = expand::<[batch, seq, d]>(v9);
-            linear::<5, name = head>(v6 + mean::<[7]>(v8) + v3 + mean::<[d]>(v10))
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = v2 - v2;
+            let v4 = attend::<mask = causal, position = rope>(v1, linear::<4>(v1), tanh(v1));
+            let v5 = pow(v3, 2);
+            param v6: [d, rows] = normal(0.5);
+            let v3_2 = einsum::<[batch, seq, rows]>(v4, v6);
+            linear::<5, name = head>(v5 + mean::<[rows]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = floor(2 * v1 + 0.37) * v1;
-            param v3: [d] = normal(1.0);
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v5 = feed_forward::<6, activation = silu>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[rows]>(v5, v6);
-            v2 + mean::<[rows]>(v7)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g61 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = min(v1, 0.2);
-            let v3 = one_hot::<7>(tokens);
-            let x_2 = x * detach(floor(2 * x + 0.37));
-            v3 + mean::<[rows, d]>(v2) + mean::<[d]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = gelu(x);
+            let v2 = grouped_linear::<5, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = conv2d::<[batch, seq], 5, 3, padding = 1>(v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = detach(floor(2 * v3 + 0.37)) + v3;
+            let v7 = shift::<seq, 1>(v6);
+            v4 + mean::<[7]>(v5) + mean::<[5]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g61 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = cumsum::<seq>(0.5 * x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = min::<[seq]>(v1);
+            let v4 = conv_transpose1d::<seq, 8, 3, padding = 1>(v2);
+            v4 + mean::<[d]>(v3)
+        }
+    } (x: floats[batch, seq, 4]);
+
     g62 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 2] {
-            let x_2 = x[batch = -1];
-            let v1 = x_2[d = -2..];
-            let v2 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let x_2 = clamp(x, x - 1, x + 1);
+            let v1 = concat::<d>(x_2, 0.5 * x_2);
+            param v2: [d] = normal(1.0);
             v1 + mean::<[d]>(v2)
         }
     } (x: floats[batch, seq, 4]);
@@ -316,232 +321,232 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = min::<[d]>(v2);
-            let v4 = cumsum::<d>(0.5 * v2);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            linear::<5, name = head>(v5 + v3)
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v3_2 = v3 + sinusoidal_position::<d>(v3);
+            linear::<5, name = head>(v3_2 + mean::<[2]>(v2) + mean::<[7]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = rms_norm(x);
-            let v2 = pad::<d, before = 1>(v1);
-            let v1 = v2 + learned_position::<9, 5>(v2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v2 = conv2d::<[batch, seq], 5, [2, 3], padding = same>(v1);
-            let v2_2 = conv1d::<seq, d, 3, padding = causal>(v4);
-            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v2);
-            v2_2 + mean::<[5]>(v1_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v1_2 = detach(floor(2 * v2 + 0.37)) + v2;
+            let v3 = shift::<seq, 1>(v2);
+            let v1 = l2_norm::<batch, epsilon = 0.1>(v1_2);
+            let v4 = group_norm::<2>(v1);
+            let v5 = v3[batch = [-1, 0]];
+            v4 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g65 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [2, batch, seq, d] {
-            let v1 = x[seq = last];
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v4 = permute::<[5, batch]>(v2);
-            v3 + mean::<[5]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v4 = attend::<mask = causal>(v3, v3, v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g66 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = einsum::<[batch, 3]>(v1, v1);
-            let v2 = cumsum::<3>(0.5 * x);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let v5 = sqrt(1 + v2 * v2);
-            let v6 = conv2d::<[batch, seq], 3, [2, 3], padding = same>(v1);
-            v6 + mean::<[rows, d]>(v4) + v5
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, rows] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = variance::<seq>(v1, keep_some);
+            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
+            let (v8, v9) = top_k::<7, k = 2>(linear::<7>(v7));
+            let v10 = sum::<2>(v8 * grouped_linear::<d, 7, capacity_factor = 0.8>(v7, v9));
+            v5 + mean::<[d]>(v2) + mean::<[d]>(v10)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g67 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = softmax::<7>(2 * v3);
-            let v5 = sum::<[d]>(v2);
-            let v6 = v4[7 = -2..];
-            let v7 = variance::<[7]>(v3);
-            linear::<5, name = head>(v6 + v5 + v7)
+            let v1_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = cumsum::<d>(0.5 * v1_2);
+            let v4 = mean::<[d]>(v3);
+            param v5: [d] = normal(1.0);
+            param v6: [7, d] = normal(1.0);
+            let v1 = v6[argmax::<d>(v2 + v5)];
+            linear::<5, name = head>(v1_2 + v4 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 5] {
-            let v1 = min::<[batch]>(x);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<3>(v2)); v2 = tanh(linear::<3>(v2)); }
-            let v3 = grouped_linear::<5, 7, capacity_factor = 0.8>(v2, argmax::<7>(linear::<7>(v2)));
-            let v1 = conv_transpose1d::<seq, 5, 3, padding = 1>(v3);
-            v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v4 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v5 = einsum::<[rows]>(v1, v1);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<rows>()];
+            v4 + v2 + mean::<[rows]>(v5) + mean::<[rows]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
     g69 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let x_2 = feed_forward::<6, activation = geglu>(x);
-            param v1: [rows, d] = normal(1.0);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let x = 0.5 * float(tokens);
-            let v4 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(x_2);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let x_2_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let x_2 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            v5 + x + x_2_2 + mean::<[rows, 5]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [7, d, batch] {
+            let x_2 = permute::<[seq, d, batch]>(x);
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = mean::<[seq]>(x_2);
+            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v4 = v2[batch = argmax::<batch>(detach(v3 + b))];
+            let v3 = softmax::<d>(2 * v2);
+            let v2_2 = scatter_add::<[7, d, batch]>(x_2, tokens);
+            let v1_2 = expand::<[batch, seq, d]>(v3);
+            v2_2 + v4 + mean::<[seq]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [d, batch] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(v1 + p))));
-            let v3 = variance::<[seq, batch]>(v1);
-            let v2_2 = permute::<[d, batch]>(v2);
-            let v4 = max::<seq>(v1, keep);
-            let x_2 = 0.5 * float(tokens);
-            v2_2 + v3 + v4 + mean::<[seq]>(x_2)
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d] {
+            let v1 = max_pool(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * v1; v2 = dropout::<0.2>(tanh(v2)); param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
+            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v6 = v2 * v1;
+            let v7 = conv1d::<batch, d, 2, padding = same>(v6);
+            let v8 = v7[batch = argmax::<batch>(v5 + b)];
+            v8
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = v3[d = [0, -1, 0, 0, -1]];
-            let v5 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
-            linear::<5, name = head>(v4 + mean::<[2]>(v5))
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v3 = pow(v2, 2);
+            let v2_2 = softmax::<d>(2 * v1);
+            let v4 = logsumexp::<[d]>(v3);
+            linear::<5, name = head>(v2_2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = x[seq = some];
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v1_2 = feed_forward::<6, activation = gelu>(v1);
-            let x_2 = attention::<2, mask = padding>(x, padding = lens);
-            v2 + mean::<[7]>(v3) + mean::<[rows]>(v1_2) + x_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 5] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v1_2 = variance::<seq>(v1, some_lens);
+            let v1 = v1_2[d = 0];
+            let v2 = pad::<d, after = 1, value = 0.5>(x);
+            v2 + v1
         }
-    } (x: floats[batch, seq, 4], some: places[3], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g73 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 2, d] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let mut v3 = x_2 + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = tanh(linear::<d>(v3)); v3 += attention::<2, mask = causal>(v3); }
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v6 = exp(tanh(logsumexp::<seq>(v3, lens)));
-            v2 + v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
+            let v1 = variance::<[d]>(x);
+            let v2 = v1 - v1;
+            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v4 = v2 / (2 + v3 * v3);
+            let v5 = scatter_add::<[7, d]>(v4, tokens);
+            param v6: [rows] = normal(1.0);
+            v5 + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g74 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let x_2 = conv_transpose2d::<[2, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
-            let v1 = abs(x_2);
-            param v2: [7, d] = normal(1.0);
-            let x_2_2 = v2[tokens];
-            let v3 = stack::<[batch, seq, d, 2]>(x_2_2, 0.5 * x_2_2);
-            let v4 = l2_norm::<d, epsilon = 0.1>(x_2_2);
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x_2_2);
-            let x_2 = rms_norm(v4);
-            v1 + v3 + v5 + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x);
+            let v2 = softmax::<d>(2 * v1);
+            let x_2 = v2[seq = -1];
+            let v2_2 = embedding::<7, d>(tokens);
+            let v3 = if arange::<seq>() < tokens || !keep { v2_2 } else { 0.5 * v2_2 };
+            let v4 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            let v5 = v1 + sinusoidal_position::<d>(v1);
+            let v6 = one_hot::<7>(tokens);
+            v4 + x_2 + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g75 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
-            let v2 = concat::<d>(v2, 0.5 * v2);
-            param v3: [8] = normal(1.0);
-            let v4 = v2[8 = argmax::<8>(v2 + v3)];
-            let v1 = v2[8 = 0];
-            let v1_2 = v1 / (2 + v4 * v4);
-            let v1 = detach(floor(2 * v4 + 0.37));
-            let v5 = v2 + sinusoidal_position::<8>(v2);
-            linear::<5, name = head>(v5 + v1_2 + v1)
+            let v2 = silu(v1);
+            let v3 = max::<[d]>(v2);
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            let v6 = v5[d = [0, -1, 0, 0, -1]];
+            let v2 = pad::<5, before = 1>(v6);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v2 + mean::<[3]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<2>(x);
-            let v2 = l2_norm::<seq, epsilon = 0.1>(v1);
-            let v3 = softmax::<seq>(2 * v2);
-            let v4 = x[seq = ..2];
-            let v5 = x[d = [-1, 0]];
-            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = min(v4, v4);
-            v3 + v5 + mean::<[3]>(v2_2) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = silu(x);
+            let v5 = einsum::<[batch, 2]>(v3, v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v4);
+            let v8 = l2_norm::<seq, epsilon = 0.1>(v3);
+            let v9 = stack::<[batch, 2, seq, d]>(v4, 0.5 * x);
+            v9 + v2 + v5 + v6 + mean::<[7]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g77 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + feed_forward::<5>(layer_norm(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = cumsum::<seq>(0.5 * v1);
-            let v4 = permute::<[d, batch, seq]>(v3);
-            let v5 = if v4 < v1 { v4 * v1 } else { tanh(v4) };
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = cumsum::<seq>(0.5 * v2);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            v3 + mean::<[rows]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g78 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d] = normal(1.0);
-            let v2 = pad::<d, before = 1>(x);
-            let x_2 = attention::<2, mask = padding>(x, padding = lens);
-            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(x_2);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v6 = sum::<2>(v4 * grouped_linear::<rows, 7, bias = false>(v2, v5));
-            let v7 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let v3_2 = l2_norm(v2);
-            let v8 = grouped_linear::<rows, 7>(v3_2, tokens);
-            v6 + mean::<[d]>(v1) + mean::<[d]>(v7) + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let x_2 = conv1d::<batch, d, 1>(v1);
+            let v2 = shift::<d, 1>(x_2);
+            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v3 = cumsum::<d>(0.5 * x);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1_2);
+            let v6 = max_pool(v3);
+            let v3_2 = softmax::<seq>(x_2, keep);
+            v4 + mean::<[7]>(v5) + v6 + v3_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g79 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = mean::<[d]>(v1);
-            let v3 = v1[d = 0];
-            let v4 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v5 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v5 + v2 + v4)
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v2 = sum::<[2, d]>(v2);
+            let v4 = v1[d = -2..];
+            linear::<5, name = head>(v3 + v2 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,568 +3,553 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[seq]>(x);
-            let v2 = x[seq = order];
-            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v1_2 = sum::<2>(v3 * grouped_linear::<5, 7, bias = false>(v1, v4));
-            let v5 = min(v1_2, v1_2);
-            let v6 = detach(floor(2 * v5 + 0.37)) + v5;
-            let x_2 = embedding::<7, d>(tokens);
-            let v5 = softmax::<batch>(2 * v1);
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v2);
-            x_2 + mean::<[5]>(v6) + v5 + v7
-        }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
-
-    g161 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = mean_pool(x);
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v1 = layer_norm(v2);
-            let v3 = expand::<[batch, seq, d]>(v1);
-            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
-            v1_2
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g162 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
-            let v7 = attention::<2, position = rel_pos_bias(4, 3)>(v2);
-            let v8 = attention::<2, score = additive(3)>(v7, context = v1);
-            v3 + mean::<[7, d]>(v4) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = pad::<d, before = 1>(v1);
+            let v4 = min(v3, v3);
+            let v5 = feed_forward::<6, activation = gelu>(v4);
+            let v6 = conv1d::<seq, 5, 2, padding = causal, dilation = 2>(v5);
+            let v7 = concat::<5>(v4, 0.5 * v6);
+            let v8 = if v6 < v3 { v6 * v3 } else { tanh(v6) };
+            let v9 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            v2 + mean::<[10]>(v7) + mean::<[5]>(v8) + mean::<[d]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g163 {
+    g161 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = tanh(m);
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(x));
+            let v5 = sum::<2>(v3 * grouped_linear::<rows, 7, bias = false>(x, v4));
+            let v6 = embedding::<7, d>(tokens);
+            let x = v5 + sinusoidal_position::<rows>(v5);
+            v1 + mean::<[rows, d]>(v2) + mean::<[d]>(v6) + mean::<[rows]>(x)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+
+    g162 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v1 = mean::<[d]>(v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = sum::<[3, batch]>(v2);
+            let v3 = conv1d::<seq, d, 2, padding = same>(x);
+            let v4 = mean::<[batch]>(v3);
+            let v5 = one_hot::<7>(arange::<batch>());
+            v1 + v2 + mean::<[d]>(v4) + mean::<[7]>(v5)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g163 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [rows, d] = normal(1.0);
-            let v3 = softmax::<d>(2 * v1);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let mut v4 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v1 = v3_2 + learned_position::<9, 3>(v3_2);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            linear::<5, name = head>(v1 + mean::<[rows, d]>(v2) + v3)
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v2 = ln(2 + v2 * v2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let mut v5 = v2 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v6 = l2_norm(v5);
+            let v2 = 0.5 * float(tokens);
+            let v7 = sum::<[d]>(v1);
+            linear::<5, name = head>(v6 + v2 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let x = softmax::<seq>(x, keep_some);
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x_2);
-            param v4: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(v2, v4);
-            let v5 = permute::<[rows, batch, seq]>(x);
-            v1 + mean::<[7]>(v3) + mean::<[rows]>(v5)
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
-
-    g165 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = mean::<[d]>(x);
-            param v2: [2, d] = normal(1.0);
-            let v3 = attention::<2, mask = padding>(x, padding = lens);
-            let v4 = permute::<[seq, batch]>(v1);
-            let v5 = attention::<2, score = additive(3)>(v3, context = v3);
-            param v6: [7, d] = normal(1.0);
-            let v3_2 = v6[arange::<batch>()];
-            v5 + mean::<[2]>(v2) + v4 + v3_2
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let x = mean::<[d]>(v1);
+            let v2 = max_pool(v1, lens);
+            let v3 = permute::<[seq, batch]>(x);
+            let v3 = max(x, v3);
+            let v4 = shift::<batch, 2>(v2);
+            v3 + mean::<[d]>(v4)
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
-    g166 {
+    g165 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
-            let v1_2 = permute::<[seq, d, batch]>(v1);
-            let v2 = einsum::<[d, batch]>(v1_2, v1_2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<seq>()];
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            param v7: [2, d] = normal(1.0);
-            v5 + v2 + mean::<[7]>(v6) + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = max(x, x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            let v4 = shift::<batch, 1>(v3);
+            let v3_2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = tanh(linear::<d>(v5)); }
+            v3_2 + mean::<[seq]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g166 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], keep_some: bool[d, seq]) -> [batch, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = mean::<seq>(x, keep_some);
+            let x_2 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
+            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
+            let v4 = clamp(v4, -0.7, 0.7);
+            v1 + mean::<[seq]>(v5) + v4
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq], keep_some: marks[4, seq]);
 
     g167 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); param v4: [7, d] = normal(1.0); v2 += v4[tokens]; }
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v6 = one_hot::<7>(tokens);
-            let v7 = min(v6, v6);
-            linear::<5, name = head>(v5 + mean::<[7]>(v7))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(tokens);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = silu(v1_2);
+            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[3]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = pad::<7, before = 1>(v2);
-            let v4 = shift::<batch, 2>(x);
-            let v5 = conv_transpose1d::<seq, 8, 1>(v3);
-            let v6 = conv2d::<[batch, seq], 8, 3, padding = 1>(v3);
-            v1 + v4 + mean::<[8]>(v5) + mean::<[8]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = linear::<rows, bias = false>(x);
+            let x_2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = max_pool(x);
+            let v4 = one_hot::<7>(tokens);
+            v2 + mean::<[d]>(x_2) + mean::<[d]>(v3) + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g169 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v3 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v1_2 = softmax::<seq>(2 * v3, lens);
-            let v3_2 = v1_2 - v1_2;
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v1_2_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            v3_2 + mean::<[2]>(v5) + v1_2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = sum::<[d, seq]>(x);
+            let v2 = sum::<[batch]>(v1);
+            let v3 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v4 = shift::<seq, 2>(v3);
+            let v5 = tanh(z);
+            v4 + v2 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g170 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = x[seq = [-1, 0]];
-            let v3 = feed_forward::<6, activation = geglu>(v1);
-            let x_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            v2 + mean::<[seq]>(v3) + mean::<[seq]>(x_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = geglu>(x);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            param v3: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v1_2 = einsum::<[batch, rows]>(v1, v1);
+            v2 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g171 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v3 = cos(2 * v2);
-            let v1_2 = layer_norm(v1);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = mean::<[d]>(v3);
-            let v6 = linear::<5>(v4);
-            let v4_2 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v1_2 + v5 + mean::<[5]>(v6) + mean::<[7]>(v4_2))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v2 = v2 - v2;
+            let v1 = v2[d = -1];
+            param v3: [rows] = normal(1.0);
+            let v3_2 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v3 = if v3_2 <= 0 || v3_2 > v3_2 { v3_2 } else if v3_2 > 0.5 { sqrt(v3_2) } else { 0.25 };
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
-            let v1 = x[d = [-1, 0]];
-            let v2 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1);
-            let x = scatter_add::<[batch, 7, 2]>(v2, tokens);
-            let v3 = scatter_add::<[batch, 7, 2]>(v1, tokens);
-            x + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = logsumexp::<[d]>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let x = v1[seq = argmax::<seq>(v2 + p)];
+            let (v4, v5) = split::<d>(x);
+            v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g173 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = order];
-            let x = v1[seq = last];
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v5 = permute::<[d, batch, seq]>(v4);
-            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
-            let v1_2 = detach(floor(2 * v5 + 0.37));
-            v6 + x + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], last: ids[batch]) -> [batch, d] {
+            let v1 = variance::<seq>(x, keep_some);
+            let v2 = x[seq = last];
+            let v2 = v1 / (2 + v2 * v2);
+            let v3 = mean::<[d, batch]>(v2);
+            let v1 = permute::<[d, batch]>(v2);
+            param v4: [rows] = normal(1.0);
+            let v5 = feed_forward::<6, activation = tanh>(v4);
+            let v6 = permute::<[batch, d]>(v1);
+            v6 + v3 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], last: places[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], last: places[batch]);
 
     g174 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(x));
-            let x_2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = cumsum::<seq>(0.5 * v1);
-            param v3: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(v2, v3);
-            x_2 + mean::<[rows]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
+            let x_2 = x[seq = argmax::<seq>(detach(x + p))];
+            let x_2 = shift::<batch, -1>(x_2);
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.5 * gelu(v1); }
+            let v3 = min(v1, v1);
+            v3
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g175 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = silu(v1);
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = tanh(linear::<d>(v3)); v3 = tanh(linear::<d>(v3)); }
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
-            let v6 = 0.5 * float(tokens);
-            let v7 = max::<[d]>(v3);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[tokens];
-            let v2_2 = softmax::<rows>(2 * v5);
-            linear::<5, name = head>(v9 + v6 + v7 + mean::<[rows]>(v2_2))
+            let v2 = grouped_linear::<rows, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let v1_2 = v2 + v2;
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = variance::<[rows]>(v1_2);
+            let v3_2 = sum::<[3]>(v3);
+            let v5 = feed_forward::<6, activation = geglu>(v1_2);
+            let v6 = einsum::<[batch, seq]>(v5, v5);
+            linear::<5, name = head>(v1 + v4 + v3_2 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
             let v1 = cumsum::<seq>(0.5 * x);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
-            let v4 = x * detach(floor(2 * v1 + 0.37));
-            let v5 = relu(v1);
-            let v6 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v3);
-            let v2_2 = einsum::<[batch, seq]>(v2, v4);
-            let v7 = layer_norm(v6);
-            v7 + v2_2
+            let v2 = one_hot::<7>(tokens);
+            let v3 = permute::<[seq, 7, batch]>(v2);
+            let v4 = conv_transpose1d::<seq, d, 1>(v1);
+            let v5 = embedding::<7, d>(tokens);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<seq>()];
+            let v8 = expand::<[batch, seq, d]>(v7);
+            let v9 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v4);
+            v9 + mean::<[7]>(v3) + v8
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g177 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, rows] {
-            let v1 = conv1d::<seq, d, 1>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = layer_norm(v3);
-            let v5 = v4[seq = last];
-            let v6 = logsumexp::<[batch, seq]>(x);
-            let v7 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
-            let v4 = l2_norm::<rows, epsilon = 0.1>(v5);
-            v4 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let v2 = 0.5 * float(keep);
+            let v3 = min(v2, v2);
+            let v2 = attention::<2, mask = padding>(x, padding = lens);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(v2, v5));
+            let v2 = shift::<batch, 1>(v6);
+            buffer v7: [d] = |i| 0.3 * i - 0.4;
+            v1 + v3 + mean::<[d]>(v2) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g178 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let v1 = cumsum::<d>(0.5 * x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[arange::<seq>()];
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); v3 = rms_norm(v3) * sigmoid(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
-            let v6 = concat::<d>(v1, 0.5 * v1);
-            let v7 = conv_transpose1d::<seq, 8, 1>(v6);
-            let v6_2 = v7[8 = -1];
-            v3 + mean::<[batch]>(v6_2)
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, 8] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = ln(2 + v1 * v1);
+            let v3 = l2_norm(v2);
+            let v4 = v3[seq = last];
+            let v2_2 = min::<[2]>(v4);
+            let v5 = rearrange::<[batch, seq, (2, d)]>(v1);
+            v5 + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g179 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = attention::<2, mask = causal>(v1);
-            let v5 = pad::<d, after = 1, value = 0.5>(v4);
-            param v6: [d] = normal(1.0);
-            let (v7, _v8) = top_k::<d, k = 2>(v1 + v6);
-            let v9 = one_hot::<7>(tokens);
-            let v4_2 = min(v5, v5);
-            param v10: [2, d] = normal(1.0);
-            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[2]>(v7) + mean::<[7]>(v9) + mean::<[5]>(v4_2) + mean::<[2]>(v10))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = concat::<d>(v1, 0.5 * v2);
+            let v4 = feed_forward::<6, activation = sigmoid>(v3);
+            let v2 = v2 + v2;
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = tanh(linear::<d>(v6)); param v7: [7, d] = normal(1.0); v6 += v7[tokens]; }
+            let v2_2 = detach(floor(2 * v2 + 0.37));
+            linear::<5, name = head>(v4 + mean::<[d]>(v6) + mean::<[d]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = attention::<2, score = bilinear>(v1, context = v1);
-            let v4 = v2[seq = order];
-            let v5 = cumsum::<7>(0.5 * v4);
-            v3 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = layer_norm::<epsilon = 0.1>(x);
+            param v1: [] = normal(1.0);
+            param v2: [d] = normal(1.0);
+            let x_2_2 = x[d = argmax::<d>(x_2 + v2)];
+            let v3 = conv1d::<batch, d, 2, padding = same>(x_2);
+            v3 + v1 + x_2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g181 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep_d: bool[d]) -> [batch, seq, d] {
-            let x_2 = cumsum::<d>(0.5 * x);
-            let v1 = pad::<d, after = 1, value = 0.5>(x_2);
-            let v2 = linear::<2>(v1);
-            let v3 = exp(tanh(logsumexp::<seq>(v2, lens)));
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = sum::<d>(x, keep_d);
-            let v6 = conv1d::<seq, d, 3, padding = causal>(x_2);
-            v6 + mean::<[2]>(v4) + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
+            let x = shift::<d, 1>(v1);
+            let v2 = pow(x, 2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v1);
+            let v6 = clamp(v2, -0.7, 0.7);
+            let v7 = max::<seq>(v1, keep);
+            v5 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g182 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, d] {
-            let v1 = x * x;
-            let v1 = linear::<d>(v1);
-            let v2 = einsum::<[batch, seq]>(v1, x);
-            let v3 = v1 * detach(floor(2 * v2 + 0.37));
-            let v4 = pad::<d, before = 1>(v3);
-            let v5 = max::<d>(v3, keep_d);
-            let x_2 = linear::<d, bias = false>(v4);
-            x_2 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = v1[7 = 0];
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let x_2 = one_hot::<7>(tokens);
+            buffer v7: [d] = |i| 0.3 * i - 0.4;
+            let v8 = sin(v1);
+            v2 + mean::<[seq]>(v4) + mean::<[seq, d]>(v5) + mean::<[seq]>(v6) + mean::<[seq]>(x_2) + mean::<[d]>(v7) + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g183 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = one_hot::<7>(argmax::<d>(v1 + v2));
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); v4 = dropout::<0.2>(tanh(v4)); param v6: [7] = normal(1.0); v4 += one_hot::<7>(argmax::<7>(v4 + v6)); }
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let mut v8 = v4 + 0.1 * v4;
-            repeat 2, name = r_v8 { param v9: [7] = ones; v8 *= v9; v8 = dropout::<0.2>(tanh(v8)); }
-            linear::<5, name = head>(v7 + mean::<[7]>(v8))
+            let v1_2 = v1 + sinusoidal_position::<d>(v1);
+            let v2 = sum::<[d]>(v1_2);
+            param v3: [d] = normal(1.0);
+            let v4 = v1_2[d = argmax::<d>(v1_2 + v3)];
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v1 = stack::<[batch, seq, 2, 5]>(v1_2, 0.5 * v1_2);
+            linear::<5, name = head>(v1_2 + v2 + v4 + mean::<[2]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, rows, d] {
-            let v1 = linear::<rows>(x);
-            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[v3];
-            let v6 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v7 = min(v6, 0.2);
-            let v2_2 = v2 * sigmoid(v2) + 0.5 * v2;
-            v5 + mean::<[seq]>(v7) + v2_2
+        fn forward(x: [batch, seq, d], lens: lens[batch], some: ids[rows]) -> [2, batch, d] {
+            let v1 = variance::<seq>(x, lens);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.5 * gelu(v3); }
+            let v4 = stack::<[2, batch, d]>(v2, 0.5 * v3);
+            let v5 = x[seq = some];
+            v4 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], some: places[3]);
 
     g185 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d], lens: lens[batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = mean::<seq>(v1, keep);
-            let v4 = tanh(m);
-            let v5 = max(v1, v1);
-            let v6 = attention::<2, mask = padding>(v5, padding = lens);
-            v6 + v3 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = shift::<batch, -1>(x);
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            buffer v3: [2, d] = 0.7;
+            let x = one_hot::<7>(tokens);
+            let v4 = if v1 > 0.1 && !(v2 >= 0.6) { 0.5 * v1 } else { v2 - 1 };
+            x + mean::<[2, d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g186 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = permute::<[seq, d, batch]>(x);
-            let v1 = feed_forward::<6, activation = gelu>(x);
-            param v2: [d] = normal(1.0);
-            let v3 = one_hot::<7>(argmax::<d>(x_2 + v2));
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v4 = einsum::<[seq, batch]>(v3, v3);
-            v1 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v2 = clamp(x, x - 1, x + 1);
+            let x = feed_forward::<6, activation = relu>(v2);
+            let v1_2 = attention::<2, score = bilinear>(v1, context = v1);
+            let v3 = one_hot::<7>(tokens);
+            x + v1_2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g187 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = variance::<[7]>(v2);
-            let v4 = pad::<7, after = 1, value = 0.5>(v2);
-            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v6 = shift::<8, 1>(v4);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v5));
-            linear::<5, name = head>(v6 + v3 + mean::<[3]>(v7))
+            let v2 = group_norm::<2>(v1);
+            let v3 = cumsum::<d>(0.5 * v1);
+            let v3 = v3[d = -1];
+            param v4: [rows, d] = normal(1.0);
+            param v5: [d] = normal(1.0);
+            let (v6, _v7) = top_k::<d, k = 2>(v2 + v5);
+            let v8 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v6 + v3 + mean::<[rows, d]>(v4) + mean::<[7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = 0.5 * float(keep);
-            v2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [2, batch, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = exp(tanh(logsumexp::<seq>(v1, some_lens)));
+            let v3 = one_hot::<7>(arange::<rows>());
+            v2 + mean::<[rows, 7]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g189 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [2, batch, seq, d] {
-            let v1 = min(x, 0.2);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v6 = x * detach(floor(2 * v5 + 0.37));
-            let v7 = stack::<[2, batch, seq, d]>(v6, 0.5 * v6);
-            let (v8, _v9) = top_k::<seq, k = 2>(v1 + p);
-            v7 + v3 + v8
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            param v2: [] = normal(1.0);
+            let v3 = softmax::<d>(2 * v1);
+            let v4 = tanh(c);
+            let v5 = embedding::<7, d>(tokens);
+            v3 + v2 + v4 + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g190 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v2 = 0.5 * float(lens);
-            let mut v3 = x + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); }
-            let v2_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v4 = 0.5 * float(lens);
-            let v2 = v4 - v4;
-            let v3_2 = detach(floor(2 * v2_2 + 0.37)) + v2;
-            let (v5, v6) = split::<d>(v1);
-            v3_2 + mean::<[2]>(v5) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v1 = v1[d = ..2];
+            let v2 = attention::<2, mask = causal, position = rope>(x);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
+            let v5 = max(v3, v3);
+            param v6: [7] = normal(1.0);
+            let (v7, _v8) = top_k::<7, k = 2>(v5 + v6);
+            let mut v9 = v4 + 0.1 * v2;
+            repeat 2, name = r_v9 { param v10: [d] = ones; v9 *= v10; v9 = dropout::<0.2>(tanh(v9)); v9 = v9 - 0.5 * gelu(v9); }
+            v9 + v1 + v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g191 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = rms_norm(v2) * sigmoid(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = rms_norm(v4) * sigmoid(v4); }
-            let v6 = linear::<d, bias = false>(v4);
-            let v7 = 1 - v6 / 3;
-            linear::<5, name = head>(v7)
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            buffer v3: [2, d] = 0.7;
+            let v4 = v3[d = [0, -1, 0, 0, -1]];
+            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
+            linear::<5, name = head>(v2_2 + mean::<[2, 5]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = linear::<2, bias = false>(x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v4 = softmax::<rows>(2 * v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.5 * gelu(v5); v5 = tanh(linear::<d>(v5)); param v7: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v7)); }
-            let v8 = max::<[d]>(v5);
-            v1 + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = softmax::<d>(2 * x);
+            let x = embedding::<7, d>(tokens);
+            let v3 = linear::<d>(x_2);
+            let v4 = cumsum::<batch>(0.5 * v1);
+            v2 + mean::<[d]>(x) + mean::<[d]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g193 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v4 = linear::<rows>(v3);
-            let v5 = mean_pool(v4);
-            let v6 = variance::<seq>(v3, keep);
-            let mut v7 = v6 + 0.1 * v5;
-            repeat 2, share = true, name = r_v7 { v7 = tanh(linear::<rows>(v7)); }
-            v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, keep);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = embedding::<7, d>(tokens);
+            let v3_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v3);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<batch>()];
+            v4 + mean::<[8]>(v2) + v3_2 + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = sigmoid(v1);
-            let v2 = rms_norm(v2);
-            let v3 = variance::<seq>(v2, keep_some);
-            let v4 = conv1d::<batch, d, 2, padding = same>(v3);
-            let mut v5 = v3 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v4 = exp(tanh(v2));
-            v4 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], b: [batch], some_lens: lens[d, batch]) -> [batch, 2, d] {
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v2 = tanh(p);
+            let x_2 = max::<[d]>(x);
+            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
+            let v1_2 = x[seq = v4];
+            let v5 = v3[batch = argmax::<batch>(x_2 + b)];
+            let v6 = exp(tanh(logsumexp::<seq>(v1, some_lens)));
+            let v7 = shift::<seq, -1>(v2);
+            v1_2 + mean::<[seq]>(v5) + v6 + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], b: floats[batch], some_lens: lens[4, batch]);
 
     g195 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = concat::<rows>(v2, 0.5 * v2);
-            let v2 = linear::<d, bias = false>(v3);
-            let v4 = v2[d = ..2];
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            linear::<5, name = head>(v4 + mean::<[d]>(v6))
+            let v1_2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v1 = 0.5 * float(tokens);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            let v4 = v1_2 * detach(floor(2 * v3 + 0.37));
+            linear::<5, name = head>(v3 + v1 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
-            v3 + v4
+            let v1 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = logsumexp::<[d]>(v2);
+            let v4 = x + sinusoidal_position::<d>(x);
+            v1 + v3 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g197 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(x + b)));
-            let v1 = linear::<d>(v1);
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = softmax::<seq>(2 * v2);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v5 = v4 + sinusoidal_position::<d>(v4);
-            v5 + v3
-        }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
-
-    g198 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv1d::<batch, d, 1>(x);
-            let v2 = max::<[d]>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(x, v3);
-            let x = linear::<rows>(v1_2);
-            let x_2 = attention::<2>(v1, context = x);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x_2);
-            v5 + v2 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let x_2 = concat::<d>(x, 0.5 * x);
+            let v1 = max(x_2, x_2);
+            let v2 = feed_forward::<6, activation = relu_squared>(x_2);
+            let v3 = v1 + sinusoidal_position::<8>(v1);
+            let x = concat::<8>(v2, 0.5 * x_2);
+            let v2 = feed_forward::<6, activation = gelu_tanh>(x);
+            v3 + mean::<[16]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
-    g199 {
+    g198 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [batch, seq, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v1_2 = attention::<2, score = additive(3)>(x, context = v1);
+            let v3 = einsum::<[batch, d]>(v1_2, x);
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let mut v5 = v1_2 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1_2);
+            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(v1 + b)));
+            v5 + v1
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
+
+    g199 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v1 = embedding::<7, d>(tokens);
-            let v4 = cumsum::<2>(0.5 * v2);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v5);
-            let v7 = attention::<2, mask = causal>(v5);
-            let v8 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v6_2 = v6 + sinusoidal_position::<d>(v6);
-            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[d]>(v6_2))
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            param v3: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v4 = variance::<[rows]>(v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1);
+            let v7 = linear::<5>(v5);
+            let v8 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v9 = conv1d::<seq, d, 4, groups = d, padding = causal>(v8);
+            let v10 = embedding::<7, d, name = t_v10>(tokens);
+            let v11 = linear::<tied = t_v10>(v9);
+            linear::<5, name = head>(v6 + v4 + mean::<[5]>(v7) + mean::<[d]>(v10) + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

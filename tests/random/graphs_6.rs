@@ -2,106 +2,107 @@
 
 graphs! {
     g240 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 2] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = sigmoid(v3);
-            let v5 = feed_forward::<6, activation = geglu>(v2);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[7, rows]>(v1, v6);
-            param v8: [] = normal(1.0);
-            let v9 = cumsum::<2>(0.5 * v3);
-            let v10 = permute::<[2, 7]>(v3);
-            v4 + v5 + mean::<[rows]>(v7) + v8 + v9 + v10
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let v1 = group_norm::<2>(x);
+            let v2 = v1[seq = ..2];
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let (v4, v5) = top_k::<seq, k = 2>(x + p);
+            let v6 = v1[seq = v5];
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(x + v7);
+            let v10 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v8, v9);
+            let v1_2 = feed_forward::<6, activation = tanh>(v8);
+            let v8 = v4 / (2 + v4 * v4);
+            let v11 = softmax::<2>(2 * v3);
+            v6 + mean::<[seq]>(v10) + mean::<[seq]>(v1_2) + v8 + v11
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g241 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = linear::<d>(x);
-            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v4 = softmax::<seq>(2 * v1, some_lens);
-            let v5 = linear::<2>(v3);
-            let v6 = min(v2, v2);
-            x_2 + v4 + mean::<[2]>(v5) + mean::<[rows]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [seq, d, batch] {
+            let v1 = rms_norm(x);
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let v1_2 = x + learned_position::<9, d>(x);
+            let v1 = one_hot::<7>(tokens);
+            let v3 = permute::<[seq, 7, batch]>(v1);
+            let v4 = feed_forward::<6, activation = gelu_tanh>(v1_2);
+            let v5 = min::<seq>(v3, lens);
+            v2 + v4 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g242 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = dropout::<0.5>(x);
-            let v1 = permute::<[seq, d, batch]>(x_2);
-            let x_2 = permute::<[batch, seq, d]>(v1);
-            let v2 = max::<batch>(x, keep);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = stack::<[2, rows, d]>(v3, 0.5 * v3);
-            let x = v1[seq = [0, -1, 0, 0, -1]];
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[5, rows, batch]>(x, v5);
-            x_2 + v2 + mean::<[2, rows]>(v4) + mean::<[5, rows]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
+            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1 = grouped_linear::<d, 7, capacity_factor = 0.8>(x_2, tokens);
+            let x_2_2 = embedding::<7, d>(tokens);
+            let v2 = cumsum::<d>(0.5 * x_2_2);
+            let v3 = one_hot::<7>(tokens);
+            buffer v4: [2, d] = 0.7;
+            let v5 = cumsum::<7>(0.5 * v3);
+            let x = one_hot::<7>(argmax::<batch>(x_2 + b));
+            v1 + v2 + mean::<[2]>(v4) + mean::<[7]>(v5) + mean::<[7]>(x)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g243 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(v1 + v2)];
-            let v4 = min(v3, v3);
-            let v5 = layer_norm::<epsilon = 0.1>(v1);
-            let v6 = pad::<d, before = 1>(v1);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v6 = v6 + v3;
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v5, v7);
-            linear::<5, name = head>(v1_2 + v4 + mean::<[5]>(v6) + mean::<[rows]>(v8))
+            let v2 = sigmoid(v1);
+            let v3 = clamp(v2, -0.7, 0.7);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v2 = rearrange::<[(d, rows)]>(v6);
+            let v7 = concat::<rows>(v5, 0.5 * v5);
+            let v8 = max::<[12]>(v2);
+            linear::<5, name = head>(v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let x = grouped_linear::<5, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
-            v1 + mean::<[d]>(v2) + mean::<[5]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let v2 = cos(2 * v1);
+            let v1_2 = attention::<2>(x);
+            v2 + v1_2
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g245 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = scatter_add::<[batch, 7, rows]>(v2, tokens);
+            let v4 = v3 * detach(floor(2 * v3 + 0.37));
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = variance::<[batch]>(v6);
+            let v8 = grouped_linear::<d, 7, bias = false>(v7, argmax::<7>(linear::<7>(v7)));
+            v4 + mean::<[seq, d]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g245 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], documents: ids[batch, seq]) -> [batch, 2, d] {
-            let v1 = x[seq = ..2];
-            let v2 = 0.5 * float(tokens);
-            let v3 = expand::<[batch, seq, d]>(v2);
-            let v4 = expand::<[batch, seq, d]>(v2);
-            let v5 = v3[batch = argmax::<batch>(detach(v2 + b))];
-            let v6 = attention::<2, mask = document & causal>(v4, document = documents);
-            v1 + mean::<[seq]>(v5) + mean::<[seq]>(v6)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], documents: ids[batch, seq]);
-
     g246 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [rows, batch, seq] {
-            let v1 = linear::<d>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); param v5: [rows] = normal(1.0); v4 += one_hot::<rows>(argmax::<rows>(v4 + v5)); }
-            let v6 = permute::<[rows, batch, seq]>(v4);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[tokens];
-            let v9 = relu(v8);
-            let v10 = v9 / (2 + x * x);
-            let v11 = max::<2>(windows::<d, size = 2, step = 1>(v10));
-            v6 + mean::<[3]>(v11)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = x[seq = 0];
+            let v2 = v1 * v1;
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = l2_norm(v4);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            let v8 = one_hot::<7>(tokens);
+            let v9 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v6);
+            let v10 = feed_forward::<6, activation = sigmoid>(v5);
+            v7 + mean::<[d]>(v2) + v8 + mean::<[d]>(v9) + mean::<[d]>(v10)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -109,58 +110,61 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5>(v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v1 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v3 = relu(v3);
-            let v5 = v4 / (2 + v3 * v3);
-            let v1 = l2_norm(v1);
-            linear::<5, name = head>(v1 + mean::<[2, d]>(v5))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v1 = embedding::<7, d>(tokens);
+            let v4 = v1 + learned_position::<9, d>(v1);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v5));
+            let v9 = sum::<2>(v7 * grouped_linear::<d, 7, bias = false>(v5, v8));
+            let mut v10 = v9 + 0.1 * v9;
+            repeat 2, name = r_v10 { v10 = dropout::<0.2>(tanh(v10)); v10 = v10 + feed_forward::<5>(layer_norm(v10)); param v11: [d] = normal(1.0); v10 += one_hot::<d>(argmax::<d>(v10 + v11)); }
+            linear::<5, name = head>(v3 + mean::<[7]>(v6) + v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [d, batch] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = x[seq = argmax::<seq>(v1 + p)];
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v2 = permute::<[d, batch]>(v3);
-            param v4: [7, d] = normal(1.0);
-            let v1_2 = v4[arange::<batch>()];
-            let v5 = grouped_linear::<d, 7>(v1_2, argmax::<7>(linear::<7>(v1_2)));
-            v2 + v5
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 8] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = attention::<2>(x, context = v2);
+            let v4 = variance::<[d, seq]>(v3);
+            let v2_2 = concat::<d>(v3, 0.5 * x);
+            let v5 = v1[seq = turned];
+            let v6 = detach(floor(2 * v5 + 0.37)) + v1;
+            v2_2 + v4 + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g249 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = tanh(z);
-            let x = dropout::<0.5>(v3);
-            let v4 = detach(floor(2 * v2 + 0.37)) + v2;
-            let v5 = conv1d::<rows, d, 1>(x);
-            v1 + v4 + mean::<[rows, d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); }
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1_2 = v4[seq = -1];
+            let v4 = v1_2 - v1_2;
+            v3 + mean::<[3]>(v4)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g250 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = linear::<rows, bias = false>(v2);
-            param v4: [7, d] = normal(1.0);
-            let x = v4[tokens];
-            let mut v5 = x + 0.1 * x;
-            repeat 2, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); }
-            let v6 = variance::<[d]>(v5);
-            param v7: [d] = normal(1.0);
-            let v8 = softmax::<seq>(2 * v6);
-            buffer v9: [d] = |i| 0.3 * i - 0.4;
-            v3 + mean::<[d]>(v7) + v8 + mean::<[d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = min(x, 0.2);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let v5 = v3 * v3;
+            let v3_2 = pad::<d, before = 1>(x);
+            let v6 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
+            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
+            let v8 = l2_norm::<5, epsilon = 0.1>(v3_2);
+            let v9 = einsum::<[seq, d]>(v7, v1);
+            v6 + mean::<[5]>(v8) + mean::<[d]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -168,382 +172,392 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v2 = clamp(v2, -0.7, 0.7);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            linear::<5, name = head>(v2 + mean::<[d]>(v3))
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = ln(2 + v2 * v2);
+            let v4 = cumsum::<d>(0.5 * v3);
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v4 = einsum::<[seq, 7]>(v2, v1);
-            let v5 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            v5 + mean::<[7]>(v4)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = max_pool(x, lens);
+            let v1 = einsum::<[batch]>(v1, v1);
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            param v4: [rows] = normal(1.0);
+            v3 + v2 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v2 = linear::<2, bias = false>(v1);
-            let v3 = attention::<2>(v1);
-            let v4 = permute::<[d, batch, seq]>(v1);
-            v2 + mean::<[d]>(v3) + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<seq>(x, some_lens);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
+            let v4 = x + learned_position::<9, d>(x);
+            v2 + mean::<[7]>(v3) + x_2 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g254 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let x_2 = einsum::<[batch, seq]>(x, x);
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x_2);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x_2_2 = cumsum::<batch>(0.5 * v2);
-            x_2_2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v5 = v1 * v4;
+            v3 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g255 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v3 = pad::<d, before = 1>(v2);
-            let v4 = stack::<[batch, seq, 2, 5]>(v3, 0.5 * v3);
-            let v5 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v6 = sin(v4);
-            param v7: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v5, v7);
-            let v8 = v1_2 + sinusoidal_position::<rows>(v1_2);
-            linear::<5, name = head>(v8 + mean::<[2, 5]>(v6))
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = v2 / (2 + v2 * v2);
+            param v4: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v4);
+            let v5 = gelu(v1);
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v1 + v6);
+            let v1 = one_hot::<7>(v8);
+            let v9 = cumsum::<7>(0.5 * v1);
+            let v10 = l2_norm::<7, epsilon = 0.1>(v9);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v1_2) + v5 + mean::<[2]>(v7) + mean::<[2, 7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let v1 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
-            v1 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = mean_pool(x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let x_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            x_2 + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g257 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = linear::<5>(v1);
-            let v3_2 = grouped_linear::<d, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
-            let v5 = permute::<[5, rows]>(v4);
-            let v6 = l2_norm::<rows, epsilon = 0.1>(v4);
-            x + v3_2 + mean::<[5, rows]>(v5) + mean::<[rows, 5]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [d, batch, 2, seq] {
+            let x_2 = linear::<5, bias = false>(x);
+            let x = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); }
+            let v2 = softmax::<5>(2 * x_2);
+            let x_2_2 = permute::<[d, batch, 2, seq]>(v1);
+            let v2_2 = l2_norm::<seq, epsilon = 0.1>(v2);
+            x_2_2 + mean::<[5]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g258 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d]) -> [seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = x[batch = -1];
-            let v2_2 = cumsum::<d>(0.5 * v2);
-            let v3 = variance::<batch>(v1, keep);
-            let v4 = tanh(c);
-            v2_2 + v3 + mean::<[batch]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let x = cumsum::<d>(0.5 * v2);
+            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v3 = cumsum::<seq>(0.5 * x_2);
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g259 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = l2_norm::<rows, epsilon = 0.1>(v3);
-            let v3_2 = einsum::<[batch, seq]>(v1, v1);
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let v7 = cumsum::<7>(0.5 * v6);
-            linear::<5, name = head>(v4 + v3_2 + mean::<[d]>(v5) + mean::<[7]>(v7))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = v1[d = v4];
+            let v6 = max::<[2]>(v3);
+            let v3_2 = embedding::<7, d>(tokens);
+            let v5 = clamp(v5, v3 - 1, v3 + 1);
+            let v7 = relu(v5);
+            let mut v8 = v3_2 + 0.1 * v6;
+            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 += attention::<2, mask = causal>(v8); param v10: [7, d] = normal(1.0); v8 += v10[tokens]; }
+            linear::<5, name = head>(v7 + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [8] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); }
-            let v4 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v5 = v1 + v2;
-            v4 + v5
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g261 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x = tanh(p);
-            let x_2 = cumsum::<2>(0.5 * v1);
-            let v1 = logsumexp::<[batch, seq]>(v1);
-            v2 + x + x_2 + v1
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g262 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v2_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
-            let v2 = if keep && tokens != 2 { tanh(v2_2) } else { 0 };
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = stack::<[2, batch, seq, d]>(v2_2, 0.5 * v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = l2_norm::<3, epsilon = 0.1>(v5);
-            v4 + v2 + mean::<[3]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x);
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v1_2 = attention::<2, score = additive(3)>(v2, context = v2);
+            let v3 = linear::<5>(v2);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            v1_2 + mean::<[5]>(v3) + v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
-    g263 {
+    g261 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = linear::<d, bias = false>(v3);
+            let v3 = softmax::<seq>(2 * v2, keep);
+            v4 + v3
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g262 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, 2] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(detach(v3 + v4))];
+            let v3_2 = l2_norm(v2);
+            let v6 = linear::<2, bias = false>(v3_2);
+            let v3 = sum::<[seq]>(v5);
+            let v7 = v1[seq = last];
+            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            v6 + v3 + mean::<[d]>(v7) + mean::<[d]>(v8)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
+
+    g263 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            param v2: [2, d] = normal(1.0);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = softmax::<d>(2 * v3);
-            let v5 = clamp(v1_2, -0.7, 0.7);
-            linear::<5, name = head>(v5 + mean::<[2]>(v4))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v1_2 = variance::<[d]>(v1);
+            let v3_2 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            linear::<5, name = head>(v3 + v1_2 + mean::<[rows]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let x_2_2 = ln(2 + x_2 * x_2);
-            let x_2 = tanh(w);
-            param v1: [7, d] = normal(1.0);
-            let x = v1[tokens];
-            let v2 = linear::<5>(x_2_2);
-            let v2 = conv_transpose2d::<[batch, seq], 5, [3, 1], padding = [1, 0], bias = false>(v2);
-            x + x_2 + mean::<[5]>(v2)
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, 5] {
+            let x_2 = pad::<d, before = 1>(x);
+            let x = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let x = attention::<2, mask = document & causal>(x, document = documents);
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = layer_norm::<epsilon = 0.1>(x_2);
+            let v3 = x_2[seq = order];
+            v2 + v1 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], order: places[batch, seq]);
 
     g265 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = sigmoid(x);
-            let v2 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
-            let v1_2 = linear::<d, bias = false>(v1);
-            v2 + mean::<[d]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = exp(tanh(v2));
+            let v2_2 = min::<seq>(x, keep);
+            v3 + v2_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g266 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            let v2 = shift::<seq, 1>(x);
-            let v3 = tanh(w);
-            let v4 = min::<seq>(v1, lens);
-            v2 + v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
+            let v6 = max(v5, v5);
+            v1 + mean::<[7]>(v3) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g267 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1_2 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1_2);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            let v5 = feed_forward::<6, activation = silu>(v4);
-            let v2 = linear::<d, bias = false>(v1_2);
-            linear::<5, name = head>(v5 + v2)
+            let v2 = v1[d = -1];
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v4 = v1 + learned_position::<9, d>(v1);
+            let v5 = softmax::<d>(2 * v4);
+            let (v6, v7) = split::<d>(v1);
+            let v1_2 = linear::<rows>(v3);
+            linear::<5, name = head>(v5 + v2 + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[rows]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, seq, 7] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            let v1 = sum::<[batch]>(v1);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[seq, d], axis = d>(0.5 * v3, v4);
-            let v6 = one_hot::<7>(arange::<seq>());
-            let v7 = einsum::<[seq]>(v5, v5);
-            let v1_2 = stack::<[2, seq, 7]>(v6, 0.5 * v6);
-            let mut v8 = v6 + 0.1 * v7;
-            repeat 2, name = r_v8 { v8 = v8 * sigmoid(linear::<7, bias = false>(v8)) + v7; v8 = v8 * sigmoid(linear::<7, bias = false>(v8)) + v7; }
-            v1_2 + v3 + v8
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x[seq = [0, -1, 0, 0, -1]];
+            let v1 = softmax::<seq>(2 * x, keep);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); }
+            let mut v4 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * x_2; }
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            let v6 = einsum::<[batch, 5]>(v5, v5);
+            v3 + mean::<[5]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g269 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v3 = linear::<d>(v2);
-            let v4 = attention::<2, score = additive(3)>(v3, context = v2);
-            let v5 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            v5
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = sum::<seq>(v1, lens);
+            let v3 = shift::<batch, -1>(v2);
+            let v4 = exp(tanh(logsumexp::<seq>(x, keep)));
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = rms_norm(v5) * sigmoid(v5); }
+            v3 + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g270 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            let x_2 = conv_transpose1d::<batch, d, 1>(x);
-            let v2 = feed_forward::<6, activation = tanh>(x_2);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = variance::<seq>(v1, lens);
-            let v5 = mean_pool(v3, lens);
-            let v6 = expand::<[batch, seq, d]>(v4);
-            v2 + v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq], keep_rows: bool[batch, rows], keep: bool[batch, seq]) -> [batch, seq, rows, 2] {
+            let v1 = grouped_linear::<rows, 7>(x, tokens);
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = stack::<[batch, seq, rows, 2]>(v2, 0.5 * v2);
+            let v4 = v3[seq = order];
+            let v5 = softmax::<rows>(2 * v4, keep_rows);
+            let v6 = mean_pool(v1, keep);
+            let v7 = shift::<batch, 2>(v6);
+            v5 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq], keep_rows: marks[batch, 3], keep: marks[batch, seq]);
 
     g271 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 1>(v1);
-            let v3 = v2[d = -1];
-            let v4 = max::<[d]>(v1);
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v6 = rms_norm::<epsilon = 0.5>(v5);
-            param v7: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(v6, v7);
-            linear::<5, name = head>(v2 + v3 + v4)
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = v3 * v2;
+            let v1_2 = embedding::<7, d>(tokens);
+            let v5 = cumsum::<d>(0.5 * v1_2);
+            let v6 = l2_norm::<d, epsilon = 0.1>(v4);
+            linear::<5, name = head>(v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 8] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = conv_transpose2d::<[seq, d], 2, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v3 = x + learned_position::<9, d>(x);
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v5 = v4[batch = -1];
-            let v6 = max_pool(v3, keep);
-            let v7 = rearrange::<[batch, seq, (d, 2)]>(v2);
-            let v8 = cumsum::<seq>(0.5 * v4);
-            v7 + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[d]>(v8)
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g273 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
-            let v1 = min(x, x);
-            let x = tanh(v1);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let (v3, v4) = split::<d>(v2);
-            let v5 = min::<d>(v2, keep_d);
-            v3 + v4 + v5
-        }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
-
-    g274 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = conv1d::<seq, d, 1>(x);
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
+            let v1 = linear::<d>(x);
             let v2 = embedding::<7, d, name = t_v2>(tokens);
             let v3 = linear::<tied = t_v2>(v1);
-            let v1_2 = v2 / (2 + v2 * v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1_2);
-            let v6 = concat::<d>(v4, 0.5 * v4);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[arange::<batch>()];
-            let v9 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v10 = softmax::<batch>(v5, keep);
-            v3 + mean::<[8]>(v6) + mean::<[d]>(v8) + mean::<[d]>(v9) + v10
+            let v4 = min::<seq>(v3, lens);
+            let (v5, v6) = split::<d>(v2);
+            let v7 = conv_transpose1d::<seq, 2, 3, padding = 1>(v5);
+            let v1 = v4 * v4;
+            let v1 = pow(v1, 2);
+            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
+            v6 + v7 + mean::<[7]>(v1) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+
+    g273 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let x_2 = linear::<rows, bias = false>(x);
+            let v2 = linear::<2>(x_2);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            v3 + mean::<[2]>(v5)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g274 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = feed_forward::<6, activation = tanh>(v3);
+            let mut v5 = v3 + 0.1 * v1;
+            repeat 2, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v1; v5 += attention::<2, mask = causal>(v5); }
+            let v1_2 = one_hot::<7>(arange::<rows>());
+            let v6 = v4[batch = -1];
+            let v3_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v5);
+            x + mean::<[7]>(v2) + mean::<[rows, 7]>(v1_2) + v6 + v3_2
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g275 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max(v1, v1);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            linear::<5, name = head>(v2)
+            let v2 = one_hot::<7>(arange::<d>());
+            param v3: [2, d] = normal(1.0);
+            let v3 = pad::<d, after = 1, value = 0.5>(v3);
+            linear::<5, name = head>(v1 + mean::<[7]>(v2) + mean::<[2, 5]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let v1_2 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
-            let v2 = max_pool(v1, keep);
-            v1_2 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = attention::<2>(v1);
+            let v4 = linear::<2, bias = false>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g277 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, d] {
-            param v1: [rows, d] = normal(1.0);
-            let x_2 = shift::<d, -1>(x);
-            let v2 = cumsum::<rows>(0.5 * v1);
-            let v3 = max_pool(x_2, lens);
-            v2 + mean::<[batch]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<batch>(x, keep);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let mut v4 = v3 + 0.1 * v1;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 += attention::<2, mask = causal>(v4); param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
+            let v7 = attention::<2, score = bilinear>(v4, context = v4);
+            v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g278 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, 3] {
-            let v1 = abs(x);
-            let v2 = cos(2 * x);
-            let mut v3 = x + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v1; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
-            let v5 = min::<[d]>(x);
-            let mut v6 = v3 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = v6 - 0.5 * gelu(v6); v6 += attention::<2, mask = causal>(v6); param v7: [7, d] = normal(1.0); v6 += v7[tokens]; }
-            let v8 = v5[seq = some];
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            let v10 = pad::<d, after = 1, value = 0.5>(v2);
-            v9 + mean::<[rows]>(v8) + mean::<[5]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let x = attend::<mask = causal, position = rope>(v2, v2, v2);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v7 = if keep && tokens != 2 { tanh(v6) } else { 0 };
+            let v8 = cumsum::<seq>(0.5 * v1);
+            v4 + mean::<[d]>(v5) + mean::<[7]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g279 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v2 = v2 - v2;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = v4 / (2 + v4 * v4);
-            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v7 = pad::<7, after = 1, value = 0.5>(v4);
-            let v8 = v3[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v5 + mean::<[d]>(v6) + mean::<[8]>(v7) + mean::<[5]>(v8))
+            let v1_2 = min(v1, v1);
+            let v1_2_2 = einsum::<[batch, seq]>(v1_2, v1_2);
+            let v2 = attention::<2, mask = causal>(v1_2);
+            let v3 = concat::<d>(v1_2, 0.5 * v1_2);
+            param v4: [8] = normal(1.0);
+            let v1_2 = mean::<8>(one_hot::<8>(argmax::<8>(v3 + v4)));
+            let v5 = dropout::<0.5>(v1_2);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v2 + v1_2_2 + v5 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

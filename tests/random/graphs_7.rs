@@ -3,530 +3,534 @@
 graphs! {
     g280 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, 6] {
-            let v1 = x[seq = turned];
-            let v2 = feed_forward::<6, activation = reglu>(v1);
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v2; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v4, v6);
-            let v8 = concat::<rows>(v7, 0.5 * v7);
-            let v9 = v3 * v3;
-            v8 + mean::<[7, d]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = min::<[d, seq]>(v1);
+            param v3: [d] = normal(1.0);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[rows]>(v3, v4);
+            let v3 = variance::<seq>(x_2, keep_some);
+            let v2 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
+            v2 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g281 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[d = v3];
-            param v5: [rows, d] = normal(1.0);
-            let v6 = conv1d::<seq, 2, 1>(v2);
-            let v7 = einsum::<[batch, seq]>(v2, v6);
-            let v8 = max(x, x);
-            v4 + mean::<[rows, d]>(v5) + v7 + mean::<[d]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = stack::<[batch, seq, 2, 3]>(v1, 0.5 * v1);
+            let v6 = x[batch = 0];
+            let x = expand::<[batch, seq, d]>(v6);
+            v5 + v3 + mean::<[d]>(x)
         }
     } (x: floats[batch, seq, 4]);
 
     g282 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d], lens: lens[batch]) -> [batch, seq, 3] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = tanh(m);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let v4 = rearrange::<[(d, rows)]>(v3);
-            let v5 = l2_norm::<12, epsilon = 0.1>(v4);
-            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v6 = softmax::<seq>(2 * x, lens);
-            let v7 = one_hot::<7>(tokens);
-            v2_2 + mean::<[12]>(v5) + mean::<[d]>(v6) + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<d>(2 * x);
+            let x = one_hot::<7>(tokens);
+            let v2 = conv2d::<[batch, seq], 7, 3, padding = 1>(x);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3_2 = conv1d::<batch, d, 3, padding = same, groups = d>(v3);
+            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v5 = cumsum::<seq>(0.5 * v4);
+            param v6: [d, rows] = normal(0.5);
+            let x = einsum::<[batch, seq, rows]>(v3, v6);
+            v3_2 + mean::<[7]>(v5) + mean::<[rows]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g283 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = exp(tanh(v3));
-            let v2_2 = if v6 <= 0 || v6 > v6 { v6 } else if v6 > 0.5 { sqrt(v6) } else { 0.25 };
-            let v7 = feed_forward::<6, activation = relu_squared>(v6);
-            linear::<5, name = head>(v5 + mean::<[3]>(v4) + mean::<[3]>(v2_2) + mean::<[3]>(v7))
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = one_hot::<7>(tokens);
+            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
+            let v4 = v2_2[5 = 0];
+            let v1 = feed_forward::<6, activation = sigmoid>(v2);
+            let v2 = einsum::<[batch, seq]>(v3, v4);
+            let v5 = v2 + v2;
+            linear::<5, name = head>(v1 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [2, batch, 7] {
-            let v1 = min::<[d]>(x);
-            let x_2 = v1 + v1;
-            let v2 = permute::<[seq, batch]>(x_2);
-            let v3 = 0.5 * float(lens);
-            let (v4, v5) = top_k::<seq, k = 2>(v2 + p);
-            let v1_2 = one_hot::<7>(v5);
-            let v6 = permute::<[batch, 2]>(v4);
-            v1_2 + v3 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, rows] {
+            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[seq, rows]>(v1, v2);
+            let x_2 = layer_norm(v1);
+            let v4 = conv_transpose1d::<seq, d, 3, padding = 1>(x_2);
+            let x_2 = min(v4, v4);
+            let v1 = conv_transpose1d::<seq, d, 1>(x_2);
+            v3 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g285 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, d] {
-            let v1 = exp(tanh(logsumexp::<seq>(x, lens)));
-            let x_2 = silu(v1);
-            let x_2 = shift::<batch, 2>(x_2);
-            x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [rows] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let x_2 = sum::<2>(v1 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v2));
+            let v3 = x_2[batch = -1];
+            let v4 = v3[seq = some];
+            v4
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g286 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = one_hot::<7>(arange::<seq>());
-            let v3 = layer_norm(v1);
-            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let mut v5 = v3 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = rms_norm(v5) * sigmoid(v5); }
-            let v6 = conv1d::<batch, d, 2, padding = same>(v5);
-            v6 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let x = 0.5 * float(keep);
+            let x_2 = v1[seq = argmax::<seq>(x + p)];
+            let x = linear::<d, bias = false>(x_2);
+            let v3 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v4 = v3 * v3;
+            v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g287 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[argmax::<d>(detach(v1 + v2))];
-            let v1 = einsum::<[batch, seq]>(v4, v4);
-            let (v5, v6) = split::<d>(v4);
-            linear::<5, name = head>(v5 + v1 + v6)
+            let v2 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let (v3, v4) = split::<d>(v2);
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
+            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v6, v7);
+            linear::<5, name = head>(v3 + v4 + v6 + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, 2, d] {
-            let x_2 = x[seq = some];
-            let x_2 = x_2[rows = -2..];
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); v1 = v1 - 0.2 * cumsum(v1); }
-            let v3 = conv1d::<2, d, 3, padding = same, groups = d>(v1);
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = 0.5 * float(keep);
+            let v3 = if x < v2 { x * v2 } else { tanh(x) };
+            let v4 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1);
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g289 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv_transpose1d::<seq, d, 1>(x);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v2_2 = relu_squared(v2);
-            let v1_2 = clamp(v2_2, -0.7, 0.7);
-            let v3 = detach(floor(2 * x + 0.37));
-            v1_2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let mut v2 = x_2 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<rows>(v2)); }
+            let v2_2 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v4);
+            v2_2 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g290 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq] {
-            let v1 = mean::<[d]>(x);
-            let v2 = 0.5 * float(keep);
-            let x_2 = shift::<seq, 2>(v2);
-            let v3 = permute::<[seq, batch]>(x_2);
-            let v4 = variance::<seq>(x, some_lens);
-            v1 + v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d, 2] {
+            let v1 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            let v3 = scatter_add::<[batch, 7, d, 2]>(v3, tokens);
+            let mut v4 = v2 + 0.1 * x;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 += attention::<2, mask = causal>(v4); param v6: [7, d] = normal(1.0); v4 += v6[tokens]; }
+            v3 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g291 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = relu(v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = v3 + v3;
-            let v5 = attention::<2, mask = causal, position = rope>(v1);
-            linear::<5, name = head>(v2 + mean::<[2]>(v4) + v5)
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = softmax::<d>(2 * v1);
+            let v4 = v3 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            linear::<5, name = head>(v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = 2 * x - 1;
-            let (v2, v3) = split::<d>(v1);
-            let v4 = concat::<d>(v1, 0.5 * x);
-            let x = 2 * v4 - 1;
-            let v1 = cumsum::<seq>(0.5 * x);
-            param v5: [7, d] = normal(1.0);
-            let v4_2 = v5[arange::<batch>()];
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v2);
-            v3 + mean::<[8]>(v1) + mean::<[d]>(v4_2) + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v2 = l2_norm::<seq, epsilon = 0.1>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v2 = gelu_tanh(x);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
+            let v7 = conv_transpose1d::<seq, d, 1>(v5);
+            let v1_2 = max::<batch>(v5, keep);
+            v4 + mean::<[d]>(v7) + mean::<[d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g293 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, 7] {
-            let x_2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v1 = x_2[7 = [-1, 0]];
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1_2 = conv_transpose1d::<batch, d, 1>(v2);
-            let v4 = layer_norm::<epsilon = 0.1>(v3);
-            let v5 = conv1d::<seq, d, 3, padding = causal>(v1_2);
-            let x_2_2 = softmax(x);
-            v4 + mean::<[seq, d]>(v5) + mean::<[seq, d]>(x_2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let x_2 = one_hot::<7>(arange::<rows>());
+            let v1_2 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v4 = one_hot::<7>(tokens);
+            let v1 = detach(floor(2 * x_2 + 0.37));
+            v1_2 + mean::<[rows]>(v3) + mean::<[7]>(v4) + mean::<[rows, 7]>(v1)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g294 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<batch>()];
-            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v8 = sum::<2>(v6 * grouped_linear::<rows, 7, bias = false>(v1, v7));
-            let v9 = v8 + learned_position::<9, rows>(v8);
-            v2 + mean::<[d]>(v3) + mean::<[d]>(v5) + mean::<[rows]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [d, batch, seq] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = permute::<[d, batch, seq]>(v1);
+            let v3 = cumsum::<d>(0.5 * v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(x);
+            let v1 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            v2 + v3 + v4 + mean::<[7]>(v5) + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g295 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = silu>(v1);
-            let v3 = v2 - v2;
-            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v3);
-            linear::<5, name = head>(v4)
+            let v2 = v1 - v1;
+            let v1 = cumsum::<d>(0.5 * v2);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
+            linear::<5, name = head>(v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = conv_transpose1d::<seq, 2, 3, padding = 1>(v2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = mean::<5>(one_hot::<5>(v2));
+            let v4 = 0.5 * float(tokens);
+            let v5 = 0.5 * float(keep);
+            v1 + v3 + mean::<[seq]>(v4) + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g297 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = tanh(c);
-            let v4 = 0.5 * float(lens);
-            let x = feed_forward::<6, activation = geglu>(x);
-            v1 + mean::<[rows, 7]>(v2) + v3 + v4 + x
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let x_2 = softmax::<batch>(2 * x, keep);
+            let v1 = attend::<mask = causal, position = rope>(linear::<4>(x_2), linear::<4>(x_2), linear::<4>(x_2));
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v2 = tanh(c);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            v1_2 + mean::<[d]>(v2) + mean::<[d]>(v3) + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = min(x, v1);
             let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); }
-            let x_2 = cumsum::<batch>(0.5 * v1);
-            let v1_2 = v3 * v2;
-            x_2 + v1_2
+            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = v3 - 0.2 * cumsum(v3); }
+            let v4 = expand::<[batch, seq, d]>(v1);
+            let v4_2 = mean_pool(v4, keep);
+            v3 + v4_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g299 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            param v4: [8] = normal(1.0);
-            let v5 = mean::<8>(one_hot::<8>(argmax::<8>(v2 + v4)));
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v3);
-            param v6: [5] = normal(1.0);
-            let (v7, _v8) = top_k::<5, k = 2>(v1_2 + v6);
-            param v9: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(v3, v9);
-            let v10 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            linear::<5, name = head>(v7 + mean::<[rows]>(v2) + v10)
+            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<rows>()];
+            let v1 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v6 = min::<[d]>(v5);
+            let v3 = cumsum::<8>(0.5 * v3);
+            let v7 = sqrt(1 + v6 * v6);
+            linear::<5, name = head>(v1 + mean::<[8]>(v3) + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, seq] {
-            let x_2 = einsum::<[seq, d]>(x, x);
-            let v1 = permute::<[d, seq]>(x_2);
-            let v2 = softmax(x_2);
-            v1 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let x = feed_forward::<6, activation = sigmoid>(x_2);
+            let x_2_2 = linear::<d>(x);
+            x_2_2
         }
     } (x: floats[batch, seq, 4]);
 
     g301 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
-            let x_2 = sum::<2>(v2 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v3));
-            let v4 = relu(x_2);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v6));
-            let v9 = sum::<2>(v7 * grouped_linear::<rows, 7>(v6, v8));
-            let v10 = einsum::<[]>(v1, v1);
-            let v11 = sum::<[seq]>(v4);
-            v9 + v10 + mean::<[d]>(v11)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = softmax::<d>(2 * x);
+            let v4 = cumsum::<seq>(0.5 * v1);
+            let v5 = concat::<d>(v3, 0.5 * v4);
+            let (v6, v7) = split::<d>(v1);
+            let v8 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v9 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v6);
+            v2 + mean::<[8]>(v5) + mean::<[2]>(v7) + mean::<[d]>(v8) + mean::<[2]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g302 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
-            let v1 = x[seq = some];
-            let x_2 = attention::<2, score = additive(3)>(x, context = v1);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let x = cos(2 * v2);
-            x_2 + v3 + x
+        fn forward(x: [batch, seq, d]) -> [batch, seq] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = conv_transpose1d::<seq, d, 3, padding = 1>(v1);
+            param v3: [rows, d] = normal(1.0);
+            let v4 = mean::<[d]>(v2);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = dropout::<0.2>(tanh(v5)); }
+            v4 + mean::<[rows, d]>(v5)
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g303 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = silu(v3);
-            let v3_2 = v4[d = [-1, 0]];
-            linear::<5, name = head>(v3_2)
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v3 = tanh(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let mut v6 = v4 + 0.1 * v4;
+            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
+            linear::<5, name = head>(v2 + mean::<[7]>(v5) + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows]) -> [batch, seq, d] {
-            let v1 = x[d = -1];
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
-            let v4 = sum::<2>(v2 * grouped_linear::<rows, 7, bias = false>(x, v3));
-            let v5 = gelu_tanh(v4);
-            let v6 = expand::<[batch, seq, d]>(v1);
-            let v7 = softmax::<seq>(2 * v5);
-            let v8 = mean::<rows>(v7, keep_rows);
-            let v9 = feed_forward::<6, activation = silu>(v6);
-            v9 + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, d] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v2));
+            let v4 = softmax::<d>(x, keep_d);
+            let v5 = attention::<2>(v4, context = v4);
+            let v6 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v7 = cumsum::<seq>(0.5 * v6);
+            let v8 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v5);
+            let v9 = abs(v7);
+            v8 + mean::<[5]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g305 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = max(x, x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            let v3 = attention::<2>(x, context = v2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v3 = softmax::<seq>(2 * v2);
+            let v4 = l2_norm::<seq, epsilon = 0.1>(x);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g306 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [rows, seq, 5] {
-            let v1 = x - x;
-            let v2 = linear::<rows, bias = false>(v1);
-            let v3 = x[batch = argmax::<batch>(v2 + b)];
-            let v4 = conv_transpose2d::<[rows, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let v5 = linear::<5>(v4);
-            let v6 = scatter_add::<[7, d]>(v1, tokens);
-            param v7: [d] = normal(1.0);
-            let (v8, _v9) = top_k::<d, k = 2>(v4 + v7);
-            v5 + mean::<[7, d]>(v6) + mean::<[2]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], w: [batch, seq], p: [seq]) -> [batch, seq, 2] {
+            let v1 = x[seq = order];
+            let v2 = tanh(w);
+            let (v3, v4) = split::<d>(v1);
+            let v5 = cumsum::<batch>(0.5 * v2);
+            let v6 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v4);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let (v7, v8) = top_k::<seq, k = 2>(v5 + p);
+            let v2 = scatter_add::<[batch, seq], axis = seq>(0.5 * v7, v8);
+            v3 + v6 + mean::<[d]>(v4) + v7 + v2
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], w: floats[batch, seq], p: floats[seq]);
 
     g307 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 2 * v1 - 1;
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            linear::<5, name = head>(v3 + mean::<[d]>(v5))
+            let v2 = linear::<rows>(v1);
+            let v3 = one_hot::<7>(arange::<d>());
+            let v4 = logsumexp::<[7]>(v3);
+            linear::<5, name = head>(v2 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_rows: bool[batch, rows]) -> [batch, seq] {
             let x_2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
-            let v1 = max_pool(x, keep);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            x_2 + mean::<[d]>(v3)
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<5, 7, bias = false>(x, v2));
+            let x = variance::<rows>(x_2, keep_rows);
+            let v4 = einsum::<[batch, seq]>(v3, v3);
+            x + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_rows: marks[batch, 3]);
 
     g309 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_rows: bool[batch, rows]) -> [batch, seq, 5] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = v2[batch = -1];
-            let v4 = variance::<rows>(v2, keep_rows);
-            let v5 = linear::<d, bias = false>(v3);
-            let v6 = softmax::<seq>(2 * v5);
-            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v3_2 = pad::<d, after = 1, value = 0.5>(v7);
-            let v8 = conv_transpose1d::<seq, d, 3, padding = 1>(v6);
-            v3_2 + v4 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = tanh(z);
+            let v3 = tanh(m);
+            let v4 = conv2d::<[batch, seq], 7, 3, padding = 1>(v1);
+            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
+            let v6 = feed_forward::<6, activation = gelu_tanh>(v1);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[arange::<batch>()];
+            let v9 = 2 * v6 - 1;
+            x + mean::<[rows]>(v2) + mean::<[rows]>(v3) + mean::<[7]>(v5) + v8 + mean::<[7]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4], m: floats[3, 4]);
 
     g310 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            let v2 = linear::<d, bias = false>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = variance::<[rows, 7]>(v1);
-            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
-            v4 + v5 + mean::<[d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [8, d] {
+            let v1 = max::<[seq, batch]>(x);
+            buffer v2: [2, d] = 0.7;
+            let v3 = group_norm::<2>(v2);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            param v5: [2] = normal(1.0);
+            let v6 = v3[2 = argmax::<2>(v4 + v5)];
+            v6 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g311 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 + sinusoidal_position::<d>(v1);
-            let v2 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v1_2 = einsum::<[batch, seq]>(v1, v2);
-            let v1_2_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1_2_2);
-            buffer v4: [2, d] = 0.7;
-            let v1_2_2 = einsum::<[batch, seq]>(v1_2_2, v1_2);
-            linear::<5, name = head>(v3 + mean::<[2]>(v4) + v1_2_2)
+            param v2: [d] = normal(1.0);
+            let v1_2 = v1[d = argmax::<d>(v1 + v2)];
+            let v3 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v4 = einsum::<[batch, seq]>(v3, v3);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v1);
+            let mut v7 = v5 + 0.1 * v1;
+            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 - 0.2 * cumsum(v7); v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
+            let v9 = attention::<2, mask = causal, position = rope>(v7);
+            let v6_2 = pad::<7, after = 1, value = 0.5>(v6);
+            linear::<5, name = head>(v9 + v1_2 + v4 + mean::<[8]>(v6_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(logsumexp::<seq>(x, keep_some)));
-            let v1_2 = cumsum::<batch>(0.5 * v1);
-            let v2 = mean::<[d, batch]>(v1_2);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
-            v4 + v2
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
-
-    g313 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[d]>(x);
-            let v2 = conv_transpose1d::<seq, d, 1>(x);
-            let v2 = attention::<2, score = bilinear>(v2, context = v2);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v3 + v1 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = layer_norm::<epsilon = 0.1>(x);
+            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            let v2 = concat::<d>(v1_2, 0.5 * v1_2);
+            let v3 = conv_transpose2d::<[batch, seq], 8, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v4 = embedding::<7, d>(tokens);
+            v3 + mean::<[d]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g314 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, rows] {
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
-            let x_2 = one_hot::<7>(arange::<rows>());
-            let x = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let x = sum::<d>(x, keep_d);
-            let v2 = conv_transpose1d::<rows, 7, 3, padding = 1>(x_2);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            let v5 = conv1d::<seq, rows, 3, padding = same, groups = rows>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            v5 + x + mean::<[7]>(v2) + v7
+    g313 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let (v2, v3) = split::<d>(v1);
+            let x = attention::<2, score = bilinear>(v1, context = v3);
+            let v2_2 = mean_pool(v2, keep);
+            x + mean::<[2]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g314 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = softmax::<seq>(2 * x);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = cumsum::<seq>(0.5 * v1_2);
+            let v3 = max(v2, v2);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v5 = feed_forward::<6, activation = gelu>(v4);
+            let v6 = one_hot::<7>(tokens);
+            param v7: [d] = normal(1.0);
+            let v8 = embedding::<7, d>(argmax::<d>(v5 + v7));
+            v3 + mean::<[7]>(v6) + mean::<[d]>(v8)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g315 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v1 = min(v1, 0.2);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v4 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v3);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v2 + mean::<[2]>(v4) + mean::<[7]>(v5))
+            let v2 = cumsum::<d>(0.5 * v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v5 = feed_forward::<6, activation = gelu_tanh>(v2);
+            buffer v6: [2, d] = 0.7;
+            let v7 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[2, d]>(v6) + mean::<[d, 7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            param v1: [d] = normal(1.0);
-            let v2 = l2_norm(x_2);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            param v4: [2, d] = normal(1.0);
-            v2 + v3 + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v2 = linear::<d>(v1);
+            let v3 = 2 * v2 - 1;
+            let x_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
+            let x = tanh(p);
+            x_2 + x
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g317 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [2, batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = stack::<[2, batch, seq, d]>(v1, 0.5 * v1);
-            let v3 = 0.5 * float(lens);
-            let v2 = conv1d::<seq, d, 3, padding = same, groups = d>(v2);
-            v2 + v3
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g318 {
-        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            buffer v3: [2, d] = 0.7;
-            v1 + v2 + mean::<[2]>(v3)
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = shift::<batch, 2>(v1);
+            let v3 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
+            let x = if v3 <= 0 || v2 > v3 { v2 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            x
         }
     } (x: floats[batch, seq, 4]);
 
+    g318 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x = feed_forward::<6, activation = relu>(x);
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            x_2 + v1
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
     g319 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1 = conv_transpose1d::<rows, d, 3, padding = 1>(v3);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v1))
+            let v2 = v1[d = ..2];
+            let v3 = l2_norm::<2, epsilon = 0.1>(v2);
+            let v4 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); v5 = v5 - 0.2 * cumsum(v5); }
+            linear::<5, name = head>(v3 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

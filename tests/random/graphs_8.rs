@@ -3,41 +3,37 @@
 graphs! {
     g320 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, 5] {
-            let v1 = linear::<5, bias = false>(x);
-            let v2 = v1 + sinusoidal_position::<5>(v1);
-            let v3 = mean_pool(v2, keep);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<batch, -1>(x);
+            let x_2 = shift::<d, -1>(v1);
+            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(x_2);
+            v2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g321 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = min(v2, v2);
-            let (v4, v5) = split::<d>(x_2);
-            let v6 = einsum::<[seq, 2]>(v4, v4);
-            v3 + mean::<[2]>(v5) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<d>(x);
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v2 = conv_transpose1d::<seq, d, 1>(v1);
+            let v3 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            let v4 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g322 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x = cumsum::<batch>(0.5 * x_2);
-            param v2: [rows] = normal(1.0);
-            let (v3, _v4) = top_k::<rows, k = 2>(x + v2);
-            let v5 = conv1d::<batch, 2, 3, padding = same, groups = 2>(v3);
-            let v5_2 = max(v5, v5);
-            let v6 = mean_pool(v5_2);
-            let mut v7 = x + 0.1 * x_2;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + feed_forward::<5>(layer_norm(v7)); v7 = rms_norm(v7) * sigmoid(v7); param v8: [rows] = normal(1.0); v7 += one_hot::<rows>(argmax::<rows>(v7 + v8)); }
-            v7 + mean::<[2]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = x + sinusoidal_position::<d>(x);
+            let x_2_2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x_2), linear::<6, bias = false>(x_2), x_2);
+            let x_2 = x_2_2[batch = [0, -1, 0, 0, -1]];
+            let v1 = dropout::<0.5>(x);
+            let v1 = detach(floor(2 * v1 + 0.37));
+            let x_2 = conv1d::<5, d, 1>(x_2);
+            let v2 = linear::<d>(x_2);
+            v1 + mean::<[5]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -45,383 +41,386 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1[d = [-1, 0]];
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = min(v4, v3);
-            let v6 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
-            linear::<5, name = head>(v5 + mean::<[d]>(v2) + v6)
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v3 = clamp(v1, v2 - 1, v2 + 1);
+            let v4 = einsum::<[batch, seq]>(v3, v3);
+            let v5 = one_hot::<7>(tokens);
+            let v4_2 = max(v4, v4);
+            linear::<5, name = head>(v5 + v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
-            let v1 = exp(tanh(x));
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            buffer v3: [2, d] = 0.7;
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v1_2 = scatter_add::<[7, d]>(v4, tokens);
-            let v5 = cumsum::<7>(0.5 * v1_2);
-            param v6: [2] = normal(1.0);
-            let v7 = mean::<2>(one_hot::<2>(argmax::<2>(v3 + v6)));
-            v5 + v7
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 2] {
+            let x_2 = conv_transpose1d::<seq, d, 1>(x);
+            let v1 = einsum::<[batch, d]>(x_2, x);
+            let v1 = logsumexp::<[d, batch]>(v1);
+            let v2 = x_2[batch = argmax::<batch>(x + b)];
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(x + v3);
+            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v6 = conv_transpose1d::<batch, d, 3, padding = 1>(v6);
+            let x = l2_norm(v2);
+            v4 + v1 + mean::<[d]>(v6) + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g325 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = einsum::<[seq, rows]>(v3, v3);
-            let v5 = linear::<2, bias = false>(v3);
-            param v6: [2, d] = normal(1.0);
-            v1 + mean::<[rows]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = group_norm::<2>(x);
+            let x_2 = one_hot::<7>(arange::<rows>());
+            let x = detach(floor(2 * x + 0.37));
+            let v2 = linear::<d>(v1);
+            let v3 = concat::<d>(x, 0.5 * v2);
+            v3 + mean::<[rows, 7]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g326 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = softmax::<batch>(2 * x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v4 = shift::<batch, 1>(x);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v4));
-            let v1 = sum::<2>(v5 * grouped_linear::<5, 7, bias = false>(v4, v6));
-            let v7 = layer_norm(v1_2);
-            let v8 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v9 = layer_norm::<epsilon = 0.1>(v7);
-            v3 + mean::<[5]>(v8) + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let x_2 = relu_squared(x);
+            let x = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v3, v4) = split::<d>(v2);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(x_2, linear::<4>(x_2), tanh(x_2));
+            let v6 = stack::<[2, batch, seq, d]>(v5, 0.5 * v5);
+            let v7 = rearrange::<[(rows, 2)]>(v3);
+            param v8: [] = normal(1.0);
+            v6 + mean::<[3]>(x) + mean::<[rows]>(v4) + mean::<[6]>(v7) + v8
         }
     } (x: floats[batch, seq, 4]);
 
     g327 {
-        struct M<rows = 3, d = 4>;
-        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = v1[d = v5];
-            let v7 = cos(2 * v6);
-            let v8 = v4 * sigmoid(v7) + 0.5 * v7;
-            param v9: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v9);
-            let v4_2 = embedding::<7, d>(tokens);
-            let v10 = detach(floor(2 * v8 + 0.37)) + v8;
-            let v11 = pad::<d, after = 1, value = 0.5>(v4_2);
-            linear::<5, name = head>(v1_2 + mean::<[2]>(v10) + mean::<[5]>(v11))
-        }
-    } (tokens: ids[batch, seq]) in a session;
-
-    g328 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq], some: ids[rows]) -> [batch, 7, d] {
-            let x_2 = mean_pool(x, lens);
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = 0.5 * float(keep);
-            let x = detach(floor(2 * x_2 + 0.37)) + x_2;
-            let v3 = layer_norm(v1);
-            let v4 = v2[seq = some];
-            v3 + x + mean::<[rows]>(v4)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq], some: places[3]);
-
-    g329 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<[batch]>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[seq, rows]>(v1, v2);
-            let v1 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v4 = scatter_add::<[7, d]>(x, tokens);
-            let v5 = max(v4, v4);
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            param v6: [rows] = normal(1.0);
-            let v7 = x + sinusoidal_position::<d>(x);
-            x_2 + mean::<[rows]>(v1) + mean::<[7]>(v5) + mean::<[rows]>(v6) + v7
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g330 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 2, rows] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = one_hot::<7>(v5);
-            let x_2 = one_hot::<7>(argmax::<seq>(x + p));
-            let v7 = min(x_2, x_2);
-            let v8 = linear::<rows, bias = false>(v6);
-            param v9: [d, rows] = normal(0.5);
-            let v10 = einsum::<[batch, rows, 7]>(v7, v9);
-            v8 + v4 + mean::<[7]>(v10)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
-
-    g331 {
-        struct M<rows = 3, d = 4>;
-        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = gelu>(v1);
-            let v3 = v2 + v2;
-            let v2 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v2);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v3);
-            let v1 = linear::<d>(v4);
-            linear::<5, name = head>(v2 + v5 + mean::<[rows]>(v1))
-        }
-    } (tokens: ids[batch, seq]) in a session;
-
-    g332 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, 2, seq, 5] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let x_2 = grouped_linear::<5, 7, bias = false>(v1, tokens);
-            let v1_2 = stack::<[batch, 2, seq, 5]>(x_2, 0.5 * x_2);
-            let v2 = shift::<batch, 1>(v1_2);
-            let v3 = tanh(z);
-            let v1_2 = linear::<d>(v1_2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1_2);
-            let v6 = scatter_add::<[batch, 7, d]>(v4, tokens);
-            v2 + mean::<[rows, d]>(v3) + mean::<[7]>(v5) + mean::<[7, d]>(v6)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
-
-    g333 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v2 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(x);
-            let v3 = min::<seq>(v2, keep);
-            param v4: [d] = normal(1.0);
-            let x = x[d = argmax::<d>(v3 + v4)];
-            let v5 = v2 + sinusoidal_position::<d>(v2);
-            let v6 = stack::<[2, seq]>(v1, 0.5 * v1);
-            v5 + x + mean::<[2]>(v6)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
-
-    g334 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], turned: ids[seq, batch]) -> [d, batch, seq] {
-            let v1 = feed_forward::<6, activation = tanh>(x);
-            let v2 = permute::<[d, batch, seq]>(v1);
-            let v3 = max_pool(x, keep);
-            let v4 = v2[seq = turned];
-            v4 + v3
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], turned: places[seq, batch]);
-
-    g335 {
-        struct M<d = 4>;
-        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v3 = floor(2 * v2 + 0.37) * v2;
-            let v2_2 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v2 = feed_forward::<6, activation = swiglu>(v3);
-            linear::<5, name = head>(v2_2 + v2)
-        }
-    } (tokens: ids[batch, seq]) in a session;
-
-    g336 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = cumsum::<seq>(0.5 * x);
-            let v3 = v1 * v1;
-            param v4: [d, rows] = normal(0.5);
-            let v2_2 = einsum::<[batch, seq, rows]>(v2, v4);
-            let v2 = l2_norm(v2_2);
-            v2 + v3
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g337 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = conv_transpose1d::<seq, d, 1>(v1);
-            let v3 = v2 * detach(floor(2 * v2 + 0.37));
-            let v4 = exp(tanh(logsumexp::<batch>(v3, keep)));
-            let v5 = tanh(m);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = conv1d::<seq, d, 4, groups = d, padding = causal>(v6);
-            v7 + v4 + mean::<[rows]>(v5)
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4], tokens: ids[batch, seq]);
-
-    g338 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let v1 = abs(x);
-            let v2 = v1[seq = [-1, 0]];
-            let x_2 = v2 * v2;
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let v4_2 = v4 * sigmoid(v4) + 0.5 * v4;
-            let v5 = 2 * v2 - 1;
-            x_2 + mean::<[rows]>(v4_2) + v5
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g339 {
-        struct M<d = 4>;
-        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = min::<[d]>(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3_2 = concat::<3>(v3, 0.5 * v3);
-            let v1_2 = l2_norm::<3, epsilon = 0.1>(v3);
-            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            linear::<5, name = head>(v3_2 + v2 + mean::<[3]>(v1_2) + mean::<[d]>(v4))
-        }
-    } (tokens: ids[batch, seq]) in a session;
-
-    g340 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = clamp(v4, -0.7, 0.7);
-            v3 + v5 + mean::<[2, 7]>(v6)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
-
-    g341 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let x_2 = v1[batch = -1];
-            let v2 = 0.5 * float(keep);
-            let v3 = silu(x_2);
-            v2 + mean::<[d]>(v3)
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g342 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = mean_pool(x);
-            let v2 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = v2 + learned_position::<9, d>(v2);
-            let v3 = softmax::<batch>(2 * x);
-            v2 + v1 + v3
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g343 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [7, d] = normal(1.0);
             let v3 = v2[tokens];
-            let v3 = v1 / (2 + v3 * v3);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
-            let v3 = v1[d = v6];
-            let v7 = detach(floor(2 * v3 + 0.37));
-            let v3_2 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
-            let v8 = softmax::<2>(2 * v5);
-            linear::<5, name = head>(v3_2 + v8)
+            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v3);
+            let v5 = pad::<d, before = 1>(v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + softmax(v6) * v5; v6 = v6 - 0.5 * gelu(v6); }
+            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v8 = min::<[5, 2]>(v6);
+            let (v9, v10) = split::<d>(v7);
+            let mut v11 = v7 + 0.1 * v8;
+            repeat 2, name = r_v11 { v11 = dropout::<0.2>(tanh(v11)); v11 = v11 - 0.5 * gelu(v11); param v12: [d] = normal(1.0); v11 += one_hot::<d>(argmax::<d>(v11 + v12)); }
+            linear::<5, name = head>(v9 + v10 + mean::<[d]>(v11))
+        }
+    } (tokens: ids[batch, seq]) in a session;
+
+    g328 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_d: bool[d]) -> [batch, seq, rows] {
+            let x_2 = softmax::<seq>(x, lens);
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
+            let x_2 = min::<d>(x_2, keep_d);
+            let v3 = softmax(v2);
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let v5 = variance::<[batch]>(v4);
+            v3 + x_2 + mean::<[d]>(v5)
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_d: marks[4]);
+
+    g329 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37));
+            buffer v2: [2, d] = 0.7;
+            let v3 = detach(floor(2 * v2 + 0.37));
+            let v2_2 = min(v3, v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = einsum::<[d]>(v2_2, v4);
+            let v6 = pad::<d, after = 1, value = 0.5>(v5);
+            let v7 = conv_transpose1d::<seq, d, 1>(v1);
+            v7 + mean::<[5]>(v6)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g330 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v2 = x[seq = [-1, 0]];
+            let v3 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            param v4: [rows] = normal(1.0);
+            let v5 = feed_forward::<6, activation = reglu>(v4);
+            let v6 = x + learned_position::<9, d>(x);
+            v2 + mean::<[seq]>(v3) + mean::<[rows]>(v5) + mean::<[seq]>(v6)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g331 {
+        struct M<d = 4>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = embedding::<7, d>(tokens);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let v3 = v2[d = [-1, 0]];
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v4 = softmax(v2);
+            let v2_2 = v3 - v3;
+            let v2 = rms_norm(v2);
+            let v5 = concat::<d>(v4, 0.5 * v4);
+            linear::<5, name = head>(v2 + mean::<[2]>(v2_2) + mean::<[8]>(v5))
+        }
+    } (tokens: ids[batch, seq]) in a session;
+
+    g332 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = attention::<2, mask = causal>(v1);
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            let v5 = rms_norm(v2);
+            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
+            let v7 = one_hot::<7>(tokens);
+            let v8 = conv_transpose1d::<seq, 7, 3, padding = 1>(v7);
+            let v9 = one_hot::<7>(arange::<seq>());
+            v4 + mean::<[7]>(v5) + v6 + mean::<[7]>(v8) + mean::<[7]>(v9)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g333 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = attention::<2>(x, context = v2);
+            buffer v5: [2, d] = 0.7;
+            let v3_2 = linear::<d, bias = false>(v3);
+            let v6 = one_hot::<7>(tokens);
+            v4 + mean::<[2]>(v1) + mean::<[2]>(v5) + v3_2 + mean::<[7]>(v6)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g334 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = sqrt(1 + x * x);
+            let v2 = feed_forward::<6, activation = reglu>(v1);
+            let v3 = v2[seq = order];
+            buffer v4: [2, d] = 0.7;
+            v3 + mean::<[2]>(v4)
+        }
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+
+    g335 {
+        struct M<d = 4>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = shift::<7, 2>(v2);
+            let v4 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            linear::<5, name = head>(v3 + mean::<[d, 2]>(v4))
+        }
+    } (tokens: ids[batch, seq]) in a session;
+
+    g336 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            param v2: [rows, d] = normal(1.0);
+            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * x);
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v5 = one_hot::<7>(tokens);
+            v4 + mean::<[rows]>(v2) + mean::<[7]>(v5)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g337 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            let (v2, v3) = split::<d>(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let x = v3[seq = some];
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v1);
+            let v8 = v5 / (2 + v5 * v5);
+            let v9 = cumsum::<2>(0.5 * v2);
+            v4 + mean::<[rows, 2]>(x) + v6 + mean::<[7]>(v7) + mean::<[7]>(v8) + mean::<[2]>(v9)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+
+    g338 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let x = relu(x);
+            let x = softmax::<d>(2 * x, keep_d);
+            let v2 = variance::<[7]>(v1);
+            let v3 = shift::<seq, 2>(v2);
+            let v4 = v3 - x;
+            v4
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+
+    g339 {
+        struct M<d = 4>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = v1[d = [-1, 0]];
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v4 = max(v3, v3);
+            buffer v5: [2, d] = 0.7;
+            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
+            linear::<5, name = head>(v2 + mean::<[d]>(v4) + mean::<[d]>(v6))
+        }
+    } (tokens: ids[batch, seq]) in a session;
+
+    g340 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let x_2 = max::<[d]>(x);
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = ln(2 + v1 * v1);
+            let v3_2 = logsumexp::<[seq, d]>(v3);
+            v2 + x_2 + v3_2
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g341 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let x_2 = max::<[batch, 2]>(v2);
+            let v4 = einsum::<[]>(x_2, x_2);
+            let v5 = clamp(x_2, v4 - 1, v4 + 1);
+            v5
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g342 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<d, bias = false>(x);
+            param v2: [7, d] = normal(1.0);
+            let x = v2[arange::<seq>()];
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 - 0.2 * cumsum(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            v6 + v3
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g343 {
+        struct M<rows = 3, d = 4>;
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = pad::<d, before = 1>(v1);
+            param v3: [rows, d] = normal(1.0);
+            let v4 = group_norm::<2>(v3);
+            let v4_2 = softmax::<rows>(2 * v4);
+            let v5 = max(v4_2, v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 + softmax(v6) * v5; }
+            linear::<5, name = head>(v2 + mean::<[rows, d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = 0.5 * float(tokens);
-            let v3 = sin(v2);
-            let v1 = cumsum::<d>(0.5 * v1);
-            v1 + v3
+        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch, 2, 7] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let x_2 = abs(v1);
+            let (v2, v3) = top_k::<seq, k = 2>(x_2 + p);
+            let x_2 = one_hot::<7>(v3);
+            let v1_2 = rms_norm(x);
+            x_2 + v2 + mean::<[seq]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g345 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [2, batch, seq, d] {
-            let v1 = shift::<d, 1>(x);
-            let v2 = min::<seq>(v1, some_lens);
-            let v1_2 = v2 + v1;
-            let v3 = stack::<[2, batch, seq, d]>(v1_2, 0.5 * v1_2);
-            let v4 = conv_transpose1d::<batch, d, 1>(v3);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = softmax::<seq>(2 * v2);
+            let v2_2 = mean::<batch>(v3, keep);
+            let v4 = cumsum::<seq>(0.5 * v2_2);
+            let v5 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v5 + v4
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g346 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7] {
-            let v1 = x[d = 0];
-            buffer v2: [2, d] = 0.7;
-            let v3 = floor(2 * v2 + 0.37) * v2;
-            let v4 = scatter_add::<[batch, 7]>(v1, tokens);
-            let v3 = conv_transpose1d::<2, d, 1>(v3);
-            let v5 = scatter_add::<[7, d]>(x, tokens);
-            let v5 = einsum::<[d]>(v5, v5);
-            v4 + mean::<[2, d]>(v3) + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = ln(2 + x * x);
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v4 = v2[seq = order];
+            let v5 = conv2d::<[batch, seq], d, 3, padding = 1>(v3);
+            let v6 = v5 * detach(if v4 < 0.1 { 0.5 } else { -1 });
+            let v7 = conv_transpose1d::<batch, d, 1>(v6);
+            v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g347 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 1>(v1);
-            let v2 = variance::<[d]>(v2);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = max::<[3]>(v3);
-            let v5 = mean::<[3]>(v3);
-            let v6 = softmax::<d>(2 * v1);
-            linear::<5, name = head>(v6 + v2 + v4 + v5)
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v3_2 = 2 * v3 - 1;
+            let v4 = abs(v3_2);
+            let v1_2 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v1_2 + v5);
+            let v8 = embedding::<7, d>(v7);
+            let v9 = attention::<2, mask = causal>(v1);
+            linear::<5, name = head>(v6 + mean::<[rows, d]>(v4) + mean::<[d]>(v8) + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [7, seq] {
-            let v1 = x[seq = -1];
-            let v2 = one_hot::<7>(arange::<seq>());
-            let x_2 = expand::<[batch, seq, d]>(v1);
-            let v3 = permute::<[7, seq]>(v2);
-            let v4 = logsumexp::<[d]>(x_2);
-            v3 + mean::<[batch]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let x_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v4 = concat::<d>(x_2, 0.5 * v2);
+            v3 + mean::<[8]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g349 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v2 = softmax::<batch>(2 * x);
-            let v3 = min(v2, v2);
-            let v3_2 = one_hot::<7>(argmax::<batch>(v3 + b));
-            let x_2 = attention::<2, score = bilinear>(v3, context = x);
-            let v4 = detach(floor(2 * x_2 + 0.37)) + v1;
-            let v3 = sqrt(1 + v3_2 * v3_2);
-            v4 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = linear::<2>(x);
+            let v2 = pad::<d, after = 1, value = 0.5>(x);
+            let v3 = einsum::<[seq, 2]>(v1, v1);
+            let v4 = max::<[2]>(v3);
+            let v3_2 = max_pool(v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v7 = if arange::<seq>() < tokens || !keep { v6 } else { 0.5 * v6 };
+            v5 + v4 + mean::<[5]>(v3_2) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g350 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v2 = v3 * sigmoid(v2) + 0.5 * v2;
-            v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = einsum::<[batch, d]>(x, x);
+            let v2 = linear::<rows, bias = false>(x);
+            let v1_2 = stack::<[batch, d, 2]>(v1, 0.5 * v1);
+            let v1_2_2 = conv_transpose1d::<d, 2, 1>(v1_2);
+            v2 + mean::<[d, 2]>(v1_2_2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -429,129 +428,129 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v1_2 = cumsum::<d>(0.5 * v2);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let v4 = clamp(v3, v3 - 1, v3 + 1);
-            linear::<5, name = head>(v4)
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); v3 = v3 + softmax(v3) * v2; }
+            let v2_2 = min(v2, v3);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            linear::<5, name = head>(v2_2 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = mean::<[seq]>(x);
-            let v1 = if x_2 > 0.1 && !(x >= 0.6) { 0.5 * x_2 } else { x - 1 };
-            let v2 = feed_forward::<6, activation = reglu>(x_2);
-            let v3 = mean::<[batch, d]>(v1);
-            let v4 = v2 - v2;
-            let v5 = floor(2 * v4 + 0.37) * v4;
-            let v6 = v3 - v3;
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            v7 + v5 + v6
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = min::<seq>(x, lens);
+            let v2 = min(v1, v1);
+            let v3 = shift::<batch, -1>(v2);
+            let v4 = max(0.1, v3);
+            let v5 = 2 * v4 - 1;
+            let v6 = gelu_tanh(v5);
+            let v7 = variance::<batch>(x, keep);
+            let v4_2 = x + learned_position::<9, d>(x);
+            v4_2 + v6 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g353 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v2 = embedding::<7, d>(tokens);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let x = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            let v6 = v1 - v1;
-            let v7 = grouped_linear::<5, 7>(v2, argmax::<7>(linear::<7>(v2)));
-            let v2_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v6_2 = conv1d::<batch, d, 3, padding = same, groups = d>(v6);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v4 + mean::<[5]>(v7) + mean::<[d]>(v2_2) + mean::<[d]>(v6_2) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<[d]>(x);
+            let v2 = layer_norm::<epsilon = 0.1>(x);
+            buffer v3: [2, d] = 0.7;
+            param v4: [7, d] = normal(1.0);
+            let x_2 = v4[tokens];
+            let v2 = max(v2, v2);
+            let x = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            param v5: [] = normal(1.0);
+            let v2_2 = concat::<d>(v3, 0.5 * v3);
+            x_2 + v2 + x + v5 + mean::<[2, 8]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g354 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
-            let v2 = min(v1, v1);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let mut v4 = v2 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v2 = permute::<[d, batch, seq]>(v4);
-            let mut v5 = v4 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let x = min(v5, v5);
-            x
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = max::<[d]>(x);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let x = pad::<d, after = 1, value = 0.5>(x);
+            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            let v2_2 = concat::<5>(x, 0.5 * x);
+            v3 + v6 + mean::<[7]>(v7) + mean::<[10]>(v2_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g355 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v1_2_2 = v1_2 + learned_position::<9, d>(v1_2);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1_2_2);
-            let v3 = pad::<d, after = 1, value = 0.5>(v2);
-            linear::<5, name = head>(v3)
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            param v4: [d] = normal(1.0);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[argmax::<d>(detach(v1 + v4))];
+            let v7 = concat::<d>(v3, 0.5 * v6);
+            linear::<5, name = head>(v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<rows>(x);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = attention::<2, score = bilinear>(x, context = v2);
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);
+            let v6 = linear::<2, bias = false>(v5);
+            v6 + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g357 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v2_2 = pad::<d, before = 1>(v2);
-            let v3 = conv_transpose2d::<[batch, seq], 5, [3, 1], padding = [1, 0], bias = false>(v2_2);
-            let v4 = one_hot::<7>(tokens);
-            param v5: [7, d] = normal(1.0);
-            let x = v5[arange::<seq>()];
-            let v2 = softmax::<seq>(2 * v1);
-            let v2 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
-            v2 + mean::<[5]>(v3) + mean::<[7]>(v4) + x
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = logsumexp::<[d]>(x);
+            let v2 = tanh(v1);
+            let v3 = variance::<seq>(x, some_lens);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v5 = conv_transpose1d::<seq, d, 1>(v4);
+            let v6 = attention::<2>(v5);
+            let v7 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v8 = embedding::<7, d>(tokens);
+            v6 + v2 + v3 + v7 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g358 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
-            let x_2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let x_2_2 = v1[d = argmax::<d>(x_2 + v2)];
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v4 = concat::<3>(v3, 0.5 * v3);
-            v4 + x_2_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v3 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
+            let v4 = softmax::<batch>(2 * v3);
+            let v4_2 = softmax::<d>(2 * v4);
+            v4_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g359 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[rows]>(v2, v5);
-            let v7 = rearrange::<[batch, seq, (2, d)]>(v4);
-            let v3 = linear::<d, bias = false>(v3);
-            let v8 = detach(floor(2 * v3 + 0.37));
-            let (v9, v10) = top_k::<7, k = 2>(linear::<7>(v8));
-            let v11 = sum::<2>(v9 * grouped_linear::<d, 7, bias = false>(v8, v10));
-            linear::<5, name = head>(v7 + mean::<[rows]>(v6) + mean::<[rows, d]>(v11))
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v3 = grouped_linear::<5, 7>(v2, tokens);
+            let v4 = max(v3, v3);
+            let v5 = einsum::<[batch, seq]>(v4, v3);
+            let v6 = logsumexp::<[d]>(v2);
+            let v7 = max(v5, v6);
+            let v8 = 0.5 * float(tokens);
+            let v9 = v2[d = ..2];
+            linear::<5, name = head>(v9 + v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 }
