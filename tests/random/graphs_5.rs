@@ -448,10 +448,10 @@ graphs! {
             param v3: [7, d] = normal(1.0);
             let v4 = v3[tokens];
             let v5 = v2 + v2;
-            let v6 = v2[seq = some];
-            let v7 = pad::<5, before = 1>(x);
-            let v8 = sum::<[batch]>(v5);
-            v4 + mean::<[rows, 3]>(v6) + mean::<[6]>(v7) + mean::<[3]>(v8)
+            let v6 = x[seq = some];
+            let v7 = pad::<5, before = 1>(v6);
+            let v8 = sum::<[batch]>(v7);
+            v4 + mean::<[3]>(v5) + mean::<[rows, 6]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
 

@@ -20,7 +20,8 @@ fn at_ids(x: &[Axis], axis: Axis, ids: &[Axis]) -> Option<Axes> {
     let at = x.iter().position(|of| *of == axis)?;
     let mut axes = x.to_vec();
     axes.splice(at..=at, new);
-    let is_single = |of: &Axis| axes.iter().filter(|other| *other == of).count() == 1;
+    let is_same = |a: &Axis, b: &Axis| a == b || a.size().is_some() && a.size() == b.size();
+    let is_single = |of: &Axis| axes.iter().filter(|other| is_same(other, of)).count() == 1;
     (axes.len() <= MOST_AXES && axes.iter().all(is_single)).then_some(axes)
 }
 
