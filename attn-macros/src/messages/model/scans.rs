@@ -88,7 +88,7 @@ pub(crate) fn results_of_scan(names: usize, results: usize) -> String {
          help: first what each step yields, then states of the last line: `let (y, h) = scan ..`",
         s(results),
         s(names),
-        if names == 1 { "it" } else { "them" }
+        if results == 1 { "it" } else { "them" }
     )
 }
 

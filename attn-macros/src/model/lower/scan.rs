@@ -35,6 +35,8 @@ pub(super) struct ScanBody {
     place: Option<usize>,
     /// What it yields, each with where that was written.
     yields: Option<Vec<(ValueId, Span)>>,
+    /// Whether all of that, and all initial values, are there.
+    is_sound: bool,
 }
 
 /// A state, when a step begins.
@@ -101,8 +103,12 @@ impl Lowering<'_> {
     pub(super) fn is_outside_of_scan(&self, name: &Ident) -> bool {
         let place = self.scopes.place(name);
         let scan = self.scan.as_ref();
+        let is_known = self
+            .scopes
+            .find(name)
+            .is_some_and(|variable| variable.value.is_some());
         scan.zip(place)
-            .is_some_and(|(scan, place)| place < scan.first_variable)
+            .is_some_and(|(scan, place)| is_known && place < scan.first_variable)
     }
 
     pub(super) fn yielded(
@@ -134,6 +140,7 @@ impl Lowering<'_> {
             }
         }
         if let Some(scan) = &mut self.scan {
+            scan.is_sound &= lowered.iter().all(Option::is_some);
             scan.yields = Some(lowered.into_iter().flatten().collect());
         }
     }
@@ -146,7 +153,9 @@ impl Lowering<'_> {
     ) -> Vec<Option<ValueId>> {
         let before = self.cx.count();
         let results = self.scanned(scan, later, builder);
-        let is_sound = self.cx.count() == before;
+        let is_sound = self.cx.count() == before && !results.is_empty();
+        // How many results there are is not known.
+        self.is_understood &= is_sound;
         let results = results.into_iter().map(|id| id.filter(|_| is_sound));
         results.collect()
     }
@@ -183,6 +192,7 @@ impl Lowering<'_> {
             before: Region::default(),
             place: None,
             yields: None,
+            is_sound: befores.iter().flatten().all(|(_, before)| before.is_some()),
         });
         let mut starts = Vec::new();
         for (name, before) in befores.into_iter().flatten() {
@@ -216,7 +226,7 @@ impl Lowering<'_> {
             return Vec::new();
         };
         let states: Vec<State> = states.into_iter().flatten().collect();
-        if states.len() < starts.len() || self.cx.count() > 0 && lasts.contains(&None) {
+        if !body.is_sound || states.len() < starts.len() || lasts.contains(&None) {
             return Vec::new();
         }
         if body.yields.is_none() && lasts.is_empty() {

@@ -215,6 +215,7 @@ impl Lowering<'_> {
         later: &Later<'_>,
     ) -> Option<Returned<'s>> {
         let (names, changes) = match &scan.to {
+            ScanTo::Return if values.is_empty() => return None,
             ScanTo::Return => {
                 let values = values.into_iter().map(|value| (value, &scan.result));
                 return Some(Returned {
