@@ -242,7 +242,7 @@ fn sizes_of_zero_may_be_known_at_compile_time() {
     let bias = layer.o_proj.bias.as_vec();
     let x: Tensor<Rank3<2, 0, 8>, f32, _> = Cpu::default().zeros();
     let (y, weights) = layer.forward_with_weights(x.leaky_trace());
-    let weights: Tensor<Rank4<2, 4, 0, 0>, f32, _> = weights;
+    let weights: Tensor<Rank4<2, 4, 0, 0>, f32, _, _> = weights;
     assert!(flat(&weights).is_empty());
     let y: Traced<Rank3<2, 0, 8>, f32> = y;
     assert_nothing(&mut layer, &x, y, &bias);

@@ -1,7 +1,5 @@
 //! The tables of the documentation: a row has as many cells as its header.
 
-use std::iter;
-
 use proc_macro2::{TokenStream, TokenTree};
 
 use super::support::{expand, parse_file, reports, tokens};

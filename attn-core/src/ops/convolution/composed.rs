@@ -156,22 +156,22 @@ impl<'a> View<'a> {
     fn input(&self, row: usize, channel: usize, kernel: [usize; 2]) -> Option<usize> {
         let [from, to] = self.lengths;
         let (image, line, column) = (row / to[1] / to[0], row / to[1] % to[0], row % to[1]);
-        let mut at = [line, column];
-        for axis in 0..2 {
+        let index = |axis: usize, at: usize| {
             let slide = self.of.axes[axis];
             let offset = kernel[axis] * slide.dilation;
             let index = match self.is_transposed {
-                false => (at[axis] * slide.stride + offset).checked_sub(slide.before)?,
+                false => (at * slide.stride + offset).checked_sub(slide.before)?,
                 true => {
-                    let distance = (at[axis] + slide.before).checked_sub(offset)?;
+                    let distance = (at + slide.before).checked_sub(offset)?;
                     if !distance.is_multiple_of(slide.stride) {
                         return None;
                     }
                     distance / slide.stride
                 }
             };
-            at[axis] = Some(index).filter(|index| *index < from[axis])?;
-        }
+            Some(index).filter(|index| *index < from[axis])
+        };
+        let at = [index(0, line)?, index(1, column)?];
         let channels = self.channels[0];
         Some(match self.of.layout {
             Channels::Last => ((image * from[0] + at[0]) * from[1] + at[1]) * channels + channel,

@@ -129,16 +129,16 @@ fn slides(lowering: &mut Lowering<'_>, call: &CallSite<'_>, kind: Kind) -> Optio
     };
     let (kernel, stride, dilation) = (kernel?, stride?, dilation?);
     let (padding, more) = (padding?, more?);
+    let plain = |axis: usize| Slide {
+        kernel: kernel[axis].clone(),
+        stride: stride[axis].clone(),
+        before: padding[axis].clone(),
+        after: padding[axis].clone(),
+        dilation: dilation[axis].clone(),
+        more: more[axis].clone(),
+    };
     let mut slides = Vec::with_capacity(kind.axes);
-    for axis in 0..kind.axes {
-        let mut slide = Slide {
-            kernel: kernel[axis].clone(),
-            stride: stride[axis].clone(),
-            before: padding[axis].clone(),
-            after: padding[axis].clone(),
-            dilation: dilation[axis].clone(),
-            more: more[axis].clone(),
-        };
+    for mut slide in (0..kind.axes).map(plain) {
         match word {
             Some("same") => {
                 same(lowering, call, &slide.stride)?;
