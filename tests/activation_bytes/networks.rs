@@ -130,24 +130,4 @@ exact! {
             }
         }
     } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)));
-
-    scans_with_norms_dropout_and_loops {
-        struct M<d = 8>;
-        fn forward(x: [seq, d]) -> ([seq, d], [d]) {
-            let (y, first) = scan seq, reverse = true {
-                state h: [d] = 0.0;
-                let mut z = dropout::<0.5>(x);
-                repeat 2 { z = tanh(linear::<d>(layer_norm(z + h))); }
-                h = z + feed_forward::<5>(z);
-                yield h * x;
-                h
-            };
-            let z = scan seq {
-                state h: [d] = first;
-                h = h / sqrt(mean::<d>(h * h) + 1e-6) * y;
-                yield h;
-            };
-            (z, first)
-        }
-    } (seq: 5) (x: tensor::<_, E>("x", (seq, Const::<8>)));
 }
