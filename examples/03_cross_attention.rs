@@ -104,7 +104,7 @@ fn forward<T: Tape<f32, Cpu>>(
     let (entries, tape) = (values + keys).split_tape();
     let questions = question.forward(task.questions.clone().put_tape(tape));
     let (found, weights) = look_up.forward_with_weights((questions, entries));
-    (answer.forward(found), weights)
+    (answer.forward(found), weights.split_tape().0)
 }
 
 /// Dictionaries, [batch, entries], and questions to them, [batch, questions].

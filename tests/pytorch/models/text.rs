@@ -69,7 +69,7 @@ cases! {
         block values(x: [batch, seq, d]) -> [batch, heads, seq, width] {
             rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<d, bias = false>(x))
         }
-        block attended(x: [batch, seq, d], v: [batch, heads, seq, width]) -> [batch, seq, d] {
+        block weighted(x: [batch, seq, d], v: [batch, heads, seq, width]) -> [batch, seq, d] {
             let q = linear::<d, bias = false, name = q>(x);
             let k = linear::<d, bias = false, name = k>(x) as [batch, kv = seq, d];
             let q = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(q);
@@ -82,11 +82,11 @@ cases! {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             let y = rms_norm(x);
             let first = values(y);
-            let mut x = x + attended::<name = attend>(y, first);
+            let mut x = x + weighted::<name = attend>(y, first);
             repeat 2 {
                 param mix: [2] = 0.5;
                 let y = rms_norm(x);
-                x += attended::<name = attend>(y, mix[2 = 0] * values(y) + mix[2 = 1] * first);
+                x += weighted::<name = attend>(y, mix[2 = 0] * values(y) + mix[2 = 1] * first);
             }
             x
         }
