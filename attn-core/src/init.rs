@@ -232,7 +232,7 @@ pub(crate) fn weight<S: Shape, E: Element, D: Device<E>>(
     }
 }
 
-/// [`matrix`] for several matrices: each has the distribution of one alone.
+/// [`weight`] for several matrices: each has the distribution of one alone.
 pub(crate) fn matrices<const G: usize, const O: usize, const I: usize, E: Element, D: Device<E>>(
     t: &mut Tensor<Rank3<G, O, I>, E, D>,
     own: impl FnOnce(&mut Tensor<Rank3<G, O, I>, E, D>) -> Result<(), D::Err>,
@@ -335,7 +335,7 @@ mod tests {
     /// The mean square of a matrix that is initialised with zeros by default.
     fn square_of_matrix() -> f64 {
         let mut t: Tensor<Rank2<100, 400>, f64, Cpu> = Cpu::seed_from_u64(1).zeros();
-        matrix(&mut t, zeros).expect("the Cpu has memory");
+        weight(&mut t, zeros).expect("the Cpu has memory");
         mean(t.as_vec().into_iter().map(|v| v * v))
     }
 

@@ -144,8 +144,15 @@ impl Emit<ModelFrame<'_>> for Attention {
         if of.mode() == ExecMode::Session {
             let attention = of.attention_in_session(self);
             let past = of.past(&self.place);
-            let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
-            return quote!(#attention::decode(&#weights, &mut #past, new, [#(#inputs),*], #y));
+            let inputs = match of.extents().model.attentions[self.index].graph.cross {
+                // The keys and values of a context were computed when the session started.
+                true => of.matrix(0),
+                false => {
+                    let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
+                    quote!([#(#inputs),*])
+                }
+            };
+            return quote!(#attention::decode(&#weights, &mut #past, new, #inputs, #y));
         }
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);

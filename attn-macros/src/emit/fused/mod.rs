@@ -106,7 +106,7 @@ impl LayerFrame<'_> {
         let block = self.block();
         let id = block.memory(id);
         if let Some(place) = self.layer.inputs.iter().position(|input| *input == id) {
-            return place > 0;
+            return self.cx.graph.cross && place > 0;
         }
         let mut nodes = self.layer.nodes();
         let node = nodes.find(|node| block.memory(node.result) == id);
