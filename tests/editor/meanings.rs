@@ -138,6 +138,7 @@ fn keys_words_and_operations_have_their_documentation() {
             "scan seq { sta$0te h: [batch] = 0; yield x; }",
             "each step assigns for the next one",
         ),
+        ("scan seq { yi$0eld x; }", "a result for each step"),
         ("atte$0nd(x, x, x)", "F.scaled_dot_product_attention"),
         ("attend::<so$0ftcap = 20>(x, x, x)", "tanh"),
         (

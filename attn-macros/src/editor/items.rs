@@ -117,6 +117,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("repeat", said(&OPTIONS).collect()),
         ("scan", said(&OPTIONS_OF_SCAN).collect()),
         ("statements_of_scan", said(&STATEMENTS_OF_SCAN).collect()),
+        ("keywords", said(&KEYWORDS).collect()),
         ("kinds", said(&KINDS).collect()),
         ("items", said(&ITEMS).collect()),
         ("sizes", sizes.clone().map(named_key).collect()),
@@ -168,6 +169,11 @@ const OPTIONS_OF_SCAN: [(&str, &str); 1] = [(
 const STATEMENTS_OF_SCAN: [(&str, &str); 1] = [(
     "state",
     "`state name: [axes] = initial;`: a value that each step assigns for the next one.",
+)];
+/// Those of Rust, which cannot be completed.
+const KEYWORDS: [(&str, &str); 1] = [(
+    "yield_",
+    "`yield h;`: a result for each step, which has the axis again. `yield (a, b);` are several.",
 )];
 const OPERANDS: [(&str, &str); 5] = [
     (

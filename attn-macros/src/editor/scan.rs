@@ -99,8 +99,11 @@ impl Walker<'_, '_> {
     pub(super) fn yielded(&mut self, tokens: &mut Tokens) {
         // A statement may be inserted before this one.
         self.names.own(self.scope, None);
-        // A keyword of Rust, which is no name of a module.
-        tokens.take_word("yield");
+        if let Some(word) = tokens.take_ident() {
+            // A keyword of Rust is no name of a module: this one has its documentation.
+            let name = Ident::new("yield_", word.span());
+            self.names.language("keywords", Some(&name));
+        }
         self.value(tokens);
     }
 }

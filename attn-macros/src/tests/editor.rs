@@ -182,6 +182,7 @@ fn every_name_of_a_scan_is_documented() {
         "operations::scan",
         "scan::reverse",
         "statements_of_scan::state",
+        "keywords::yield_",
         "::causal",
         "operands::attend::padding",
         "attend::heads",
@@ -193,7 +194,6 @@ fn every_name_of_a_scan_is_documented() {
     ] {
         assert!(told.has(path), "{path}: {:?}", told.paths);
     }
-    assert!(!told.has("::yield"));
 }
 
 #[test]
