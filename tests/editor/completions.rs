@@ -242,6 +242,7 @@ fn an_operation_offers_its_keys_and_the_sizes_of_the_model() {
         check(&model(typed), &[&keys, sizes]);
     }
     check(&model("linear::<out = $0>(x)"), &[sizes]);
+    check(&model("repeat $0 { x = x; } x"), &[sizes]);
     check(&model("linear::<out = hid$0>(x)"), &[sizes]);
     let others = KEYS_OF_LAYERS.iter().filter(|key| **key != "d_model");
     let others: Vec<&str> = others.copied().collect();
