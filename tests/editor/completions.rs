@@ -2,18 +2,24 @@
 
 use crate::{ask, body, layer, model};
 
-const MASKS: [&str; 8] = [
+const MASKS: [&str; 14] = [
     "causal",
     "chunked",
     "dilated_sliding_window",
     "document",
+    "local",
+    "neighborhood",
     "none",
     "padding",
     "prefix_lm",
+    "same_col",
+    "same_frame",
+    "same_row",
     "sliding_window",
+    "window",
 ];
 const POSITIONS: [&str; 4] = ["alibi", "none", "rel_pos_bias", "rope"];
-const KEYS_OF_LAYERS: [&str; 19] = [
+const KEYS_OF_LAYERS: [&str; 22] = [
     "bias",
     "bidirectional",
     "d_context",
@@ -21,28 +27,36 @@ const KEYS_OF_LAYERS: [&str; 19] = [
     "d_values",
     "dropout",
     "ensure",
+    "grid",
     "head_dim",
     "heads",
     "init",
+    "kv_grid",
     "kv_heads",
     "mask",
     "normalizer",
     "position",
+    "prefix_tokens",
     "qk_norm",
     "scale",
     "score",
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 59] = [
+const OPERATIONS: [&str; 66] = [
     "abs",
     "arange",
     "argmax",
+    "attend",
     "attention",
     "block",
     "buffer",
     "clamp",
     "concat",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
     "cos",
     "cumsum",
     "detach",
@@ -80,6 +94,7 @@ const OPERATIONS: [&str; 59] = [
     "relu_squared",
     "repeat",
     "rms_norm",
+    "scan",
     "scatter_add",
     "shift",
     "sigmoid",
@@ -96,17 +111,34 @@ const OPERATIONS: [&str; 59] = [
     "variance",
     "windows",
 ];
+const COORDINATES: [&str; 6] = ["kv_col", "kv_frame", "kv_row", "q_col", "q_frame", "q_row"];
+const KEYS_OF_ATTEND: [&str; 13] = [
+    "bidirectional",
+    "dropout",
+    "ensure",
+    "heads",
+    "kv_heads",
+    "mask",
+    "name",
+    "normalizer",
+    "position",
+    "qk_norm",
+    "scale",
+    "score",
+    "softcap",
+];
 const FUNCTIONS: [&str; 13] = [
     "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",
     "tanh",
 ];
-const SIZES_OF_LAYERS: [&str; 7] = [
+const SIZES_OF_LAYERS: [&str; 8] = [
     "d_context",
     "d_model",
     "d_values",
     "head_dim",
     "heads",
     "kv_heads",
+    "prefix_tokens",
     "value_head_dim",
 ];
 
@@ -210,6 +242,7 @@ fn an_operation_offers_its_keys_and_the_sizes_of_the_model() {
         check(&model(typed), &[&keys, sizes]);
     }
     check(&model("linear::<out = $0>(x)"), &[sizes]);
+    check(&model("repeat $0 { x = x; } x"), &[sizes]);
     check(&model("linear::<out = hid$0>(x)"), &[sizes]);
     let others = KEYS_OF_LAYERS.iter().filter(|key| **key != "d_model");
     let others: Vec<&str> = others.copied().collect();
@@ -263,6 +296,10 @@ fn named_operands_are_offered() {
     check(
         &model("attention::<2, mask = padding>(x, padd$0 = lens)"),
         &[&["context", "document", "padding", "position_ids", "values"]],
+    );
+    check(
+        &model("attend::<mask = padding>(x, x, x, padd$0 = lens)"),
+        &[&["document", "padding", "position_ids"]],
     );
 }
 
@@ -344,6 +381,111 @@ fn a_learned_tensor_offers_sizes_and_its_distributions() {
 }
 
 #[test]
+fn attend_offers_its_keys_words_and_axes() {
+    for typed in [
+        "attend::<$0>(x, x, x)",
+        "attend::<mask = causal, ro$0>(x, x, x)",
+    ] {
+        check(&model(typed), &[&KEYS_OF_ATTEND]);
+    }
+    check(&model("attend::<mask = ca$0>(x, x, x)"), &[&MASKS]);
+    check(
+        &model("attend::<heads = se$0>(x, x, x)"),
+        &[&["batch", "seq", "d_model", "hidden"]],
+    );
+    check(
+        &model("attend(x, x, x) { fn score(score, q_len) { sc$0 } }"),
+        &[&FUNCTIONS, &SIZES_OF_LAYERS, &["score", "q_len"]],
+    );
+}
+
+#[test]
+fn a_convolution_offers_its_axes_sizes_and_words() {
+    let sizes: &[&str] = &["d_model", "hidden"];
+    for axis in ["conv1d::<se$0>(x)", "conv1d::<seq, hid$0>(x)"] {
+        let keys = [
+            "axis", "bias", "channels", "dilation", "groups", "init", "kernel", "name", "out",
+            "padding", "stride", "to",
+        ];
+        check(&model(axis), &[&keys, &["batch", "seq"], sizes]);
+    }
+    for typed in [
+        "conv1d::<seq, 8, 3, stride = hid$0>(x)",
+        "conv2d::<[seq, d_model], 8, 3, stride = [2, $0]>(x)",
+        "grouped_linear::<groups = 2, out = $0>(x)",
+    ] {
+        check(&model(typed), &[sizes]);
+    }
+    for (typed, words) in [
+        (
+            "conv1d::<seq, 8, 3, padding = ca$0>(x)",
+            &["same", "causal"][..],
+        ),
+        ("conv2d::<[batch, seq], 8, 3, padding = $0>(x)", &["same"]),
+    ] {
+        check(&model(typed), &[words, sizes]);
+    }
+}
+
+#[test]
+fn a_scan_offers_axes_and_its_options() {
+    for typed in [
+        "scan se$0 { state h: [batch, d_model] = 0; yield x; }",
+        "scan $0 { state h: [batch, d_model] = 0; yield x; }",
+        "let y = scan se$0 { yield x; }; y",
+        "let y = scan $0 { yield x; }; y",
+        "scan seq { state h: [ba$0] = 0; yield x; }",
+    ] {
+        check(&model(typed), &[&["batch", "seq", "d_model", "hidden"]]);
+    }
+    for typed in [
+        "scan seq, $0 { yield x; }",
+        "let y = scan seq, re$0 { yield x; }; y",
+    ] {
+        check(&model(typed), &[&["reverse"]]);
+    }
+}
+
+#[test]
+fn a_scan_offers_states_operations_and_the_variables_before_it() {
+    for typed in [
+        "scan seq { $0 }",
+        "scan seq { st$0 }",
+        "let mut y = x; y = scan seq { la$0 }; y",
+        "let y = scan seq, reverse = true { yield la$0; }; y",
+        "scan seq { yield $0 }",
+    ] {
+        let names: &[&str] = if typed.contains("mut y") { &["y"] } else { &[] };
+        check(
+            &model(typed),
+            &[&OPERATIONS, &["state", "x", "lens"], names],
+        );
+    }
+    for typed in [
+        "ha$0",
+        "yield ha$0; h",
+        "yield (x, $0);",
+        "yield x + $0; h",
+        "h = tanh(ha$0); yield h;",
+        "h = $0\nyield h;",
+        "h = la$0\nyield h;",
+        "h += x; yield h; ha$0",
+        "repeat 2 { h += $0; } yield h;",
+    ] {
+        let scan = format!("scan seq {{ state h: [batch, d_model] = 0.0; {typed} }}");
+        check(&model(&scan), &[&OPERATIONS, &["state", "x", "lens", "h"]]);
+    }
+    // An initial value is one of outside, and no state is there behind the scan.
+    for typed in [
+        "scan seq { state h: [batch, d_model] = me$0; yield h; }",
+        "let _y = scan seq { state h: [batch, d_model] = 0; yield h; }; la$0",
+    ] {
+        let names: &[&str] = if typed.contains("_y") { &["_y"] } else { &[] };
+        check(&model(typed), &[&OPERATIONS, &["x", "lens"], names]);
+    }
+}
+
+#[test]
 fn a_buffer_offers_sizes_indices_and_functions_of_numbers() {
     let sizes: &[&str] = &["d_model", "hidden"];
     check(&model("buffer b: [d$0] = |i| i; x + b"), &[sizes]);
@@ -406,7 +548,10 @@ fn a_function_of_a_body_offers_its_arguments_tensors_and_functions() {
     );
     check(
         &body("fn mask(q$0) { true }"),
-        &[&["b", "h", "q_idx", "kv_idx", "q_len", "kv_len"]],
+        &[
+            &["b", "h", "q_idx", "kv_idx", "q_len", "kv_len"],
+            &COORDINATES,
+        ],
     );
     check(
         &model("attention::<2>(x) { param slope: [heads] = ones; fn score(score) { sl$0 } }"),

@@ -38,12 +38,41 @@ fn a_variable_has_its_shape() {
             "[batch, seq, 4]",
         ),
         (
+            "let mut h = linear::<512>(x); h = linear::<4>(h); let y = x; linear::<8>(h$0) + y",
+            "[batch, seq, 4]",
+        ),
+        (
             "let mut h = linear::<512>(x); repeat 2 { h$0 = gelu(h); } h",
             "[batch, seq, 512]",
         ),
     ] {
         check(&model(statements), &format!("`{shape}`"));
     }
+}
+
+#[test]
+fn in_a_scan_a_variable_has_the_shape_of_a_step() {
+    for (statements, shape) in [
+        ("state h$0: [batch, 8] = 0; h = x; yield h;", "[batch, 8]"),
+        ("state h: [batch, 8] = 0; h = x; yield h$0;", "[batch, 8]"),
+        ("state h: [batch, 8] = 0; h = x$0; yield h;", "[batch, 8]"),
+        (
+            "state h: [batch, 8] = x$0[seq = 0]; h += x; yield h;",
+            "[batch, seq, d_model]",
+        ),
+        (
+            "let y$0 = linear::<4>(x); yield linear::<8>(y);",
+            "[batch, 4]",
+        ),
+    ] {
+        let scan = format!("let z = scan seq {{ {statements} }}; z");
+        check(&model(&scan), &format!("`{shape}`"));
+    }
+    let scan = "state h: [batch, 4] = 0; h = linear::<4>(x); yield h; h";
+    let behind = |uses: &str| format!("let (y, last) = scan seq {{ {scan} }}; {uses}");
+    check(&model(&behind("last$0 + y")), "`[batch, 4]`");
+    check(&model(&behind("last + y$0")), "`[batch, seq, 4]`");
+    check(&model(&behind("last + x$0")), "`[batch, seq, d_model]`");
 }
 
 #[test]
@@ -96,6 +125,27 @@ fn keys_words_and_operations_have_their_documentation() {
             "Gated by `silu`",
         ),
         ("repe$0at 2 { x = x; }", "with layers of its own"),
+        ("sc$0an seq { yield x; }", "the steps along an axis"),
+        (
+            "let y = sca$0n seq { yield x; }; y",
+            "the steps along an axis",
+        ),
+        (
+            "scan seq, rev$0erse = true { yield x; }",
+            "the last step comes first",
+        ),
+        (
+            "scan seq { sta$0te h: [batch] = 0; yield x; }",
+            "each step assigns for the next one",
+        ),
+        ("scan seq { yi$0eld x; }", "a result for each step"),
+        ("atte$0nd(x, x, x)", "F.scaled_dot_product_attention"),
+        ("attend::<so$0ftcap = 20>(x, x, x)", "tanh"),
+        (
+            "conv1d::<seq, 8, 3, padding = cau$0sal>(x)",
+            "before the axis",
+        ),
+        ("conv1d::<seq, $08, 3>(x)", "channels of the result"),
     ] {
         check(&model(statements), said);
     }

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Delimiter, Ident, TokenTree};
 
+use super::items::module_of_words;
 use super::names::{Names, Scope, is_constant, is_name, size};
 use super::tokens::Tokens;
 use crate::spec::keys::{ArgKind, Key, KeyKind, Word};
@@ -87,13 +88,14 @@ pub(super) fn walk_value(
 ) {
     match key.kind {
         KeyKind::Size | KeyKind::Number | KeyKind::Index => size(names, &value, sizes),
-        KeyKind::SizePerAxis(words) => {
-            let is_name = matches!(value.rest(), [] | [TokenTree::Ident(_)]);
-            match is_name && !words.is_empty() {
-                true => walk_words(names, key, value, sizes),
-                false => list_of_sizes(names, value, sizes),
+        KeyKind::SizePerAxis(words) => match value.rest() {
+            [] | [TokenTree::Ident(_)] if !words.is_empty() => {
+                let sizes: Vec<Scope> = sizes.into_iter().collect();
+                let scope = names.scope(&sizes, &[&words_of(key)], &[]);
+                size(names, &value, Some(scope));
             }
-        }
+            _ => list_of_sizes(names, value, sizes),
+        },
         KeyKind::Word(_) | KeyKind::Mask(_) | KeyKind::Claims(_) => {
             walk_words(names, key, value, sizes);
         }
@@ -160,7 +162,7 @@ pub(super) fn walk_words(
 fn words_of(key: &Key) -> String {
     let mut words = key.words().iter();
     match words.any(|word| is_name(word.name)) {
-        true => format!("words::{}", key.name),
+        true => format!("words::{}", module_of_words(key)),
         false => "words::truths".to_owned(),
     }
 }
@@ -173,7 +175,7 @@ fn walk_arguments(
     arguments: Tokens,
     sizes: Option<Scope>,
 ) {
-    let module = format!("arguments::{}::{}", key.name, word.name);
+    let module = format!("arguments::{}::{}", module_of_words(key), word.name);
     for mut argument in arguments.split() {
         let name = argument.starts_entry().then(|| argument.take_ident());
         if let Some(name) = name.flatten() {

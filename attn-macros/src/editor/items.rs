@@ -8,7 +8,7 @@ use quote::{format_ident, quote};
 use super::body::ARGUMENTS;
 use super::header::arguments_of;
 use super::names::is_name;
-use crate::ops::{OPERATIONS, Operation};
+use crate::ops::{Lower, OPERATIONS, Operation};
 use crate::spec::body::{FUNCTIONS, FunctionKind};
 use crate::spec::keys::{INITIALIZER, KEYS, Key, KeyKind, Word};
 
@@ -24,11 +24,14 @@ pub(crate) fn items() -> TokenStream {
             &keys.chain(shared(operation)).collect::<Vec<_>>(),
         )
     });
-    // The words of a key are the same for every owner of the key, except for `bias`, whose words have no names.
-    let keys: BTreeMap<&str, &'static Key> = all_keys().map(|key| (key.name, key)).collect();
-    let words = keys.values().map(|key| module(key.name, &words(key)));
-    let arguments = keys.values().map(|key| {
-        let name = format_ident!("{}", key.name);
+    // The words of a key are the same for every owner of the key, except for `bias`, whose words have no names, and for sizes.
+    let keys: BTreeMap<String, &'static Key> =
+        all_keys().map(|key| (module_of_words(key), key)).collect();
+    let words = keys.iter().map(|(name, key)| module(name, &words(key)));
+    let with_operands = OPERATIONS.iter().filter(|of| has_named_operands(of));
+    let operands = with_operands.map(|of| module(of.name, &operands_of(of).collect::<Vec<_>>()));
+    let arguments = keys.iter().map(|(name, key)| {
+        let name = format_ident!("{name}");
         let words = key.words().iter().filter(|word| !word.args.is_empty());
         let words = words.map(|word| module(word.name, &arguments_of(word)));
         quote!(pub mod #name { #(#words)* })
@@ -41,8 +44,36 @@ pub(crate) fn items() -> TokenStream {
             pub mod truths {}
         }
         pub mod arguments { #(#arguments)* }
+        pub mod operands { #(#operands)* }
         #(#others)*
     }
+}
+
+/// The name of the module of the words of a key. A convolution over one axis has other words for a size than one over two.
+pub(super) fn module_of_words(key: &Key) -> String {
+    match key.kind {
+        KeyKind::SizePerAxis(words) => {
+            let words = words.iter().map(|word| word.name);
+            let name: Vec<_> = [key.name].into_iter().chain(words).collect();
+            name.join("_")
+        }
+        _ => key.name.to_owned(),
+    }
+}
+
+/// The operands that a call gives by name.
+fn operands_of(operation: &'static Operation) -> impl Iterator<Item = Named> {
+    let has = |name| match (operation.name, &operation.lower) {
+        ("attention", _) => true,
+        ("attend", _) => name != "context" && name != "values",
+        (_, Lower::OperandsAnd(operand, _)) => name == *operand,
+        _ => false,
+    };
+    said(&OPERANDS).filter(move |(name, _)| has(*name))
+}
+
+pub(super) fn has_named_operands(operation: &'static Operation) -> bool {
+    operands_of(operation).next().is_some()
 }
 
 /// Every key with words, and the keys of a layer. These come last: of two keys with one name, the last one wins.
@@ -84,7 +115,9 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("layer", KEYS.iter().map(named_key).collect()),
         ("operations", operations.chain(said(&STATEMENTS)).collect()),
         ("repeat", said(&OPTIONS).collect()),
-        ("operands", said(&OPERANDS).collect()),
+        ("scan", said(&OPTIONS_OF_SCAN).collect()),
+        ("statements_of_scan", said(&STATEMENTS_OF_SCAN).collect()),
+        ("keywords", said(&KEYWORDS).collect()),
         ("kinds", said(&KINDS).collect()),
         ("items", said(&ITEMS).collect()),
         ("sizes", sizes.clone().map(named_key).collect()),
@@ -97,7 +130,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     .into_iter()
 }
 
-const STATEMENTS: [(&str, &str); 4] = [
+const STATEMENTS: [(&str, &str); 5] = [
     (
         "block",
         "`block name(x: [.., d_model], hidden) -> [.., d_model] { .. }`: a part of a model, with parameters of its own at every call. It stands beside `fn forward`.",
@@ -105,6 +138,10 @@ const STATEMENTS: [(&str, &str); 4] = [
     (
         "repeat",
         "`repeat layers { .. }`: the statements in the braces, so many times, with layers of its own each time.",
+    ),
+    (
+        "scan",
+        "`let y = scan seq { state h: [batch, d] = 0; h = ..; yield h; };`: a loop over the steps along an axis, with the same layers at every step. Values are seen without the axis, and what is yielded has it again.",
     ),
     (
         "param",
@@ -125,6 +162,19 @@ const OPTIONS: [(&str, &str); 2] = [
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
+const OPTIONS_OF_SCAN: [(&str, &str); 1] = [(
+    "reverse",
+    "`true`: the last step comes first. Default: `false`.",
+)];
+const STATEMENTS_OF_SCAN: [(&str, &str); 1] = [(
+    "state",
+    "`state name: [axes] = initial;`: a value that each step assigns for the next one.",
+)];
+/// Those of Rust, which cannot be completed.
+const KEYWORDS: [(&str, &str); 1] = [(
+    "yield_",
+    "`yield h;`: a result for each step, which has the axis again. `yield (a, b);` are several.",
+)];
 const OPERANDS: [(&str, &str); 5] = [
     (
         "context",

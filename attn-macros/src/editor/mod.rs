@@ -6,7 +6,7 @@
 //! the paths ([`names`]). A path into a module offers exactly its names.
 //!
 //! Declarations in an editor are usually incomplete, so they are not parsed: [`header`] and [`body`] walk the tokens of a layer,
-//! [`network`] those of a model. Where a name is possible but missing, a path is emitted nevertheless: rust-analyzer expands the
+//! [`network`] those of a model, with [`scan`] for its scans. Where a name is possible but missing, a path is emitted nevertheless: rust-analyzer expands the
 //! text as it is and with a name at the cursor, and searches the first expansion for the position in the second.
 //!
 //! The facade requests this under `cfg(rust_analyzer)` only. For rustc nothing is walked, and nothing is emitted.
@@ -16,7 +16,9 @@ mod header;
 mod items;
 mod names;
 mod network;
+mod scan;
 mod signature;
+mod statement;
 mod tokens;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};

@@ -1,5 +1,7 @@
 //! The names of the input: paths, and the modules that the paths lead into.
 
+use std::collections::BTreeMap;
+
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
@@ -11,13 +13,20 @@ pub(super) struct Names<'a> {
     krate: &'a TokenStream,
     paths: TokenStream,
     constants: TokenStream,
-    scopes: TokenStream,
-    count: usize,
+    scopes: Vec<Module>,
 }
 
-/// A module of names.
+/// A module of names, by its index.
 #[derive(Clone, Copy)]
 pub(super) struct Scope(usize);
+
+#[derive(Default)]
+struct Module {
+    /// Modules of smaller indices.
+    around: Vec<Scope>,
+    language: Vec<TokenStream>,
+    own: Vec<Own>,
+}
 
 /// A name that a declaration introduces, and its hover text.
 #[derive(Clone)]
@@ -26,14 +35,22 @@ pub(super) struct Own {
     pub(super) doc: String,
 }
 
+/// A name that is seen in a module.
+#[derive(Clone, Copy)]
+struct Visible {
+    /// The module whose own name it is.
+    of: Scope,
+    /// Whether it shadows another one.
+    is_twice: bool,
+}
+
 impl<'a> Names<'a> {
     pub(super) fn new(krate: &'a TokenStream) -> Self {
         Names {
             krate,
             paths: TokenStream::new(),
             constants: TokenStream::new(),
-            scopes: TokenStream::new(),
-            count: 0,
+            scopes: Vec::new(),
         }
     }
 
@@ -66,36 +83,44 @@ impl<'a> Names<'a> {
 
     /// A module of names: all of `around`, of these modules of the language, and `own`, which shadow others of the same name.
     pub(super) fn scope(&mut self, around: &[Scope], language: &[&str], own: &[Own]) -> Scope {
-        let around = around.iter().map(|scope| module_of(*scope));
-        let language: Vec<_> = language.iter().map(|module| self.module(module)).collect();
-        let mut known: Vec<&Ident> = Vec::new();
-        let mut items = TokenStream::new();
-        for Own { name, doc } in own {
-            if is_name(&name.to_string()) && !known.contains(&name) {
-                known.push(name);
-                items.extend(quote!(#[doc = #doc] pub const #name: () = ();));
+        let scope = self.reserve();
+        self.define(scope, around, language, own);
+        scope
+    }
+
+    /// A module whose names are [defined](Self::define) later.
+    pub(super) fn reserve(&mut self) -> Scope {
+        self.scopes.push(Module::default());
+        Scope(self.scopes.len() - 1)
+    }
+
+    /// The names of a reserved module, as of [`scope`](Self::scope).
+    pub(super) fn define(
+        &mut self,
+        scope: Scope,
+        around: &[Scope],
+        language: &[&str],
+        own: &[Own],
+    ) {
+        let mut known: Vec<Own> = Vec::new();
+        for own in own {
+            let is_new = known.iter().all(|known| known.name != own.name);
+            if is_new && is_name(&own.name.to_string()) {
+                known.push(own.clone());
             }
         }
-        let scope = Scope(self.count);
-        let name = module_of(scope);
-        self.count += 1;
-        self.scopes.extend(quote! {
-            pub mod #name {
-                #(pub use super::#around::*;)*
-                #(pub use #language::*;)*
-                #items
-            }
-        });
-        scope
+        self.scopes[scope.0] = Module {
+            around: around.to_vec(),
+            language: language.iter().map(|module| self.module(module)).collect(),
+            own: known,
+        };
     }
 
     /// The paths come first: they start at the same place in the expansions with and without the name at the cursor.
     pub(super) fn emit(self) -> TokenStream {
+        let scopes = self.modules();
         let Names {
-            paths,
-            constants,
-            scopes,
-            ..
+            paths, constants, ..
         } = self;
         quote! {
             #constants
@@ -105,6 +130,49 @@ impl<'a> Names<'a> {
                 mod names { #scopes }
             };
         }
+    }
+
+    /// rust-analyzer lets a name through several `*` that a name on the way shadows. So one that is there twice is imported by itself.
+    fn modules(&self) -> TokenStream {
+        let mut modules = TokenStream::new();
+        let mut all: Vec<BTreeMap<&Ident, Visible>> = Vec::new();
+        for (index, module) in self.scopes.iter().enumerate() {
+            let mut visible = BTreeMap::new();
+            for scope in &module.around {
+                visible.extend(all[scope.0].clone());
+            }
+            for own in &module.own {
+                let is_twice = visible.contains_key(&own.name);
+                let of = Scope(index);
+                visible.insert(&own.name, Visible { of, is_twice });
+            }
+            let imported = visible
+                .iter()
+                .filter(|(_, of)| of.is_twice && of.of.0 != index);
+            let imported = imported.map(|(name, Visible { of, .. })| {
+                let mut name = Ident::clone(name);
+                name.set_span(Span::call_site());
+                let of = module_of(*of);
+                quote!(pub use super::#of::#name;)
+            });
+            let name = module_of(Scope(index));
+            let around = module.around.iter().map(|scope| module_of(*scope));
+            let language = &module.language;
+            let own = module
+                .own
+                .iter()
+                .map(|Own { name, doc }| quote!(#[doc = #doc] pub const #name: () = ();));
+            modules.extend(quote! {
+                pub mod #name {
+                    #(pub use super::#around::*;)*
+                    #(pub use #language::*;)*
+                    #(#imported)*
+                    #(#own)*
+                }
+            });
+            all.push(visible);
+        }
+        modules
     }
 
     fn module(&self, path: &str) -> TokenStream {

@@ -1,13 +1,19 @@
 //! The statements of a model, of its function and of its blocks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proc_macro2::{Delimiter, Ident, Span, TokenTree};
 
 use super::body;
 use super::header::{Entry, entries, walk_value, walk_words};
+use super::items::has_named_operands;
 use super::names::{Names, Own, Scope, is_constant, size};
+use super::scan::Steps;
 use super::signature::{Blocks, walk_axes};
+use super::statement::{
+    ends_statement, is_assignment, is_keyword, starts_repeat, starts_scan, starts_tensor,
+    take_header, take_value,
+};
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
 use crate::ops::Operation;
@@ -15,21 +21,22 @@ use crate::spec::keys::{Key, KeyKind};
 
 /// The state of a walk through the statements.
 pub(super) struct Walker<'w, 'n> {
-    cx: &'w Diagnostics,
-    names: &'w mut Names<'n>,
+    pub(super) cx: &'w Diagnostics,
+    pub(super) names: &'w mut Names<'n>,
     blocks: &'w Blocks,
     /// The sizes of the header, and these together with the axes of the inputs.
     sizes: Scope,
-    axes: Scope,
+    pub(super) axes: Scope,
     /// The keys of each operation, between its `<` and `>`.
     arguments: HashMap<String, Scope>,
     /// The names that layers have, which others may be tied to.
     layers: Scope,
     /// The variables and operations.
-    scope: Scope,
-    inputs: Vec<String>,
-    /// The last shape of every declared variable.
-    shapes: HashMap<String, String>,
+    pub(super) scope: Scope,
+    /// Every variable with its last shape.
+    pub(super) variables: BTreeMap<String, Own>,
+    /// The scan whose body is walked.
+    pub(super) scan: Option<Steps>,
 }
 
 impl<'w, 'n> Walker<'w, 'n> {
@@ -39,9 +46,10 @@ impl<'w, 'n> Walker<'w, 'n> {
         names: &'w mut Names<'n>,
         blocks: &'w Blocks,
         [sizes, axes, scope]: [Scope; 3],
-        inputs: Vec<String>,
+        inputs: Vec<Own>,
     ) -> Self {
         let layers = names.scope(&[], &[], &[]);
+        let variables = inputs.into_iter().map(|own| (own.name.to_string(), own));
         Walker {
             cx,
             names,
@@ -51,8 +59,8 @@ impl<'w, 'n> Walker<'w, 'n> {
             arguments: HashMap::new(),
             layers,
             scope,
-            inputs,
-            shapes: HashMap::new(),
+            variables: variables.collect(),
+            scan: None,
         }
     }
 
@@ -67,6 +75,9 @@ impl<'w, 'n> Walker<'w, 'n> {
     }
 
     fn statement(&mut self, tokens: &mut Tokens) {
+        if tokens.is_word("yield") {
+            return self.yielded(tokens);
+        }
         let goes_on = tokens.ident(1).is_some() && !is_keyword(tokens) || tokens.rest().len() == 1;
         if goes_on || tokens.is(1, ';') {
             // A single word will become a statement.
@@ -93,7 +104,7 @@ impl<'w, 'n> Walker<'w, 'n> {
             let names = declared(tokens);
             tokens.take_until(|rest| rest.is(0, '=') || ends_statement(rest));
             tokens.take('=');
-            self.value(tokens);
+            self.value_or_scan(tokens);
             for name in names {
                 let shape = self.cx.shape_of(&name);
                 self.declare(name, shape);
@@ -102,15 +113,19 @@ impl<'w, 'n> Walker<'w, 'n> {
             self.param(tokens);
         } else if starts_tensor(tokens, "buffer") {
             self.buffer(tokens);
+        } else if starts_tensor(tokens, "state") {
+            self.state(tokens);
         } else if starts_repeat(tokens) {
             self.repeat(tokens);
+        } else if starts_scan(tokens) {
+            self.scan(tokens);
         } else if is_assignment(tokens) {
             let name = tokens.take_ident();
             while ['+', '-', '*', '/', '=']
                 .into_iter()
                 .any(|sign| tokens.take(sign))
             {}
-            self.value(tokens);
+            self.value_or_scan(tokens);
             name.into_iter().for_each(|name| self.assign(name));
         } else if !self.value(tokens) {
             tokens.next();
@@ -118,28 +133,41 @@ impl<'w, 'n> Walker<'w, 'n> {
     }
 
     /// Walks to the end of the statement. Returns whether there was anything.
-    fn value(&mut self, tokens: &mut Tokens) -> bool {
+    pub(super) fn value(&mut self, tokens: &mut Tokens) -> bool {
         let value = take_value(tokens);
         let is_there = !value.is_empty();
         self.expression(value);
         tokens.take(';') || is_there
     }
 
-    fn declare(&mut self, name: Ident, shape: Option<String>) {
+    fn value_or_scan(&mut self, tokens: &mut Tokens) {
+        if starts_scan(tokens) {
+            // A value may be inserted before it.
+            self.names.own(self.scope, None);
+            self.scan(tokens);
+        } else {
+            self.value(tokens);
+        }
+    }
+
+    pub(super) fn declare(&mut self, name: Ident, shape: Option<String>) {
         let doc = match &shape {
             Some(shape) => format!("`{shape}`"),
             None => "A variable, whose shape is not known.".to_owned(),
         };
-        self.shapes
-            .insert(name.to_string(), shape.unwrap_or_default());
-        self.scope = self.names.scope(&[self.scope], &[], &[Own { name, doc }]);
+        let own = Own { name, doc };
+        self.scope = self
+            .names
+            .scope(&[self.scope], &[], std::slice::from_ref(&own));
+        self.variables.insert(own.name.to_string(), own);
     }
 
     /// A variable that keeps its shape is a use of the declared one.
     fn assign(&mut self, name: Ident) {
         let shape = self.cx.shape_of(&name);
-        let known = self.shapes.get(&name.to_string());
-        if shape.is_none() || shape.as_ref() == known {
+        let known = self.variables.get(&name.to_string());
+        let is_same = |shape: &String| known.is_some_and(|own| own.doc == format!("`{shape}`"));
+        if shape.as_ref().is_none_or(is_same) {
             self.names.own(self.scope, Some(&name));
         } else {
             self.declare(name, shape);
@@ -207,14 +235,7 @@ impl<'w, 'n> Walker<'w, 'n> {
     fn repeat(&mut self, tokens: &mut Tokens) {
         let word = tokens.take_ident();
         self.names.language("operations", word.as_ref());
-        let mut header = Vec::new();
-        // A count may be in braces, too.
-        let is_block = |tokens: &Tokens| tokens.is_group(0, Delimiter::Brace);
-        while !tokens.is_empty() && (header.is_empty() || !is_block(tokens)) {
-            header.extend(tokens.next());
-        }
-        let header = Tokens::new(header.into_iter().collect());
-        for (index, mut option) in header.split().into_iter().enumerate() {
+        for (index, mut option) in take_header(tokens).into_iter().enumerate() {
             if index == 0 {
                 size(self.names, &option, Some(self.sizes));
             } else {
@@ -224,9 +245,9 @@ impl<'w, 'n> Walker<'w, 'n> {
         }
         if let Some(statements) = tokens.take_group(Delimiter::Brace) {
             let scope = self.scope;
-            let shapes = self.shapes.clone();
+            let variables = self.variables.clone();
             self.statements(statements);
-            (self.scope, self.shapes) = (scope, shapes);
+            (self.scope, self.variables) = (scope, variables);
         }
     }
 
@@ -274,7 +295,7 @@ impl<'w, 'n> Walker<'w, 'n> {
         match operation {
             // A variable may have the name, too.
             Some(_) => self.names.language("operations", Some(&name)),
-            None => self.names.own(self.scope, Some(&name)),
+            None => self.variable(&name),
         }
         if has_arguments {
             (0..3).for_each(|_| drop(tokens.next()));
@@ -287,7 +308,7 @@ impl<'w, 'n> Walker<'w, 'n> {
         }
         if let Some(operands) = tokens.take_group(Delimiter::Parenthesis) {
             for operand in operands.split() {
-                self.argument_of_call(operand);
+                self.argument_of_call(operation, operand);
             }
             if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
                 body::walk(self.names, &mut inner);
@@ -340,16 +361,18 @@ impl<'w, 'n> Walker<'w, 'n> {
             return false;
         };
         let is_call = part.starts_arguments(1) || part.is_group(1, Delimiter::Parenthesis);
-        let name = name.to_string();
-        let is_variable = self.shapes.contains_key(&name) || self.inputs.contains(&name);
+        let is_variable = self.variables.contains_key(&name.to_string());
         is_call || (is_variable && part.rest().len() == 1)
     }
 
     /// `x`, `context = y`
-    fn argument_of_call(&mut self, mut operand: Tokens) {
+    fn argument_of_call(&mut self, operation: Option<&'static Operation>, mut operand: Tokens) {
         if operand.starts_entry() {
             let key = operand.take_ident();
-            self.names.language("operands", key.as_ref());
+            if let Some(operation) = operation.filter(|operation| has_named_operands(operation)) {
+                let module = format!("operands::{}", operation.name);
+                self.names.language(&module, key.as_ref());
+            }
             operand.next();
         }
         self.expression(operand);
@@ -462,11 +485,12 @@ impl<'w, 'n> Walker<'w, 'n> {
         if let Some(scope) = self.arguments.get(operation.name) {
             return *scope;
         }
-        let values = match takes_axes(operation) {
-            true => self.axes,
-            false => self.sizes,
+        let values: &[Scope] = match operation.positional().as_slice() {
+            [] => &[],
+            _ if takes_axes(operation) => &[self.axes],
+            _ => &[self.sizes],
         };
-        let scope = self.names.scope(&[values], &[operation.name], &[]);
+        let scope = self.names.scope(values, &[operation.name], &[]);
         self.arguments.insert(operation.name.to_owned(), scope);
         scope
     }
@@ -511,63 +535,4 @@ fn takes_axes(operation: &Operation) -> bool {
 
 fn is_of_axes(key: &Key) -> bool {
     matches!(key.kind, KeyKind::Axes | KeyKind::Pattern)
-}
-
-/// The tokens to the end of the statement. Between the `<` and `>` of an operation, `key =` starts no statement.
-fn take_value(tokens: &mut Tokens) -> Tokens {
-    let mut value = Vec::new();
-    let mut depth = 0;
-    let is_end = |tokens: &Tokens, depth| {
-        tokens.is_empty() || tokens.is(0, ';') || depth == 0 && ends_statement(tokens)
-    };
-    while !is_end(tokens, depth) {
-        if tokens.starts_arguments(0) {
-            value.extend((0..2).filter_map(|_| tokens.next()));
-        }
-        let is_inside = depth > 0 || ends_in(&value, ':');
-        let is_arrow = ends_in(&value, '-');
-        depth += isize::from(is_inside && tokens.is(0, '<'));
-        depth -= isize::from(depth > 0 && tokens.is(0, '>') && !is_arrow);
-        value.extend(tokens.next());
-    }
-    Tokens::new(value.into_iter().collect())
-}
-
-fn ends_in(value: &[TokenTree], sign: char) -> bool {
-    matches!(value.last(), Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
-}
-
-/// `;`, or where another statement starts without one.
-fn ends_statement(tokens: &Tokens) -> bool {
-    let starts_item = starts_repeat(tokens) || starts_any_tensor(tokens);
-    tokens.is(0, ';') || tokens.is_word("let") || starts_item || is_assignment(tokens)
-}
-
-/// Two words, of which the first requires a second one.
-fn is_keyword(tokens: &Tokens) -> bool {
-    let is_rusts = tokens.is_word("let") || tokens.is_word("if");
-    is_rusts || starts_repeat(tokens) || starts_any_tensor(tokens)
-}
-
-fn starts_any_tensor(tokens: &Tokens) -> bool {
-    starts_tensor(tokens, "param") || starts_tensor(tokens, "buffer")
-}
-
-/// `param name`, `buffer name`. The word may be the name of a variable, too.
-fn starts_tensor(tokens: &Tokens, word: &str) -> bool {
-    tokens.is_word(word) && tokens.ident(1).is_some()
-}
-
-/// The word may be the name of a variable, too.
-fn starts_repeat(tokens: &Tokens) -> bool {
-    let has_count = tokens.rest().len() > 1 && !tokens.is(1, ';');
-    tokens.is_word("repeat") && has_count && !is_assignment(tokens)
-}
-
-/// `x =`, `x +=`, but not `x ==`
-fn is_assignment(tokens: &Tokens) -> bool {
-    let signs = ['+', '-', '*', '/'];
-    let is_compound = signs.into_iter().any(|sign| tokens.is(1, sign)) && tokens.is(2, '=');
-    let is_plain = tokens.is(1, '=') && !tokens.is(2, '=');
-    tokens.ident(0).is_some() && (is_plain || is_compound)
 }

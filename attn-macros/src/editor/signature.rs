@@ -188,8 +188,7 @@ impl Item {
         };
         let axes = names.scope(&[axes], &[], &renamed(&statements));
         let scope = names.scope(&[callable], &[], &variables);
-        let inputs = variables.iter().map(|own| own.name.to_string()).collect();
-        Walker::new(cx, names, blocks, [sizes, axes, scope], inputs).statements(statements);
+        Walker::new(cx, names, blocks, [sizes, axes, scope], variables).statements(statements);
     }
 }
 

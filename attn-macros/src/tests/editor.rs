@@ -90,6 +90,10 @@ fn enter(path: &str, items: &[syn::Item], modules: &mut BTreeMap<String, BTreeSe
             }
             syn::Item::Use(import) => {
                 let from = import.to_token_stream().to_string();
+                if !from.contains('*') {
+                    // Of two names, which `*` imports, too.
+                    continue;
+                }
                 let from = from.replace([' ', ';', '*'], "");
                 let from = from.trim_start_matches("pubuse").trim_end_matches("::");
                 let from = from.replace("super::", "names::");
@@ -149,6 +153,49 @@ const BLOCKS: &str = "
     }
     block last(x: [..]) -> [..] { gelu(x) }";
 
+const SCANS: &str = "
+    struct Scans<d = 8, step = 1>;
+    fn forward(x: [batch, seq, d], lens: lens[batch]) -> ([batch, seq, d], [batch, d]) {
+        let y = conv1d::<axis = seq, out = d, kernel = 3, padding = causal, dilation = step>(learned_position::<max_len = 9>(x));
+        let (y, end) = scan seq, reverse = true {
+            state h: [batch, d] = 0.5 * max_pool(y, lens);
+            state c: [batch, d] = 0.0;
+            let gate = sigmoid(linear::<d, name = gate>(h) + y);
+            c += gate * x;
+            h = tanh(c);
+            yield h * gate;
+            c
+        };
+        let mut last = end;
+        repeat 2 { last = scan seq { state h: [batch, d] = last; h = h + y; h }; }
+        let q = rearrange::<[batch, seq, (places, step)] -> [batch, seq, places, step]>(y);
+        let _ = conv2d::<[seq, d], 4, 3, padding = same, stride = [step, 2], channels = batch>(x);
+        let y = attend::<mask = padding, heads = places>(q, q, q, padding = lens) { fn score(score, q_row) { score } };
+        scan seq { yield y; last }
+    }";
+
+#[test]
+fn every_name_of_a_scan_is_documented() {
+    let told = model(SCANS);
+    assert_eq!(told.lost(), Vec::<&String>::new());
+    for path in [
+        "operations::scan",
+        "scan::reverse",
+        "statements_of_scan::state",
+        "keywords::yield_",
+        "::causal",
+        "operands::attend::padding",
+        "attend::heads",
+        "arguments_of_score::q_row",
+        "conv2d::channels",
+        "::gate",
+        "::h",
+        "::c",
+    ] {
+        assert!(told.has(path), "{path}: {:?}", told.paths);
+    }
+}
+
 #[test]
 fn every_name_of_a_model_is_documented() {
     for source in [GPT, REST] {
@@ -167,7 +214,7 @@ fn every_name_of_a_model_is_documented() {
         "arguments::init::normal::std",
         "arguments_of_score::q_idx",
         "operations::attention",
-        "operands::padding",
+        "operands::attention::padding",
         "kinds::bool",
         "feed_forward::activation",
         "linear::bias",
@@ -338,5 +385,10 @@ proptest! {
     #[test]
     fn mistakes_in_a_model_are_walked(mistakes in trees::mistakes(&words::model())) {
         check(&trees::mistaken(REST, &mistakes), "", pipeline::model);
+    }
+
+    #[test]
+    fn mistakes_in_scans_are_walked(mistakes in trees::mistakes(&words::model())) {
+        check(&trees::mistaken(SCANS, &mistakes), "", pipeline::model);
     }
 }

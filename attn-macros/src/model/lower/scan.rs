@@ -55,8 +55,9 @@ impl Lowering<'_> {
         if value.0 >= scan.first_value {
             return Some(value);
         }
-        if let Some(slice) = scan.known.get(&value.0) {
-            return Some(*slice);
+        if let Some(slice) = scan.known.get(&value.0).copied() {
+            self.note_shape(name, Some(slice));
+            return Some(slice);
         }
         let ty = self.ty(value).clone();
         let mut axes = ty.axes.iter();
@@ -77,6 +78,7 @@ impl Lowering<'_> {
         scan.slices.push(Slice { whole, slice });
         scan.known.insert(value.0, slice);
         scan.place.get_or_insert(place);
+        self.note_shape(name, Some(slice));
         Some(slice)
     }
 

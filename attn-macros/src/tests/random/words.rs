@@ -106,7 +106,8 @@ const BODIES: &[&str] = &[
 /// Words in a model, besides operations and their keys.
 const MODELS: &[&str] = &[
     "tokens", "x", "y", "ids", "lens", "bool", "batch", "seq", "heads", "layers", "65", "mut",
-    "repeat", "block", "mlp", "forward", "name", "tied", "share", "out", "Linear", "ReLU",
+    "repeat", "scan", "state", "yield", "reverse", "block", "mlp", "forward", "name", "tied",
+    "share", "out", "Linear", "ReLU",
 ];
 
 /// The words of `attention!`'s keys.
