@@ -297,6 +297,16 @@ pub(crate) fn unknown_word(key: &Key, found: &str) -> String {
     format!("`{}` has no value `{found}`\n{help}", key.name)
 }
 
+/// A word where one of the key, or sizes, may stand.
+pub(crate) fn unknown_word_of_sizes(key: &Key, found: &TokenStream) -> String {
+    let words = key.words().iter().map(|word| word.name);
+    format!(
+        "`{}` has no value `{found}`\nhelp: it is a number, one for each axis in brackets, or {}",
+        key.name,
+        listed(words)
+    )
+}
+
 pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
     format!(
         "expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine",

@@ -146,6 +146,7 @@ static FORMS: &[Form] = &[
     ),
     key(
         &[
+            "window",
             "window_size",
             "sliding_window_size",
             "local_window_size",

@@ -32,10 +32,12 @@ model! {
         let r = attend::<kv_heads = few, score = additive(7)>(q, k, v);
         let s = attend::<kv_heads = few, mask = padding>(q, k, v);
         let t = attend::<kv_heads = few>(q, k, v, padding = lens);
+        let y = attend::<kv_heads = few>(q, k, v, lens = lens);
+        let z = attend::<heads = 2, kv_heads = 2>(plain, plain, plain);
         let u = attend::<kv_heads = few, mask = padding>(q, k, v, padding = tokens);
         let w = attend::<kv_heads = few, is_causal = true>(q, k, v);
         let x = scaled_dot_product_attention(q, k, v);
-        a + b + c + f + g + h + i + j + l + m + n + o + p + r + s + t + u + w + x
+        a + b + c + f + g + h + i + j + l + m + n + o + p + r + s + t + u + w + x + y + z
     }
 }
 
