@@ -299,11 +299,13 @@ pub(crate) fn unknown_word(key: &Key, found: &str) -> String {
 
 /// A word where one of the key, or sizes, may stand.
 pub(crate) fn unknown_word_of_sizes(key: &Key, found: &TokenStream) -> String {
-    let words = key.words().iter().map(|word| word.name);
+    let sizes = ["a number", "`[1, 2]` for two axes"].map(str::to_owned);
+    let words = key.words().iter().map(|word| format!("`{}`", word.name));
+    let all: Vec<_> = sizes.into_iter().chain(words).collect();
     format!(
-        "`{}` has no value `{found}`\nhelp: it is a number, one for each axis in brackets, or {}",
+        "`{}` has no value `{found}`\nhelp: it is {}",
         key.name,
-        listed(words)
+        choice(&all)
     )
 }
 

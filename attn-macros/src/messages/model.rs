@@ -348,7 +348,14 @@ pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
     let value = owner.map(|(key, word)| format!("{} = {}", key.name, word.shortest()));
     let near = value.as_deref().or_else(|| nearest(&text, names));
     let help = did_you_mean(near, || {
-        instead_of_operation(&text).unwrap_or_else(|| keys_of(operation))
+        // A form of `attention` that is one of a key which both have.
+        let key = instead_of(&text, NamePosition::Key).filter(|form| {
+            let mut keys = operation.keys.iter();
+            keys.any(|key| form.contains(&format!("`{} = ", key.name)))
+        });
+        instead_of_operation(&text)
+            .or_else(|| key.map(str::to_owned))
+            .unwrap_or_else(|| keys_of(operation))
     });
     format!("`{}` has no key `{found}`\n{help}", operation.name)
 }

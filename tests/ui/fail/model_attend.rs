@@ -36,6 +36,7 @@ model! {
         let z = attend::<heads = 2, kv_heads = 2>(plain, plain, plain);
         let u = attend::<kv_heads = few, mask = padding>(q, k, v, padding = tokens);
         let w = attend::<kv_heads = few, is_causal = true>(q, k, v);
+        let w = w + attend::<kv_heads = few, window_size = 3>(q, k, v);
         let x = scaled_dot_product_attention(q, k, v);
         a + b + c + f + g + h + i + j + l + m + n + o + p + r + s + t + u + w + x + y + z
     }

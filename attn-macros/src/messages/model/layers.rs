@@ -71,11 +71,17 @@ pub(crate) fn convolved_channels(operation: &Ident, axis: &str, value: &Type) ->
 }
 
 pub(crate) fn sizes_of_axes(key: &str, expected: usize, found: usize) -> String {
+    let help = match (key, expected, found) {
+        ("padding", 1, 2) => {
+            "\nhelp: unlike ends are padded before: `pad::<seq, before = 1, after = 2, to = longer>(x)`"
+        }
+        _ => "",
+    };
     let expected = match expected {
         1 => "one size",
         _ => "one size for both axes, or two in brackets",
     };
-    format!("`{key}` is {expected}, found {found}")
+    format!("`{key}` is {expected}, found {found}{help}")
 }
 
 pub(crate) fn names_of_axes(operation: &Ident, expected: usize, found: usize) -> String {

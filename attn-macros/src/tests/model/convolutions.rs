@@ -25,6 +25,10 @@ fn lengths_are_those_of_windows() {
             "[batch, seq, 4]",
         ),
         (
+            "conv1d::<seq, out = 4, kernel = 3, padding = same, stride = ONE>(x)",
+            "[batch, seq, 4]",
+        ),
+        (
             "conv1d::<seq, out = d, kernel = 3, padding = 1>(x)",
             "[batch, seq, 8]",
         ),
