@@ -297,6 +297,18 @@ pub(crate) fn unknown_word(key: &Key, found: &str) -> String {
     format!("`{}` has no value `{found}`\n{help}", key.name)
 }
 
+/// A word where one of the key, or sizes, may stand.
+pub(crate) fn unknown_word_of_sizes(key: &Key, found: &TokenStream) -> String {
+    let sizes = ["a number", "`[1, 2]` for two axes"].map(str::to_owned);
+    let words = key.words().iter().map(|word| format!("`{}`", word.name));
+    let all: Vec<_> = sizes.into_iter().chain(words).collect();
+    format!(
+        "`{}` has no value `{found}`\nhelp: it is {}",
+        key.name,
+        choice(&all)
+    )
+}
+
 pub(crate) fn more_than_a_word(key: &Key, word: &Ident) -> String {
     format!(
         "expected `,` or `>` after `{word}`\nhelp: `{}` takes a single value; only masks combine",

@@ -26,7 +26,7 @@ use crate::ops::{OPERATIONS, Operation};
 use crate::score::prove::Verdict;
 use crate::spec::body::Function;
 use crate::spec::elsewhere::{NamePosition, instead_of, is_alias};
-use crate::spec::keys::nearest;
+use crate::spec::keys::{nearest, owner_of};
 use crate::spec::{Size, Spec, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
@@ -344,8 +344,18 @@ pub(crate) fn unknown_key_of(operation: &Operation, found: &Ident) -> String {
     }
     let names = operation.keys.iter().map(|key| key.name);
     let text = found.to_string();
-    let help = did_you_mean(nearest(&text, names), || {
-        instead_of_operation(&text).unwrap_or_else(|| keys_of(operation))
+    let owner = owner_of(&text).filter(|(key, _)| operation.key(key.name).is_some());
+    let value = owner.map(|(key, word)| format!("{} = {}", key.name, word.shortest()));
+    let near = value.as_deref().or_else(|| nearest(&text, names));
+    let help = did_you_mean(near, || {
+        // A form of `attention` that is one of a key which both have.
+        let key = instead_of(&text, NamePosition::Key).filter(|form| {
+            let mut keys = operation.keys.iter();
+            keys.any(|key| form.contains(&format!("`{} = ", key.name)))
+        });
+        instead_of_operation(&text)
+            .or_else(|| key.map(str::to_owned))
+            .unwrap_or_else(|| keys_of(operation))
     });
     format!("`{}` has no key `{found}`\n{help}", operation.name)
 }
@@ -527,32 +537,37 @@ pub(crate) fn values_differ(context: &Type, values: &Type) -> String {
     )
 }
 
-pub(crate) fn data_missing(name: &str, expected: &str) -> String {
+pub(crate) fn data_missing(operation: &Ident, name: &str, expected: &str) -> String {
     format!(
-        "this `attention` reads `{name}`, and is not given it\nhelp: add the operand `{name} = ..`, {expected}"
+        "this `{operation}` reads `{name}`, and is not given it\nhelp: add the operand `{name} = ..`, {expected}"
     )
 }
 
-pub(crate) fn data_differs(name: &str, expected: &str, found: &str) -> String {
-    format!("`{name}` of this `attention` is {expected}, found {found}")
+pub(crate) fn data_differs(operation: &Ident, name: &str, expected: &str, found: &str) -> String {
+    format!("`{name}` of this `{operation}` is {expected}, found {found}")
 }
 
-pub(crate) fn computed_data(name: &str, expected: &str) -> String {
+pub(crate) fn computed_data(operation: &Ident, name: &str, expected: &str) -> String {
     format!(
-        "`{name}` of this `attention` is data, an input of the model, and this value is computed\n\
+        "`{name}` of this `{operation}` is data, an input of the model, and this value is computed\n\
         help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: no gradient flows into data\n\
         help: what is learned is a `param` in the body of the attention"
     )
 }
 
-pub(crate) fn data_with_tape(name: &str, input: &str, expected: &str) -> String {
+pub(crate) fn data_with_tape(operation: &Ident, name: &str, input: &str, expected: &str) -> String {
     format!(
-        "`{name}` of this `attention` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
+        "`{name}` of this `{operation}` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
         help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
     )
 }
 
-pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> String {
+pub(crate) fn unknown_data(
+    operation: &Ident,
+    found: &Ident,
+    known: &[String],
+    spec: &Spec,
+) -> String {
     if found == "padding" || found == "document" {
         let written = spec.written.iter().find(|(key, _)| *key == "mask");
         let mask = match written.map(|(_, mask)| mask.as_str()) {
@@ -561,21 +576,32 @@ pub(crate) fn unknown_data(found: &Ident, known: &[String], spec: &Spec) -> Stri
             Some(mask) => format!("{mask} & {found}"),
         };
         return format!(
-            "the mask of this `attention` does not read `{found}`\nhelp: add it: `mask = {mask}`"
+            "the mask of this `{operation}` does not read `{found}`\nhelp: add it: `mask = {mask}`"
         );
     }
     if found == "position_ids" {
-        return "this `attention` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`".to_owned();
+        return format!(
+            "this `{operation}` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`"
+        );
     }
     let help = match instead_of(&found.to_string(), NamePosition::Operand) {
         Some(form) => form.to_owned(),
         None => {
             let names = known.iter().map(String::as_str);
-            let names = names.chain(["context", "values"]);
-            format!("its operands by name are {}", listed(names))
+            let inputs: &[&str] = match operation == "attention" {
+                true => &["context", "values"],
+                false => &[],
+            };
+            match names.len() + inputs.len() {
+                0 => "it reads no operand by name".to_owned(),
+                _ => format!(
+                    "its operands by name are {}",
+                    listed(names.chain(inputs.iter().copied()))
+                ),
+            }
         }
     };
-    format!("this `attention` does not read `{found}`\nhelp: {help}")
+    format!("this `{operation}` does not read `{found}`\nhelp: {help}")
 }
 
 /// The message for requesting a session of a model that has none.

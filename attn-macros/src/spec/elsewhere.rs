@@ -146,6 +146,7 @@ static FORMS: &[Form] = &[
     ),
     key(
         &[
+            "window",
             "window_size",
             "sliding_window_size",
             "local_window_size",
@@ -384,7 +385,7 @@ static FORMS: &[Form] = &[
             "lens",
             "lengths",
         ],
-        "padding is the mask `padding`, and its operand: `attention::<.., mask = padding>(x, padding = ..)`, with lengths, or marks that are `true` for valid keys",
+        "padding is the key `mask = padding`, and the operand `padding = ..` behind the others, with lengths, or marks that are `true` for valid keys",
     ),
     operand(
         &["attn_mask", "attn_bias", "src_mask", "tgt_mask"],

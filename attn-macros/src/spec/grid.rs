@@ -219,8 +219,8 @@ impl Checker<'_> {
             .iter()
             .map(|size| self.bounded(size, key, LARGEST_SIZE));
         let sound = sound.collect::<Vec<_>>().into_iter().all(|sound| sound);
-        let known = sizes.iter().map(|size| size.value);
-        let places = known.fold(Some(1_u64), |places, size| places?.checked_mul(size?));
+        let mut known = sizes.iter().map(|size| size.value);
+        let places = known.try_fold(1_u64, |places, size| places.checked_mul(size?));
         if sound && places.is_some_and(|places| places > LARGEST_LENGTH) {
             self.contradiction(key, &messages::too_many_places(LARGEST_LENGTH));
             return None;

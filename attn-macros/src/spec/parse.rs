@@ -555,6 +555,13 @@ fn parse_size_per_axis(
         let word = word::parse_single(origin, key, words, cx);
         return word.map_or(Value::Invalid, Value::Word);
     }
+    let unknown = syn::parse2(origin.clone()).ok();
+    let is_unknown =
+        unknown.is_some_and(|size: Ident| !size.to_string().starts_with(char::is_uppercase));
+    if is_unknown && !words.is_empty() {
+        cx.error(origin, messages::unknown_word_of_sizes(key, origin));
+        return Value::Invalid;
+    }
     let list = bracketed(origin).unwrap_or_else(|| vec![origin.clone()]);
     if list.is_empty() {
         cx.error(origin, messages::expected_size(key.name, origin));

@@ -2,6 +2,7 @@
 
 use proc_macro2::Ident;
 
+use crate::messages::choice;
 use crate::model::types::{Axis, Type};
 use crate::spec::Size;
 
@@ -36,10 +37,29 @@ pub(crate) fn convolved_axes(operation: &Ident, expected: usize, found: usize) -
     format!("`{operation}` is along {expected}, found {found}\nhelp: {help}")
 }
 
-pub(crate) fn channels_along(operation: &Ident, axis: &Axis, value: &Type) -> String {
+/// `others` are axes that may be those of the channels.
+pub(crate) fn channels_along(
+    operation: &Ident,
+    axis: &Axis,
+    others: &[&Axis],
+    value: &Type,
+) -> String {
+    let word = |axis: &Axis| axis.name().map_or_else(|| axis.to_string(), str::to_owned);
+    let others: Vec<_> = others
+        .iter()
+        .map(|axis| format!("`channels = {}`", word(axis)))
+        .collect();
+    let help = match others.as_slice() {
+        [] => {
+            "the channels are an axis of constant size, and the convolution goes along another one"
+                .to_owned()
+        }
+        others => format!("write {}", choice(others)),
+    };
     format!(
-        "`{operation}` goes along `{axis}`, so this is no axis of channels: the channels of {value} are its last axis, unless \
-         `channels` names another one\nhelp: `channels = c`"
+        "`{operation}` goes along `{}`, so this is no axis of channels: the channels of {value} are its last axis, unless \
+         `channels` names another one\nhelp: {help}",
+        word(axis)
     )
 }
 
@@ -51,11 +71,17 @@ pub(crate) fn convolved_channels(operation: &Ident, axis: &str, value: &Type) ->
 }
 
 pub(crate) fn sizes_of_axes(key: &str, expected: usize, found: usize) -> String {
+    let help = match (key, expected, found) {
+        ("padding", 1, 2) => {
+            "\nhelp: unlike ends are padded before: `pad::<seq, before = 1, after = 2, to = longer>(x)`"
+        }
+        _ => "",
+    };
     let expected = match expected {
         1 => "one size",
         _ => "one size for both axes, or two in brackets",
     };
-    format!("`{key}` is {expected}, found {found}")
+    format!("`{key}` is {expected}, found {found}{help}")
 }
 
 pub(crate) fn names_of_axes(operation: &Ident, expected: usize, found: usize) -> String {
@@ -101,7 +127,7 @@ pub(crate) fn output_padding_too_large(
     dilation: &Size,
 ) -> String {
     format!(
-        "the `output_padding` of `{operation}` is less than the stride or the dilation, which are {stride} and {dilation}, found {found}"
+        "the `output_padding` of `{operation}` must be less than the stride or the dilation, which are {stride} and {dilation}, found {found}"
     )
 }
 

@@ -150,9 +150,14 @@ pub(crate) fn merged_without_name(length: &Length, parts: &[TokenStream]) -> Str
 
 /// An axis that gets longer or shorter without a name for what it is then.
 pub(crate) fn axis_without_name(operation: &str, axis: &Axis, length: &Length) -> String {
+    let example = match operation {
+        "conv2d" | "conv_transpose2d" => format!("{operation}::<.., to = [rows, columns]>(..)"),
+        "conv1d" => format!("conv1d::<{axis}, .., to = frames>(..)"),
+        _ => format!("{operation}::<{axis}, to = longer, ..>(..)"),
+    };
     format!(
         "`{axis}` is of any length, and an axis of length `{length}` needs a name\n\
-         help: name it by the key `to`: `{operation}::<{axis}, to = longer, ..>(..)`"
+         help: name it by the key `to`: `{example}`"
     )
 }
 

@@ -93,8 +93,8 @@ impl Lowering<'_> {
         let heads_of = |key: &str| arguments.tokens(key).cloned();
         let [heads, kv_heads] = ["heads", "kv_heads"].map(heads_of);
         let q = self.queries(call, q, heads.as_ref())?;
-        let [k, v] = [k, v].map(|value| self.keys(call, value, &q, kv_heads.as_ref()));
-        let (k, v) = (k?, v?);
+        let k = self.keys(call, k, &q, kv_heads.as_ref())?;
+        let v = self.keys(call, v, &q, kv_heads.as_ref())?;
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
         let result = named(name, "attend");
         let asked = ("attend", arguments.name.as_ref());
@@ -204,10 +204,10 @@ impl Lowering<'_> {
         let one = |size: Option<Size>| Type::floats(size.map(Axis::Size).into_iter().collect());
         let seq = |of: &Vectors| Type::floats(vec![of.len().clone()]);
         let pairs = [
-            (q.batch(), k.batch(), "the batch of q and k"),
-            (q.batch(), v.batch(), "the batch of q and v"),
-            (seq(k), seq(v), "the length of k and v"),
-            (one(q.width()), one(k.width()), "the width of q and k"),
+            (q.batch(), k.batch(), "the batches of q and k"),
+            (q.batch(), v.batch(), "the batches of q and v"),
+            (seq(k), seq(v), "the lengths of k and v"),
+            (one(q.width()), one(k.width()), "the widths of q and k"),
             (one(k.count()), one(v.count()), "the heads of k and v"),
         ];
         let mut fits = true;

@@ -364,7 +364,7 @@ impl Lowering<'_> {
             let name = data_name(data);
             let expected = Expected::of(data, graph.cross, sequences);
             let Some(index) = named.iter().position(|(key, _)| **key == *name) else {
-                let message = messages::data_missing(&name, &expected.to_string());
+                let message = messages::data_missing(&call.name, &name, &expected.to_string());
                 self.cx.error(&call.name, message);
                 operands.push(None);
                 continue;
@@ -372,8 +372,8 @@ impl Lowering<'_> {
             let (at, values) = named.remove(index);
             let values: Option<Vec<ValueId>> = values.into_iter().collect();
             let fits = |values: &Vec<ValueId>| {
-                self.are(values, &expected, (&name, at))
-                    && self.are_inputs(values, &expected, (&name, at))
+                self.are(call, values, &expected, (&name, at))
+                    && self.are_inputs(call, values, &expected, (&name, at))
             };
             match values.filter(fits) {
                 Some(values) => operands.extend(values.into_iter().map(Some)),
@@ -385,7 +385,7 @@ impl Lowering<'_> {
             // A mask that was not understood may read it.
             if !spec.poisoned {
                 self.cx
-                    .error(key, messages::unknown_data(key, &known, spec));
+                    .error(key, messages::unknown_data(&call.name, key, &known, spec));
             }
         }
         operands.into_iter().collect()
@@ -395,6 +395,7 @@ impl Lowering<'_> {
     /// any other value would silently be 0.
     fn are_inputs(
         &self,
+        call: &Call,
         values: &[ValueId],
         expected: &Expected,
         (name, at): (&str, &Ident),
@@ -404,10 +405,10 @@ impl Lowering<'_> {
             self.inputs.first() == Some(id) && self.ty(*id).kind == ValueKind::Floats
         };
         let message = if values.iter().any(|id| !self.inputs.contains(id)) {
-            messages::computed_data(name, &expected.to_string())
+            messages::computed_data(&call.name, name, &expected.to_string())
         } else if let Some(id) = values.iter().find(|id| has_tape(id)) {
             let input = &self.values[id.0].name;
-            messages::data_with_tape(name, input, &expected.to_string())
+            messages::data_with_tape(&call.name, name, input, &expected.to_string())
         } else {
             return true;
         };
@@ -416,11 +417,17 @@ impl Lowering<'_> {
     }
 
     /// Whether these values are what data are to be.
-    fn are(&mut self, values: &[ValueId], expected: &Expected, (name, at): (&str, &Ident)) -> bool {
+    fn are(
+        &mut self,
+        call: &Call,
+        values: &[ValueId],
+        expected: &Expected,
+        (name, at): (&str, &Ident),
+    ) -> bool {
         let types: Vec<Type> = values.iter().map(|value| self.ty(*value).clone()).collect();
         let message = || {
             let found = tuple(&types);
-            messages::data_differs(name, &expected.to_string(), &found)
+            messages::data_differs(&call.name, name, &expected.to_string(), &found)
         };
         if expected.0.len() != values.len() {
             self.cx.error(at, message());

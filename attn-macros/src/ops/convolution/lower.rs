@@ -273,7 +273,11 @@ fn channels(
     };
     match &x.axes[index] {
         axis if along.contains(&index) => {
-            let message = messages::channels_along(call.at, axis, x);
+            let may_be =
+                |(other, axis): &(usize, &Axis)| axis.size().is_some() && !along.contains(other);
+            let others = x.axes.iter().enumerate().filter(may_be);
+            let others: Vec<_> = others.map(|(_, axis)| axis).collect();
+            let message = messages::channels_along(call.at, axis, &others, x);
             lowering.error(call.at.span(), message);
             None
         }
@@ -312,7 +316,11 @@ fn length(
     slide: &Slide,
 ) -> Option<(Length, Option<Size>)> {
     let (reach, padding) = (slide.reach(), slide.padding());
-    let is_same = slide.stride.value == Some(1) && call.arguments.word("padding").is_some();
+    let is_same = match call.arguments.word("padding") {
+        Some("same") => true,
+        Some(_) => slide.stride.value == Some(1),
+        None => false,
+    };
     if is_same {
         return Some((lowering.length(axis), None));
     }

@@ -211,11 +211,17 @@ pub(super) static FORMS: &[Form] = &[
             "causal_self_attention",
             "mha",
             "attn",
+        ],
+        "write `attention::<heads = 8, mask = causal>(x)`, with the keys of `attention!`",
+    ),
+    operation(
+        &[
             "sdpa",
             "scaled_dot_product_attention",
             "flash_attention",
+            "flex_attention",
         ],
-        "write `attention::<heads = 8, mask = causal>(x)`, with the keys of `attention!`",
+        "write `attend::<mask = causal>(q, k, v)`; `attention::<heads = 8, mask = causal>(x)` has projections, too",
     ),
     operation(
         &["cross_attention"],

@@ -32,7 +32,7 @@ mistakes! {
     heads_that_do_not_divide: "attend::<kv_heads = odd, mask = causal(upper_left)>(q, other, other)", "attend",
         "4 heads cannot share 3 key/value heads evenly";
     keys_of_another_width: "attend(wide, wide, wide) + attend::<kv_heads = few>(wide, k, v)", "attend",
-        "`attend`: the width of q and k differ: q is [batch, seq, 4, 5], k is [batch, seq, 2, 8], v is [batch, seq, 2, 5]";
+        "`attend`: the widths of q and k differ: q is [batch, seq, 4, 5], k is [batch, seq, 2, 8], v is [batch, seq, 2, 5]";
     values_of_another_sequence: "attend(q, q, any) + wide", "attend",
         "`attend` takes [batch, seq, heads, width], these axes but the width in any order, without `batch` or without `heads`: which axis of [batch, kv, seq, 8] are the heads?";
     a_number_of_heads_that_is_not_constant: "attend::<heads = kv>(any, q, q)", "attend",
@@ -42,7 +42,7 @@ mistakes! {
     another_hidden_layer: "attend::<kv_heads = few, score = additive(7)>(q, k, v)", "7",
         "`hidden` of `additive` is the width of the queries and keys, 8, found 7";
     lengths_that_are_missing: "attend::<kv_heads = few, mask = padding>(q, k, v)", "attend",
-        "this `attention` reads `padding`, and is not given it";
+        "this `attend` reads `padding`, and is not given it";
 }
 
 /// The number of operands of each operation of the fused form.

@@ -25,6 +25,10 @@ fn lengths_are_those_of_windows() {
             "[batch, seq, 4]",
         ),
         (
+            "conv1d::<seq, out = 4, kernel = 3, padding = same, stride = ONE>(x)",
+            "[batch, seq, 4]",
+        ),
+        (
             "conv1d::<seq, out = d, kernel = 3, padding = 1>(x)",
             "[batch, seq, 8]",
         ),
@@ -105,7 +109,7 @@ fn mistakes_are_found() {
         (
             "conv1d::<d, 4, 3>(x)",
             "conv1d",
-            "`conv1d` goes along `8`, so this is no axis of channels: the channels of [batch, seq, 8] are its last axis, unless `channels` names another one",
+            "`conv1d` goes along `d`, so this is no axis of channels: the channels of [batch, seq, 8] are its last axis, unless `channels` names another one",
         ),
         (
             "conv1d::<height, 4, 3, padding = same>(image)",
@@ -160,7 +164,7 @@ fn mistakes_are_found() {
         (
             "conv_transpose1d::<n, 4, 3, output_padding = 1>(fixed)",
             "1",
-            "the `output_padding` of `conv_transpose1d` is less than the stride or the dilation, which are 1 and 1, found 1",
+            "the `output_padding` of `conv_transpose1d` must be less than the stride or the dilation, which are 1 and 1, found 1",
         ),
         (
             "conv_transpose1d::<n, 4, 1, padding = 7>(fixed)",
