@@ -92,13 +92,13 @@ fn main() {
     }
 
     println!();
-    for cipher in 0..CIPHERS.len() {
+    for (cipher, (name, ..)) in CIPHERS.iter().enumerate() {
         let plain = TEXT.bytes().filter(u8::is_ascii_lowercase);
         let plain = plain.map(|letter| usize::from(letter - b'a'));
         let tokens: Vec<Token> = plain.map(|plain| Token { plain, cipher }).collect();
         let (read, _) = read(&reader, &device, &tokens);
         let [letters, read] = [tokens.iter().map(Token::letter).collect(), read].map(text);
-        println!("{:>6}   {letters}\n         {read}", CIPHERS[cipher].0);
+        println!("{name:>6}   {letters}\n         {read}");
     }
 
     println!(

@@ -23,7 +23,11 @@ fn a_token_has_the_results_of_the_whole_sequence() {
     for src in [0, 1, 7, 130] {
         let valid = lens(&[src.min(5)]);
         let tokens = text(0, 23);
-        let whole = net.decode((ids(&[tokens.clone()]), memory(1, src), valid.clone()));
+        let whole = net.decode((
+            ids(std::slice::from_ref(&tokens)),
+            memory(1, src),
+            valid.clone(),
+        ));
         let whole = whole.as_vec();
         for piece in [1, 4, 23] {
             let mut session = net
@@ -76,7 +80,11 @@ fn what_follows_of_the_given_alone_is_computed_once() {
     let source = ids(&[text(4, 8)]);
     let tokens = text(5, 6);
     let whole = net
-        .forward((source.clone(), ids(&[tokens.clone()]), lens(&[7])))
+        .forward((
+            source.clone(),
+            ids(std::slice::from_ref(&tokens)),
+            lens(&[7]),
+        ))
         .as_vec();
     let mut session = net.session(source, lens(&[7]), 6).unwrap();
     for (at, token) in tokens.into_iter().enumerate() {
@@ -179,7 +187,11 @@ fn a_memory_may_be_marked_or_computed_or_left_out() {
         Cpu::default().tensor_from_vec(vec![true, false, true, true], (1, 4));
     for keep in [None, Some(marks)] {
         let whole = net
-            .forward((ids(&[tokens.clone()]), memory(1, 4), keep.clone()))
+            .forward((
+                ids(std::slice::from_ref(&tokens)),
+                memory(1, 4),
+                keep.clone(),
+            ))
             .as_vec();
         let mut session = net.session(memory(1, 4), keep, 7).unwrap();
         for (at, token) in tokens.iter().enumerate() {
@@ -208,7 +220,7 @@ fn an_image_is_continued_row_by_row() {
     let mut net = Cpu::default().build_module::<Image<f64>, f64>();
     scatter(&mut net);
     let tokens = text(7, 20);
-    let whole = net.forward(ids(&[tokens.clone()])).as_vec();
+    let whole = net.forward(ids(std::slice::from_ref(&tokens))).as_vec();
     let mut session = net.session(20).unwrap();
     for (at, token) in tokens.into_iter().enumerate() {
         let found = session.step(token).unwrap();

@@ -345,13 +345,13 @@ fn sum_of_parts<E: Real>(
             Direction::Forward => {
                 let parts = to.chunks_mut(multiplier).zip(w.chunks(multiplier)).zip(*x);
                 for ((to, w), x) in parts {
-                    to.iter_mut().zip(w).for_each(|(to, w)| *to = *to + *x * *w);
+                    to.iter_mut().zip(w).for_each(|(to, w)| *to += *x * *w);
                 }
             }
             Direction::Backward => {
                 let parts = x.chunks(multiplier).zip(w.chunks(multiplier));
                 for (to, (d, w)) in to.iter_mut().zip(parts) {
-                    d.iter().zip(w).for_each(|(d, w)| *to = *to + *d * *w);
+                    d.iter().zip(w).for_each(|(d, w)| *to += *d * *w);
                 }
             }
         }
@@ -413,9 +413,7 @@ impl<E: Real> Kernel for Products<'_, E> {
                     _ => {
                         let parts = to.chunks_mut(multiplier).zip(d_y.chunks(multiplier));
                         for ((to, d_y), x) in parts.zip(x) {
-                            to.iter_mut()
-                                .zip(d_y)
-                                .for_each(|(to, d)| *to = *to + *d * *x);
+                            to.iter_mut().zip(d_y).for_each(|(to, d)| *to += *d * *x);
                         }
                     }
                 }

@@ -273,7 +273,7 @@ impl<E: Real> AddPatches<'_, E> {
                     1 => add::<V>(from, &mut to[..some.len()]),
                     stride => {
                         let to = to.iter_mut().step_by(stride);
-                        to.zip(from).for_each(|(to, from)| *to = *to + *from);
+                        to.zip(from).for_each(|(to, from)| *to += *from);
                     }
                 }
             }

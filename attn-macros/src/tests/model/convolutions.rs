@@ -13,8 +13,8 @@ fn shape(call: &str) -> String {
          }}"
     ));
     let found = shapes(&model).into_iter();
-    let found = found.filter_map(|line| line.strip_prefix("y: ").map(str::to_owned));
-    found.last().expect("there is a result")
+    let mut found = found.filter_map(|line| line.strip_prefix("y: ").map(str::to_owned));
+    found.next_back().expect("there is a result")
 }
 
 #[test]

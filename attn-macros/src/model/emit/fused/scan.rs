@@ -587,7 +587,7 @@ impl ModelFrame<'_> {
             body.restore(&fields);
             self.step_backward(&mut body, scan, inner);
             let count = size(&scan.axis);
-            let body = lines.repeat(&self.extent_of_axis(&scan.axis), body);
+            let body = lines.repeat(self.extent_of_axis(&scan.axis), body);
             let step = self.own("step", 0);
             let all = self.kept_of_steps(scan);
             let ty = self.step_type(scan);
