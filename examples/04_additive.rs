@@ -74,7 +74,7 @@ fn forward<T: Tape<f32, Cpu>>(
 ) -> (Numbers<T>, Weights) {
     let input = (question, lists.numbers.clone(), lists.lengths.clone());
     let (found, weights) = attention.forward_with_weights(input);
-    (number.forward(found), weights)
+    (number.forward(found), weights.split_tape().0)
 }
 
 struct Lists {
