@@ -71,6 +71,46 @@ def of_keys_and_values(c):
     return padding + attention(c, "shared", x, y, z, heads=2, kv_heads=1, prepare=lambda of, _: rope(of))
 
 
+def neighborhood(length, n, dilation=1):
+    """`get_window_start` of NATTEN: the places with one remainder are an axis of their own, and windows end at its ends."""
+    allowed = torch.zeros(length, length, dtype=torch.bool)
+    for q in range(length):
+        places = list(range(q % dilation, length, dilation))
+        start = max(min(q // dilation - n // 2, len(places) - n), 0)
+        allowed[q, places[start : start + n]] = True
+    return allowed
+
+
+def both(rows, cols):
+    """Tokens row by row: what is allowed along rows and along columns."""
+    return torch.kron(rows.int(), cols.int()).bool()
+
+
+def everything(length):
+    return torch.ones(length, length, dtype=torch.bool)
+
+
+@case
+def on_a_grid(c):
+    x, y = x_of(c, 12), c.floats("y", 2, 6, 3)
+    place = torch.arange(12)
+    row, col = place // 4, place % 4
+    windows = [(of[:, None] + 1) // 2 == (of + 1) // 2 for of in (row, col)]
+    around = [(of[:, None] - of).abs() < 2 for of in (row, col)]
+    behind = (place - 2).div(2, rounding_mode="floor")
+    masks = {
+        "near": both(neighborhood(3, 2), neighborhood(4, 3)),
+        "dilated": both(neighborhood(2, 2, 2), neighborhood(6, 2, 2)),
+        "around": around[0] & around[1],
+        "shifted": windows[0] & windows[1],
+        "cross": both(torch.eye(3), everything(4)) | both(everything(3), torch.eye(4)),
+        "frames": both(torch.eye(3), everything(4)),
+        "classes": (behind[:, None] == behind) | (behind < 0) | (behind < 0)[:, None],
+    }
+    z = sum(attention(c, name, x, heads=2, allowed=allowed) for name, allowed in masks.items())
+    return z + attention(c, "other", x, y, heads=2, allowed=row[:, None] == torch.arange(6) // 2)
+
+
 @case
 def talking_heads(c):
     """Shazeer et al. 2020, figure 1."""

@@ -58,6 +58,20 @@ cases! {
         }
     } (x: floats[_, _, 4], y: floats[_, _, 3], z: floats[_, _, 5], lens: lens[_]);
 
+    on_a_grid {
+        struct M<d = 4, rows = 3, cols = 4>;
+        fn forward(x: [batch, seq, d], y: [batch, few, 3]) -> [batch, seq, d] {
+            let z = attention::<2, grid = [rows, cols], mask = neighborhood(3, rows = 2), name = near>(x);
+            let z = z + attention::<2, grid = [2, 6], mask = neighborhood(2, dilation = 2), name = dilated>(x);
+            let z = z + attention::<2, grid = [rows, cols], mask = local(3), name = around>(x);
+            let z = z + attention::<2, grid = [rows, cols], mask = window(2, shift = 1), name = shifted>(x);
+            let z = z + attention::<2, grid = [rows, cols], mask = same_row | same_col, name = cross>(x);
+            let z = z + attention::<2, grid = [3, 2, 2], mask = same_frame, name = frames>(x);
+            let z = z + attention::<2, grid = [5, 2], prefix_tokens = 2, mask = same_row, name = classes>(x);
+            z + attention::<2, grid = [rows, cols], kv_grid = [3, 2], mask = same_row, name = other>(x, context = y)
+        }
+    } (x: floats[_, _, 4], y: floats[_, _, 3]);
+
     talking_heads {
         struct M<d = 4, heads = 2, softmaxes = 3, width = 3>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

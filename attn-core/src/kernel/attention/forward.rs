@@ -15,6 +15,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::dropout_mask::DropoutMask;
 use super::heads::Heads;
 use super::layout::{equal_chunks, fill, some_cols};
@@ -42,6 +44,9 @@ struct Block<'a, E> {
     queries: Range<usize>,
     results: Results<'a, E>,
 }
+
+/// The results of the query heads of a key head. A few are on the stack: a token of a session allocates nothing.
+type OfGroup<'a, E> = SmallVec<[Results<'a, E>; 8]>;
 
 /// The results of some queries of a head.
 struct Results<'a, E> {
@@ -118,19 +123,23 @@ impl<E: Pooled> Attention<'_, E> {
         let key_heads = sizes.batch * kv_heads;
         let mut results = self.results(to, lse);
         let results = (0..key_heads).map(|i| (i, results.by_ref().take(group).collect()));
-        self.for_each(key_heads, results, |(i, results): (usize, Vec<_>)| {
-            let b = i / kv_heads;
-            let kv = i % kv_heads;
-            let [k, v] = [k, v].map(|x| x.of([sizes.batch, kv_heads], b, kv));
-            let of_sequence = self.of_sequence(b);
-            let keys = Keys::load(&of_sequence, kv, k);
-            let values = Values::load(&of_sequence, kv, v);
-            self.for_each(1, self.blocks(b, kv, results), |block| {
-                let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
-                let queries = of_sequence.load_queries(q, &block);
-                body(queries.read(), (keys.columns(), values.rows()), block);
-            });
-        });
+        self.for_each(
+            key_heads,
+            results,
+            |(i, results): (usize, OfGroup<'_, E>)| {
+                let b = i / kv_heads;
+                let kv = i % kv_heads;
+                let [k, v] = [k, v].map(|x| x.of([sizes.batch, kv_heads], b, kv));
+                let of_sequence = self.of_sequence(b);
+                let keys = Keys::load(&of_sequence, kv, k);
+                let values = Values::load(&of_sequence, kv, v);
+                self.for_each(1, self.blocks(b, kv, results), |block| {
+                    let q = q.of([sizes.batch, sizes.heads], b, block.head.h);
+                    let queries = of_sequence.load_queries(q, &block);
+                    body(queries.read(), (keys.columns(), values.rows()), block);
+                });
+            },
+        );
     }
 
     /// The parts of the results, for every head of every sequence.
@@ -160,7 +169,7 @@ impl<E: Pooled> Attention<'_, E> {
         &self,
         b: usize,
         kv: usize,
-        results: Vec<Results<'a, E>>,
+        results: OfGroup<'a, E>,
     ) -> impl Iterator<Item = Block<'a, E>> {
         let query = self.sizes.query;
         let heads = self.sizes.heads_of(b, kv).zip(results);
