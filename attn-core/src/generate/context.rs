@@ -58,7 +58,7 @@ pub struct ContextCache<E> {
 }
 
 impl<E: Kernels> ContextCache<E> {
-    /// Those of projected keys and values, which are those of [`Attention::forward`].
+    /// Caches projected keys and values, in the layout that [`Attention::forward`] takes.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if there is not enough memory.

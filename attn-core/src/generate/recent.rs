@@ -1,4 +1,4 @@
-//! What a causal convolution along the tokens remembers: the last of its inputs.
+//! The state of a causal convolution along the tokens in a session: its last inputs.
 
 use super::{
     session::SequenceState,

@@ -138,7 +138,7 @@ impl<E: Pooled> Attention<'_, E> {
         })
     }
 
-    /// What the gradients of weights and `lse` add to `δ`, if the normalizer is a softmax, `[batch, heads, query]`:
+    /// The part of `δ` that comes from the gradients of weights and `lse`, if the normalizer is a softmax, `[batch, heads, query]`:
     ///
     /// ```text
     /// ds = p (dp + dw - Σ p (dp + dw)) + p dlse = p (dp + dw - (δ + Σ p dw - dlse))

@@ -29,7 +29,7 @@ pub(super) struct Saved<'a, E> {
     pub d_out: Vec<Matrix<'a, E>>,
     /// The gradients of the weights, of all sequences.
     pub d_weights: Option<&'a [E]>,
-    /// What the gradients of weights and `lse` add to `δ`, `[heads, query]`.
+    /// The part of `δ` that comes from the gradients of weights and `lse`, `[heads, query]`.
     pub shares: Option<&'a [E]>,
 }
 

@@ -248,7 +248,7 @@ pub struct OutputGradients<'a, E> {
     pub out: Heads<Matrix<'a, E>>,
     /// The gradient of `lse`, `[batch, heads, query]`.
     pub lse: Option<&'a [E]>,
-    /// That of the weights.
+    /// The gradient of the weights.
     pub weights: Option<WeightGradients<'a, E>>,
 }
 

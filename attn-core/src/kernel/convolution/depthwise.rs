@@ -116,7 +116,7 @@ pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolutio
     }
 }
 
-/// What is at all places of a channel before products are added.
+/// Writes the initial value of a channel, to which products are added: a bias, zeros, or nothing where numbers stand already.
 fn begin<E: Pooled>(start: Start<'_, E>, channel: usize, to: &mut [E]) {
     let start = match start {
         Start::Bias(bias) => Start::Bias(&bias[channel..=channel]),

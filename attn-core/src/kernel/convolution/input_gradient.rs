@@ -116,7 +116,7 @@ impl Convolution {
     fn inputs_at_once(&self) -> usize {
         let width = self.axes[1].input;
         let outputs = self.patches_at_once(self.outputs()).max(1);
-        // As many inputs as belong to so many outputs.
+        // The number of inputs that these outputs read.
         let some = (outputs * self.inputs()).div_ceil(self.outputs().max(1));
         let all = self.inputs().max(1);
         match self.axes[0].input {

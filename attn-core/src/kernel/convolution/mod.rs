@@ -248,7 +248,7 @@ compiled! {
     }
 }
 
-/// What is there before products are added.
+/// The initial value of the result, to which products are added.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a, E> {
     /// A bias for each channel.

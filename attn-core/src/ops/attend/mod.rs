@@ -87,7 +87,7 @@ where
 /// The fallible version of [`attend`].
 ///
 /// # Errors
-/// Those of [`Attend::try_forward`].
+/// The errors of [`Attend::try_forward`].
 pub fn try_attend<B: Dim, H: Dim, G: Dim, Q: Dim, K: Dim, W: Dim, V: Dim, E, D, T, T2, T3>(
     q: Vectors<B, H, Q, W, E, D, T>,
     k: Vectors<B, G, K, W, E, D, T2>,

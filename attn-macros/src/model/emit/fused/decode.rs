@@ -245,10 +245,12 @@ impl ModelFrame<'_> {
 
     /// The node of an attention that has a context.
     fn with_context(&self, index: usize) -> Option<(FusedNode<'_>, &Attention)> {
+        if !self.model().attentions[index].graph.cross {
+            return None;
+        }
         let nodes = self.attentions().into_iter();
         let mut nodes = nodes.filter_map(|node| Some((node, node.attention()?)));
-        let is_cross = self.model().attentions[index].graph.cross;
-        let (node, op) = nodes.find(|(_, op)| op.index == index && is_cross)?;
+        let (node, op) = nodes.find(|(_, op)| op.index == index)?;
         Some((FusedNode::new(self, node), op))
     }
 

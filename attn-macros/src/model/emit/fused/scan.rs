@@ -614,8 +614,7 @@ impl ModelFrame<'_> {
         d_results: &[Option<Access>],
         to: &[(ValueId, GradTarget)],
     ) {
-        let d_last = d_results.iter().skip(scan.yields.len());
-        let mut d_last = d_last;
+        let mut d_last = d_results.iter().skip(scan.yields.len());
         for state in &scan.states {
             for name in &self.d_state(state) {
                 self.make(lines, name, "zeros", state.value);
