@@ -55,6 +55,7 @@
 #![allow(unsafe_code)]
 
 mod dispatch;
+mod few_rows;
 mod isa;
 mod matrix;
 mod product;
@@ -78,6 +79,7 @@ pub mod slice;
 mod tests;
 
 pub use dispatch::run;
+pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub use product::{Threads, WriteMode, product};
