@@ -12,7 +12,7 @@ mod sessions;
 
 use attn::dfdx::prelude::*;
 use attn::{Backend, Element, model};
-use claim::agree;
+use claim::{agree, tolerance};
 use support::cases::{lens_up_to, scatter, tensor};
 use support::compare::{Backpropagated, Outcome, assert_same, backpropagate};
 

@@ -64,9 +64,9 @@ fn tokens() -> Tensor<Rank2<2, 4>, usize, Cpu> {
 fn a_session_reads_the_memory_that_it_is_given() {
     let mut model = Cpu::default().build_module::<Translator, f64>();
     scatter(&mut model);
-    let memory = tensor::<_, f64>("memory", (2, 5, Const::<4>));
-    let lens: Tensor<(usize,), usize, _> = Cpu::default().tensor_from_vec(vec![5, 3], (2,));
-    let whole: Tensor<Rank3<2, 4, 7>, f64, Cpu> = model.decode((tokens(), memory.clone(), lens.clone())).realize();
+    let memory = tensor::<_, f64>("memory", (Const::<2>, Const::<5>, Const::<4>));
+    let lens = Cpu::default().tensor([5, 3]);
+    let whole: Tensor<Rank3<2, 4, 7>, f64, Cpu> = model.decode((tokens(), memory.clone(), lens.clone()));
     let whole = whole.array();
     let mut sessions = model.decode_sessions(memory, lens, 10).unwrap();
     for _ in 0..2 {

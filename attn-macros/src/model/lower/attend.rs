@@ -105,7 +105,19 @@ impl Lowering<'_> {
         let mut q = self.queries(call, q, heads.as_ref())?;
         let k = self.keys(call, k, &q, kv_heads.as_ref())?;
         let v = self.keys(call, v, &q, kv_heads.as_ref())?;
-        q.is_one = q.others().count() + 1 == k.others().count();
+        let [of_q, of_k] = [&q, &k].map(|vectors| vectors.others().count());
+        q.is_one = of_q + 1 == of_k;
+        let message = match (of_q, of_k) {
+            (1, 3) => Some(messages::differ([&q.ty, &k.ty, &v.ty], "the batches of q and k")),
+            (1, 1) => Some(messages::axes(&k.ty)),
+            // The axis of a batch would be read as that of a sequence.
+            (2, 2) if self.scan.is_some() => Some(messages::of_a_step(&k.ty)),
+            _ => None,
+        };
+        if let Some(message) = message {
+            self.cx.error(&call.name, message);
+            return None;
+        }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
         let result = named(name, "attend");
         let asked = ("attend", arguments.name.as_ref());
