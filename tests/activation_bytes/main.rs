@@ -10,6 +10,7 @@ mod attend;
 mod indices;
 mod layers;
 mod networks;
+mod scan;
 mod step;
 
 use attn::{

@@ -25,6 +25,7 @@ pub mod product_cases;
 pub mod reduce_cases;
 pub mod row_cases;
 pub mod shape_cases;
+pub mod step_cases;
 pub mod waves;
 
 #[cfg(feature = "dfdx")]
