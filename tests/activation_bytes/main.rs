@@ -10,6 +10,7 @@ mod attend;
 mod indices;
 mod layers;
 mod networks;
+mod rope;
 mod step;
 
 use attn::{
