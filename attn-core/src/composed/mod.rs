@@ -45,6 +45,7 @@ pub use norm::{l2_norm, rms_norm};
 pub(crate) use normalize::off_tape;
 pub use normalize::{identity, sink, softmax, softmax1};
 pub use rope::rope;
+pub(crate) use rope::{rotate, rotation_tables};
 pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};
 pub use sparse::{entmax15, sparsemax};
 

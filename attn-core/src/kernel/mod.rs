@@ -59,6 +59,7 @@ pub trait Kernels:
     + attention::PairScores<Self>
     + attention::PerHead<Self>
     + attention::HeadTransforms<Self>
+    + attention::Rotations<Self>
     + axis::Axes<Self>
     + concat::Concat<Self>
     + contraction::Contractions<Self>

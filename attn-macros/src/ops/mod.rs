@@ -40,6 +40,7 @@ mod permute;
 mod rank;
 mod rearrange;
 mod reduce;
+mod rope;
 mod scatter_add;
 mod selection;
 mod sinusoidal_position;
@@ -83,6 +84,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &embedding::EMBEDDING,
     &learned_position::LEARNED_POSITION,
     &sinusoidal_position::SINUSOIDAL_POSITION,
+    &rope::ROPE,
     &attention::ATTENTION,
     &attend::ATTEND,
     &linear::LINEAR,
