@@ -23,6 +23,7 @@ mod zone;
 
 pub use affine::Affine;
 pub use array::{Array, IdArray};
+pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};

@@ -84,9 +84,9 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         arguments: Arguments,
-        name: Option<&Ident>,
+        names: &[Ident],
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let key_of = |name: &str| ATTEND_KEYS.iter().find(|key| key.name == name);
         let (named_operands, complete) =
             self.operands_by_name(call, arguments.complete, key_of, builder);
@@ -119,7 +119,7 @@ impl Lowering<'_> {
             return None;
         }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
-        let result = named(name, "attend");
+        let result = named(names.first(), "attend");
         let asked = ("attend", arguments.name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
@@ -145,13 +145,18 @@ impl Lowering<'_> {
             inputs: Inputs::vectors(),
             sequences: [&types[0], &types[2]],
             result: attended,
+            heads: match q.heads {
+                Some(index) => q.ty.axes[index].clone(),
+                None => Axis::Size(Size::known(1)),
+            },
+            names,
             complete,
         };
         let of_rows = match is_of_rows {
             true => format!("rows_of_{result}"),
             false => result.clone(),
         };
-        let attended = self.attention_node(
+        let results = self.attention_node(
             called,
             site,
             rows.to_vec(),
@@ -159,7 +164,36 @@ impl Lowering<'_> {
             &of_rows,
             builder,
         )?;
-        Some(self.heads_apart(attended, &q, ty, &result, builder))
+        let results =
+            results
+                .into_iter()
+                .enumerate()
+                .map(|(index, value)| match (index, q.heads) {
+                    (0, _) => self.heads_apart(value, &q, ty.clone(), &result, builder),
+                    (_, Some(_)) => value,
+                    (index, None) => self.without_heads(value, &q, &names[index], builder),
+                });
+        Some(results.collect())
+    }
+
+    /// A value beside the attended ones without the axis of the only head.
+    fn without_heads(
+        &mut self,
+        value: ValueId,
+        q: &Vectors,
+        name: &Ident,
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let ty = self.ty(value).clone();
+        let mut axes = ty.axes.clone();
+        axes.remove(q.batch().axes.len());
+        let op = Rearrange::of_axes(ty.axes.clone(), (0..ty.axes.len()).collect());
+        self.node(
+            builder,
+            op,
+            vec![value],
+            (&named(Some(name), ""), Type::floats(axes)),
+        )
     }
 
     /// The queries, with the axis of their heads.
