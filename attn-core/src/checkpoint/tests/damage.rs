@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::{CheckpointError, Problem, STRICT, file_in, model, numbers, state};
 use crate::checkpoint::{Archive, save, save_optimizer};
+use crate::train::AdamWState;
 
 /// The name of the file in errors.
 const NAME: &str = "damaged";
@@ -350,13 +351,13 @@ fn only_regular_files_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let _socket = UnixListener::bind(&path).unwrap();
-    let refused = save_optimizer::<f32>(&Default::default(), &path).unwrap_err();
+    let refused = save_optimizer(&AdamWState::<f32>::default(), &path).unwrap_err();
     assert_eq!(
         refused.problem.to_string(),
         "cannot replace: it is not a regular file"
     );
     assert!(fs::metadata(&path).unwrap().file_type().is_socket());
-    let refused = save_optimizer::<f32>(&Default::default(), folder.path()).unwrap_err();
+    let refused = save_optimizer(&AdamWState::<f32>::default(), folder.path()).unwrap_err();
     assert_eq!(
         refused.problem.to_string(),
         "cannot replace: it is not a regular file"

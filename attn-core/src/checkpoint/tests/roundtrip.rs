@@ -16,7 +16,7 @@ use super::{LoadOptions, Problem, STRICT, file_in, model, numbers, state};
 use crate::{
     checkpoint::{Archive, Difference, TensorType, load, load_optimizer, save, save_optimizer},
     nn,
-    train::AdamWState,
+    train::{AdamWConfig, AdamWState},
 };
 
 const CONVERT: LoadOptions = LoadOptions {
@@ -318,7 +318,7 @@ fn a_state_of_another_model_is_refused() {
     let path = file_in(&folder);
     save_optimizer(&state(7), &path).unwrap();
     let other = modules::Linear::<1, 2, f32, Cpu>::build(&Cpu::default());
-    let error = load_optimizer(&other, &path, STRICT).unwrap_err();
+    let error = load_optimizer::<_, _, _, AdamWConfig>(&other, &path, STRICT).unwrap_err();
     let Problem::Mismatch(mismatch) = error.problem else {
         panic!("{error}");
     };
@@ -326,7 +326,8 @@ fn a_state_of_another_model_is_refused() {
 
     // Weights are not a state.
     save(&model::<f32>(7), &path).unwrap();
-    let error = load_optimizer(&model::<f32>(7), &path, STRICT).unwrap_err();
+    let error =
+        load_optimizer::<_, _, _, AdamWConfig>(&model::<f32>(7), &path, STRICT).unwrap_err();
     assert!(
         matches!(error.problem, Problem::Step { found: None }),
         "{error}"

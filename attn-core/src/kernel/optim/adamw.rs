@@ -137,7 +137,6 @@ impl<E: Real> Kernel for Step<'_, E> {
 mod tests {
     use super::*;
     use crate::kernel::testing::*;
-    use crate::simd::Isa;
 
     const ADAMW: AdamW = AdamW {
         lr: 0.01,
