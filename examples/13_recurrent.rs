@@ -18,7 +18,6 @@ mod dates;
 use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
-    maps::AttentionMap,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
     train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
@@ -195,19 +194,17 @@ fn draw(model: &Model, device: &Cpu, options: &Options) -> Result<()> {
     let read: Vec<usize> = format!("<{answer}").chars().map(id).collect();
     let written = read.len();
     let target = device.tensor_from_vec(read, (1, written));
-    // Each step is an attention of one query: together they are the rows of the alignment.
-    let steps = model.attention_maps((source, target, lens));
-    let rows = steps.iter().flat_map(|step| step.row(0, 0, 0)).copied();
-    let map = AttentionMap::new("alignment", [1, 1, written, text.len()], rows.collect());
+    let maps = model.attention_maps((source, target, lens));
+    let map = &maps[0];
 
     let characters = |text: &str| [text.chars().map(String::from).collect::<Vec<_>>()];
     let labels = Labels::cross(characters(&format!("{answer}>")), characters(&text));
-    println!("\n{}", terminal(&map, 0, Head::Mean, &labels)?);
+    println!("\n{}", terminal(map, 0, Head::Mean, &labels)?);
     fs::create_dir_all(&options.out)?;
-    let picture = viz::svg(&map, 0, Head::Mean, &labels, SvgOptions::default())?;
+    let picture = viz::svg(map, 0, Head::Mean, &labels, SvgOptions::default())?;
     viz::write(options.out.join("alignment.svg"), &picture)?;
     let mut viewer = Viewer::new(format!("Translating \u{201c}{text}\u{201d}"));
-    viewer.add(&map, &labels)?;
+    viewer.add(map, &labels)?;
     viewer.write(options.out.join("alignment.html"))?;
     println!(
         "alignment.svg and alignment.html are in {}",

@@ -66,7 +66,8 @@ fn a_session_reads_the_memory_that_it_is_given() {
     scatter(&mut model);
     let memory = tensor::<_, f64>("memory", (Const::<2>, Const::<5>, Const::<4>));
     let lens = Cpu::default().tensor([5, 3]);
-    let whole: Tensor<Rank3<2, 4, 7>, f64, Cpu> = model.decode((tokens(), memory.clone(), lens.clone()));
+    let whole: Tensor<Rank3<2, 4, 7>, f64, Cpu> =
+        model.decode((tokens(), memory.clone(), lens.clone()));
     let whole = whole.array();
     let mut sessions = model.decode_sessions(memory, lens, 10).unwrap();
     for _ in 0..2 {
@@ -88,13 +89,24 @@ fn a_session_of_the_whole_model_encodes_the_source_once() {
     let source = Cpu::default().tensor([[1, 2, 3, 4, 5, 6]]);
     let lens = Cpu::default().tensor([4]);
     let tokens = Cpu::default().tensor([TOKENS[0]]);
-    let whole: Tensor<Rank3<1, 4, 7>, f64, Cpu> = model.forward((tokens, source.clone(), lens.clone()));
+    let whole: Tensor<Rank3<1, 4, 7>, f64, Cpu> =
+        model.forward((tokens, source.clone(), lens.clone()));
     let whole = whole.array();
     let mut session = model.session(source, lens, 10).unwrap();
     // Some tokens at once, and then one by one.
-    assert_close("prefill", session.prefill(&TOKENS[0][..2]).unwrap(), &whole[0][1], 1e-13);
+    assert_close(
+        "prefill",
+        session.prefill(&TOKENS[0][..2]).unwrap(),
+        &whole[0][1],
+        1e-13,
+    );
     for place in 2..4 {
-        assert_close(place, session.step(TOKENS[0][place]).unwrap(), &whole[0][place], 1e-13);
+        assert_close(
+            place,
+            session.step(TOKENS[0][place]).unwrap(),
+            &whole[0][place],
+            1e-13,
+        );
     }
 }
 

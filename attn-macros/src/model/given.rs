@@ -52,7 +52,9 @@ impl Given {
         let scans = block.body.scans().into_iter();
         let scans = scans.filter(|scan| self.body(block, &scan.body) == DependsOn::Tokens);
         let initial = scans.flat_map(|scan| scan.states.iter().map(|state| state.before));
-        read.chain(initial).filter(|id| is(*id, DependsOn::Given)).collect()
+        read.chain(initial)
+            .filter(|id| is(*id, DependsOn::Given))
+            .collect()
     }
 
     fn region(&mut self, block: Block<'_>, region: &Region) {

@@ -111,8 +111,12 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
     for step in &region.steps {
         match step {
             Step::Repeat(repeat) => plans_in(model, &repeat.body, plans),
-            // Attentions do not stand in scans.
-            Step::Scan(_) => {}
+            // In a scan, the products of all steps have the gradients of their weights behind the loop, and keys and values are computed
+            // before it.
+            Step::Scan(scan) => {
+                let nodes = scan.body.nodes().into_iter();
+                plans.extend(nodes.filter_map(as_it_stands));
+            }
             Step::Node(node) => {
                 let attention = node.attention();
                 let attention = attention.filter(|attention| attention.inputs.saves_result);
@@ -120,6 +124,19 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
             }
         }
     }
+}
+
+/// The plan of an attention that takes nothing.
+fn as_it_stands(node: &Node) -> Option<Plan> {
+    let attention = node.attention()?;
+    let count = attention.inputs.len();
+    attention.inputs.saves_result.then(|| Plan {
+        index: attention.index,
+        operands: (0..count).map(Operand::Input).collect(),
+        inputs: node.operands[..count].to_vec(),
+        gone: Vec::new(),
+        result: node.result,
+    })
 }
 
 fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> Plan {

@@ -237,14 +237,7 @@ impl Lowering<'_> {
             }
             return Vec::new();
         }
-        self.close_scan(
-            (axis, reverse),
-            body,
-            states,
-            &lasts,
-            inner,
-            builder,
-        )
+        self.close_scan((axis, reverse), body, states, &lasts, inner, builder)
     }
 
     /// The axis, which has a name.

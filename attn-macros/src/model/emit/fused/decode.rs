@@ -218,7 +218,9 @@ impl ModelFrame<'_> {
         let states = self.states_in(id).into_iter().map(|(_, state)| {
             let name = self.past_name(state);
             let sizes = self.ty(state.value).axes.iter().filter_map(Axis::size);
-            let initial = self.is_given(state.before).then(|| self.read(state.before).slice);
+            let initial = self
+                .is_given(state.before)
+                .then(|| self.read(state.before).slice);
             let initial = initial.map(|initial| quote!(.starting_from(#initial)));
             quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*) #initial)
         });

@@ -563,10 +563,13 @@ impl ModelFrame<'_> {
             quote!(#past.store(span.sequence, #all.at(span.rows.end).as_slice());)
         });
         // To an attention, a step is a sequence of one token.
-        let attends = scan.body.nodes().into_iter().any(|node| node.attention().is_some());
-        let new = attends.then(|| {
-            quote!(let new = &p::NewTokens::step(span.sequence, new.ids()[#step]);)
-        });
+        let attends = scan
+            .body
+            .nodes()
+            .into_iter()
+            .any(|node| node.attention().is_some());
+        let new = attends
+            .then(|| quote!(let new = &p::NewTokens::step(span.sequence, new.ids()[#step]);));
         lines.line(quote! {
             for span in new.spans() {
                 #(#loads)*
