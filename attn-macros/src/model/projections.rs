@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::graph::{Model, Node, ParamPath, Region, Repeat, Step, ValueId};
+use super::latents::{latents, remembers_keys};
 use super::transposes::without_transposes;
 use super::types::same_axes;
 use crate::graph::{AttentionLayer, Operand, Projected, fuse_operands};
@@ -21,6 +22,7 @@ pub(crate) fn take_projections(models: &mut [Model]) {
     for model in models.iter_mut() {
         model.grouped = rewritten(&model.grouped, &agreed);
     }
+    let latents = latents(models);
     let Some(model) = models.first() else {
         return;
     };
@@ -31,6 +33,9 @@ pub(crate) fn take_projections(models: &mut [Model]) {
             let fused = fuse_operands(graph, &plan.operands);
             attentions[*index].fused = fused;
             attentions[*index].operands = plan.operands.clone();
+        }
+        for (attention, start) in attentions.iter_mut().zip(latents) {
+            attention.values_in_keys = start.filter(|start| remembers_keys(attention, start));
         }
     }
     let taken: Rc<[ParamPath]> = taken(models, &agreed).into();

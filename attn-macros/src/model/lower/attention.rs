@@ -208,6 +208,7 @@ impl Lowering<'_> {
                 graph,
                 fused: None,
                 operands: Vec::new(),
+                values_in_keys: None,
             });
         }
         operands.extend(data?);
