@@ -11,6 +11,7 @@
 
 pub mod adamw;
 pub mod attend_cases;
+pub mod value_cases;
 pub mod axis_cases;
 pub mod close;
 pub mod differences;

@@ -555,13 +555,6 @@ pub(crate) fn computed_data(operation: &Ident, name: &str, expected: &str) -> St
     )
 }
 
-pub(crate) fn data_with_tape(operation: &Ident, name: &str, input: &str, expected: &str) -> String {
-    format!(
-        "`{name}` of this `{operation}` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
-    )
-}
-
 pub(crate) fn unknown_data(
     operation: &Ident,
     found: &Ident,

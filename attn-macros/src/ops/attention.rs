@@ -70,6 +70,13 @@ impl Inputs {
         }
     }
 
+    /// With so many behind them that the body reads.
+    pub(crate) fn and(mut self, others: usize) -> Self {
+        let all = self.gradients.len() + others;
+        self.gradients.resize(all, Gradient::Computed);
+        self
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.gradients.len()
     }
@@ -207,6 +214,9 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
         CallData::Document | CallData::PositionIds => false,
     };
+    if !graph.given.is_empty() {
+        return Err(messages::session_data(name));
+    }
     if !graph
         .data
         .iter()
