@@ -11,6 +11,7 @@ mod indices;
 mod layers;
 mod networks;
 mod step;
+mod values;
 
 use attn::{
     Backend, Element,

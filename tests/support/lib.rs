@@ -11,7 +11,6 @@
 
 pub mod adamw;
 pub mod attend_cases;
-pub mod value_cases;
 pub mod axis_cases;
 pub mod close;
 pub mod differences;
@@ -26,6 +25,7 @@ pub mod product_cases;
 pub mod reduce_cases;
 pub mod row_cases;
 pub mod shape_cases;
+pub mod value_cases;
 pub mod waves;
 
 #[cfg(feature = "dfdx")]

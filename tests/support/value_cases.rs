@@ -47,7 +47,7 @@ macro_rules! body_values {
                         data edge: [batch, q_len, kv_len, heads];
                         data back: [batch, kv_len, q_len, heads];
                         fn score(score, b, h, q_idx, kv_idx) {
-                            score * (1.0 + edge[b, q_idx, kv_idx, h]) + w[h] * back[b, kv_idx, q_idx, 1] + edge[b, q_idx, 0, 0]
+                            score * (1.0 + edge[b, q_idx, kv_idx, h]) + w[h] * back[b, kv_idx, q_idx, 1] + edge[b, q_idx, q_idx, 0]
                         }
                     }
                 }

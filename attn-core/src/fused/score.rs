@@ -35,6 +35,8 @@ use crate::kernel::{Buffer, Matrix, Real};
 /// sums.add_per_sequence(0..1, |_, h, _| h as usize, &mut of_heads);
 /// sums.add_pairs(0, |_, _, _, kv_idx| (kv_idx as usize, 0.5), &mut of_keys);
 /// assert_eq!((of_heads, of_keys), ([8.0, 9.0], [2.0, 3.0]));
+/// sums.add_pair_rows(0, |_, _, _| 0, &mut of_keys);
+/// assert_eq!(of_keys, [6.0, 9.0]);
 /// ```
 pub struct ScoreGradient<E: Element> {
     sizes: Sizes,
@@ -108,14 +110,21 @@ impl<E: Element> ScoreGradient<E> {
         }
     }
 
-    /// Adds the gradients of a number of all pairs to that of a value. A pair `(b, h, q_idx, kv_idx)` reads its element `read(..).0`, with
-    /// the derivative `read(..).1`. That of a gradient of 0 may be NaN.
-    pub fn add_pairs(
+    /// Adds the gradients of a number of all pairs to that of a value, where those of a query stand side by side from `start(b, h, q_idx)`
+    /// on.
+    pub fn add_pair_rows(
         &self,
         number: usize,
-        read: impl Fn(i64, i64, i64, i64) -> (usize, f64),
+        start: impl Fn(i64, i64, i64) -> usize,
         gradient: &mut [E],
     ) {
+        for ([b, h, q_idx], d) in self.rows_of_pairs(number) {
+            accumulate(&mut gradient[start(b, h, q_idx)..][..d.len()], d);
+        }
+    }
+
+    /// The gradients of a number of all pairs, by sequence, head and query.
+    fn rows_of_pairs(&self, number: usize) -> impl Iterator<Item = ([i64; 3], &[E])> {
         let Sizes {
             batch,
             heads,
@@ -125,7 +134,18 @@ impl<E: Element> ScoreGradient<E> {
         } = self.sizes;
         let len = batch * heads * query * key;
         let d = &self.pairs.as_slice()[number * len..][..len];
-        for ([b, h, q_idx], d) in places([batch, heads, query]).zip(d.chunks(key.max(1))) {
+        places([batch, heads, query]).zip(d.chunks(key.max(1)))
+    }
+
+    /// Adds the gradients of a number of all pairs to that of a value. A pair `(b, h, q_idx, kv_idx)` reads its element `read(..).0`, with
+    /// the derivative `read(..).1`. That of a gradient of 0 may be NaN.
+    pub fn add_pairs(
+        &self,
+        number: usize,
+        read: impl Fn(i64, i64, i64, i64) -> (usize, f64),
+        gradient: &mut [E],
+    ) {
+        for ([b, h, q_idx], d) in self.rows_of_pairs(number) {
             for (kv_idx, &d) in (0..).zip(d) {
                 if d != E::zero() {
                     let (place, factor) = read(b, h, q_idx, kv_idx);

@@ -12,9 +12,7 @@ use super::plan::{Head, QUERIES_PER_TASK, chunks};
 use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::weight_rows::MaskedDots;
-use super::{
-    Attention, Gradients, Normalizer, OutputGradients, PairGradients, PairSink, Sizes,
-};
+use super::{Attention, Gradients, Normalizer, OutputGradients, PairGradients, PairSink, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 

@@ -177,7 +177,10 @@ impl<E: Pooled> GradientSums<E> {
         for row in 0..to.rows() {
             let first = row / group * self.tasks;
             let parts = (first..first + self.tasks).map(|task| task * group + row % group);
-            sum_into(parts.map(|part| &sums[part * len..][..len]), to.row_mut(row));
+            sum_into(
+                parts.map(|part| &sums[part * len..][..len]),
+                to.row_mut(row),
+            );
         }
     }
 

@@ -26,7 +26,9 @@ impl LayerFrame<'_> {
             declared.extend(score.iter().flat_map(Score::params));
         }
         let fields = fields.into_iter().map(|field| (var(field), var(field)));
-        let declared = declared.into_iter().filter(|name| !self.cx.graph.is_given(name));
+        let declared = declared
+            .into_iter()
+            .filter(|name| !self.cx.graph.is_given(name));
         let declared = declared.map(var);
         let declared = declared.map(|field| (param_field(&field), field));
         fields.chain(declared).collect()

@@ -157,8 +157,7 @@ impl<'a> Score<'a> {
             let mut reads = param_reads(&bias_term.expr).into_iter();
             bias_term.kind != BiasTermKind::Distance
                 && reads.any(|(name, _)| {
-                    is_of_pairs(self.cx, name)
-                        && !is_zero(&diff(&bias_term.expr, Wrt::Param(name)))
+                    is_of_pairs(self.cx, name) && !is_zero(&diff(&bias_term.expr, Wrt::Param(name)))
                 })
         })
     }
@@ -259,27 +258,33 @@ impl<'a> Score<'a> {
     }
 
     /// The arm for a bias term whose numbers stand side by side in a value of the model.
-    fn row(&self, index: usize, bias_term: &BiasTerm) -> Option<TokenStream> {
-        let Expr::Param { name, index: at } = &bias_term.expr else {
+    fn row(&self, index: usize, bias_term: &'a BiasTerm) -> Option<TokenStream> {
+        let (name, start) = self.start_of_row(bias_term)?;
+        let number = Literal::usize_unsuffixed(index);
+        let variables = self.variables(&bias_term.expr, &quote!(self));
+        let values = param_field(&var(name));
+        Some(quote! {
+            #number => {
+                let [b, h, q_idx, kv_idx] = at.indices();
+                #variables
+                Some(&self.#values[#start..][..len])
+            }
+        })
+    }
+
+    /// The value of the model in which the numbers of a bias term of all keys stand side by side, and where they begin.
+    fn start_of_row(&self, bias_term: &'a BiasTerm) -> Option<(&'a str, TokenStream)> {
+        let Expr::Param { name, index } = &bias_term.expr else {
             return None;
         };
-        let (last, others) = at.split_last()?;
+        let (last, others) = index.split_last()?;
         let is_row = self.cx.graph.is_given(name)
             && self.cx.graph.dims(name).last() == Some(&Dim::Key)
             && *last == Expr::Var(Var::KvIdx)
             && !others.iter().any(|index| index.reads(Var::KvIdx));
         is_row.then(|| {
-            let number = Literal::usize_unsuffixed(index);
-            let variables = self.variables(&bias_term.expr, &quote!(self));
-            let start = flat_index(self.cx, name, at.iter().map(|index| host(index, 9)));
-            let values = param_field(&var(name));
-            quote! {
-                #number => {
-                    let [b, h, q_idx, kv_idx] = at.indices();
-                    #variables
-                    Some(&self.#values[#start..][..len])
-                }
-            }
+            let index = index.iter().map(|index| host(index, 9));
+            (&**name, flat_index(self.cx, name, index))
         })
     }
 
@@ -440,9 +445,8 @@ impl<'a> Score<'a> {
         }
         let variables = self.variables(&bias_term.expr, &quote!(self));
         let number = self.number_of_pairs(index);
-        let of_pairs = number.map(|number| {
-            quote!(if let Some(pairs) = sums.pairs { pairs.write(#number, at, d); })
-        });
+        let of_pairs = number
+            .map(|number| quote!(if let Some(pairs) = sums.pairs { pairs.write(#number, at, d); }));
         let adds = param_reads(&bias_term.expr).into_iter().filter_map(|(name, read)| {
             let derivative = diff(&bias_term.expr, Wrt::Param(name));
             let sum = self.sum_of(name, read)?;
@@ -505,10 +509,7 @@ impl<'a> Score<'a> {
 
     /// The number of sums of tensors.
     fn len(&self, sums: Sums) -> Size {
-        let some = self
-            .learned
-            .iter()
-            .filter(|learned| learned.sums == sums);
+        let some = self.learned.iter().filter(|learned| learned.sums == sums);
         some.fold(Size::known(0), |len, learned| plus(&len, &learned.len))
     }
 
@@ -619,10 +620,25 @@ impl<'a> Score<'a> {
     }
 
     /// The lines that add the gradients of the pairs of a bias term to those of the values that it reads.
-    fn emit_pair_gradient(&self, number: usize, bias_term: &BiasTerm) -> TokenStream {
+    fn emit_pair_gradient(&self, number: usize, bias_term: &'a BiasTerm) -> TokenStream {
         let expr = &bias_term.expr;
         let number = Literal::usize_unsuffixed(number);
         let given = self.given();
+        if let Some((name, start)) = self.start_of_row(bias_term) {
+            let variables = self.variables(expr, &quote!(modified));
+            return self.with_gradient(&param_field(&var(name)), &|to| {
+                quote! {
+                    let modified = modified(call, weights #(, #given.values())*);
+                    #[allow(unused_variables)]
+                    let start = |b: i64, h: i64, q_idx: i64| {
+                        let kv_idx = 0_i64;
+                        #variables
+                        #start
+                    };
+                    d_score.add_pair_rows(#number, start, #to);
+                }
+            });
+        }
         let reads = param_reads(expr).into_iter();
         let reads = reads.filter(|(name, _)| is_of_pairs(self.cx, name));
         let adds = reads.map(|(name, read)| {

@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
         let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
-        let given = self.give(&mut draft, &mut named_operands);
+        let given = self.give(&mut draft, site.index, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let complete = complete && self.cx.count() == before;

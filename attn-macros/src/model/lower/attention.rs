@@ -75,10 +75,11 @@ impl Lowering<'_> {
         let asked = ("attention", arguments.name.as_ref());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let name_of_type = site.name_of_type.clone();
+        let place = site.index;
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
         let mut draft = draft?;
-        let given = self.give(&mut draft, &mut named_operands);
+        let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let found = Axis::Size(width);
@@ -133,20 +134,26 @@ impl Lowering<'_> {
         (named_operands, complete)
     }
 
-    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name.
+    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name. A layer that is called again,
+    /// the one of this number, has the inputs that it has.
     pub(super) fn give<'c>(
         &self,
         draft: &mut Draft,
+        number: usize,
         named: &mut NamedOperands<'c>,
     ) -> Vec<(&'c Ident, ValueId)> {
+        let known = self.attentions.get(number);
         let mut given = Vec::new();
         named.retain(|(name, values)| {
             let [Some(value)] = values.as_slice() else {
                 return true;
             };
-            let has_gradient = self.ty(*value).kind == ValueKind::Floats
-                && (!self.is_input(*value) || self.has_tape(*value));
-            let is_given = has_gradient && draft.body.give(name);
+            let has_gradient = match known {
+                Some(known) => known.graph.is_given(&name.unraw().to_string()),
+                None => !self.is_input(*value) || self.has_tape(*value),
+            };
+            let is_float = self.ty(*value).kind == ValueKind::Floats;
+            let is_given = has_gradient && is_float && draft.body.give(name);
             if is_given {
                 given.push((*name, *value));
             }
@@ -169,7 +176,9 @@ impl Lowering<'_> {
         }
         let mut values = Vec::new();
         for declared in &graph.given {
-            let (at, value) = given.iter().find(|(name, _)| declared.name == name.unraw().to_string())?;
+            let (at, value) = given
+                .iter()
+                .find(|(name, _)| declared.name == name.unraw().to_string())?;
             let data = CallData::Declared(declared.clone());
             let expected = Expected::of(&data, graph.cross, sequences);
             let fits = self.are(call, &[*value], &expected, (&declared.name, at));
