@@ -33,4 +33,11 @@ cases! {
             attend::<mask = padding>(q, k, v, padding = lens)
         }
     } (q: floats[_, 3, _, 5], k: floats[_, 3, _, 5], v: floats[_, 3, _, 2], lens: lens[_]);
+
+    rotated_vectors {
+        struct M<heads = 2, d = 6>;
+        fn forward(x: [batch, heads, seq, d], at: ids[batch, seq]) -> [batch, heads, seq, d] {
+            rope(x) + rope::<theta = 100.0, dims = 4, interleaved = true>(x, at)
+        }
+    } (x: floats[_, 2, _, 6], at: ids[_, _]);
 }
