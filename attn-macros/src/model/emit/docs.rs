@@ -310,7 +310,7 @@ pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
         format!(
             "The weights of all attentions of the model, in the order of execution: takes `{input}`, as [`{forward}`](Self::{forward}). \
              The name of an attention in a `repeat` has the number of the round: `blocks.3.attention`.{modules}\n\n\
-             The model runs in its composed form, whose memory and time grow with the square of the lengths.\n\n{PANICS}"
+             The model runs as a chain of operations, and keeps all weights: its memory grows with the square of the lengths.\n\n{PANICS}"
         ),
         format!("[`{maps}`](Self::{maps}) with a typed error.\n\n{ERRORS}"),
         format!(

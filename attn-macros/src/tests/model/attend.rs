@@ -54,7 +54,7 @@ mistakes! {
     results_by_name: "let { y, weights, .. } = attend::<kv_heads = few>(q, k, v); y + sum::<[heads, seq]>(weights)", "attend",
         "the results of `attend` have no names";
     weights_that_nobody_reads: "let (y, weights) = attend::<kv_heads = few>(q, k, v); y", "weights",
-        "`weights` is not used";
+        "the value of `weights` is never used";
 }
 
 /// The number of operands of each operation of the fused form.
@@ -82,8 +82,12 @@ fn an_attend_takes_the_projections_that_it_alone_reads() {
 
 /// How many results each operation has.
 fn results(statements: &str) -> Vec<usize> {
+    let sizes = match statements.contains("heads") {
+        true => "d = 8, heads = 2",
+        false => "d = 8",
+    };
     let model = lower(&format!(
-        "struct M<d = 8, heads = 2>; fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ {statements} }}"
+        "struct M<{sizes}>; fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ {statements} }}"
     ));
     let nodes = model.grouped.nodes().into_iter();
     nodes.map(|node| node.results().count()).collect()
