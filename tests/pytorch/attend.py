@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from attention_layers import rope
 from case import case
 
 
@@ -63,3 +64,13 @@ def weights_of_multi_head_attention(c):
         need_weights=True, average_attn_weights=False,
     )
     return y.transpose(0, 1), weights
+
+
+@case
+def rotated_vectors(c):
+    x = c.floats("x", 2, 2, 3, 6)
+    at = c.ids("at", 9, 2, 3)
+    angles = at[:, None, :, None] * 100.0 ** (-torch.arange(0, 4, 2) / 4)
+    pairs = torch.view_as_complex(x[..., :4].unflatten(-1, (2, 2)).contiguous())
+    turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+    return rope(x) + torch.cat([turned, x[..., 4:]], -1)

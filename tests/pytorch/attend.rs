@@ -49,4 +49,11 @@ cases! {
             (y, weights)
         }
     } (x: floats[_, _, 6]);
+
+    rotated_vectors {
+        struct M<heads = 2, d = 6>;
+        fn forward(x: [batch, heads, seq, d], at: ids[batch, seq]) -> [batch, heads, seq, d] {
+            rope(x) + rope::<theta = 100.0, dims = 4, interleaved = true>(x, at)
+        }
+    } (x: floats[_, 2, _, 6], at: ids[_, _]);
 }

@@ -48,6 +48,7 @@ pub use normalize::{
     Rows as Lse, identity, sink, sink_lse, softmax, softmax_lse, softmax1, softmax1_lse,
 };
 pub use rope::rope;
+pub(crate) use rope::{rotate, rotation_tables};
 pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};
 pub use sparse::{entmax15, sparsemax};
 

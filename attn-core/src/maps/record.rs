@@ -28,7 +28,11 @@ pub fn attention_maps<Output, Dev>(
     let maps = recorded.into_iter().zip(of.attentions);
     let maps = maps.map(|((shape, weights), (name, blocks))| {
         let [_, _, queries, keys] = shape;
-        AttentionMap::new(name, shape, weights).with_mask_blocks(blocks(queries, keys))
+        let map = AttentionMap::new(name, shape, weights);
+        match blocks {
+            Some(blocks) => map.with_mask_blocks(blocks(queries, keys)),
+            None => map,
+        }
     });
     Ok(maps.collect())
 }

@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    entry::{Attended, Attends, ForwardOptions, Layer, Observer, Wanted},
+    entry::{Attended, Attends, ForwardOptions, Layer, Observer, Recorder, Wanted},
     fused::GradientRefs,
 };
 
@@ -76,6 +76,18 @@ impl<'a, T> Pass<'a, T> {
     /// Shows results to the observer again.
     pub fn resume(&mut self, observer: Option<&'a Observer>) {
         self.run.observer = observer;
+    }
+
+    /// How many attentions were recorded so far.
+    pub fn attentions(&self) -> usize {
+        self.run.recorder.map_or(0, Recorder::count)
+    }
+
+    /// Joins the weights that the steps of a scan recorded behind the `first` attentions, `each` at a step.
+    pub fn join_steps(&self, first: usize, each: usize, reverse: bool) {
+        if let Some(recorder) = self.run.recorder {
+            recorder.join_steps(first, each, reverse);
+        }
     }
 
     /// Adds an input, of numbers or of indices: its tape is merged into that of the pass.

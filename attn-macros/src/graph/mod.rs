@@ -22,6 +22,8 @@ pub(crate) struct AttentionLayer {
     pub(crate) fused: Option<LayerBlock>,
     /// Of an `attend` in the fused form: what queries, keys and values are.
     pub(crate) operands: Vec<Operand>,
+    /// The first column of the values among those of the keys, if they are a part of them: a session remembers the keys alone.
+    pub(crate) values_in_keys: Option<Size>,
 }
 
 /// Queries, keys or values of an `attend`, in the fused form.

@@ -18,6 +18,15 @@ pub(crate) fn axes(found: &Type) -> String {
     format!("`attend` takes {TAKES}, found {found}")
 }
 
+/// Keys and values of a step would be read as one sequence without a batch.
+pub(crate) fn of_a_step(keys: &Type) -> String {
+    format!(
+        "at a step of a `scan`, `attend` takes keys and values [batch, seq, width], found {keys}\n\
+        help: a value with the axis of the scan is seen without it; with another name for that it is there as a whole: \
+        `let memory = x as [batch, kv = seq, d];` before the scan"
+    )
+}
+
 pub(crate) fn heads_unknown(found: &Type, key: &str) -> String {
     let before = &found.axes[..found.axes.len() - 1];
     let heads = before.iter().rfind(|axis| axis.size().is_some());

@@ -49,7 +49,12 @@ impl Given {
         let nodes = block.body.nodes().into_iter();
         let of_tokens = nodes.filter(|node| is(node.result, DependsOn::Tokens));
         let read = of_tokens.flat_map(|node| node.operands.iter().copied());
-        read.filter(|id| is(*id, DependsOn::Given)).collect()
+        let scans = block.body.scans().into_iter();
+        let scans = scans.filter(|scan| self.body(block, &scan.body) == DependsOn::Tokens);
+        let initial = scans.flat_map(|scan| scan.states.iter().map(|state| state.before));
+        read.chain(initial)
+            .filter(|id| is(*id, DependsOn::Given))
+            .collect()
     }
 
     fn region(&mut self, block: Block<'_>, region: &Region) {

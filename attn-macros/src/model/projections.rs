@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::graph::{Model, Node, ParamPath, Region, Repeat, Step, ValueId};
+use super::latents::{latents, remembers_keys};
 use super::transposes::without_transposes;
 use super::types::same_axes;
 use crate::graph::{AttentionLayer, Operand, Projected, fuse_operands};
@@ -21,6 +22,7 @@ pub(crate) fn take_projections(models: &mut [Model]) {
     for model in models.iter_mut() {
         model.grouped = rewritten(&model.grouped, &agreed);
     }
+    let latents = latents(models);
     let Some(model) = models.first() else {
         return;
     };
@@ -31,6 +33,9 @@ pub(crate) fn take_projections(models: &mut [Model]) {
             let fused = fuse_operands(graph, &plan.operands);
             attentions[*index].fused = fused;
             attentions[*index].operands = plan.operands.clone();
+        }
+        for (attention, start) in attentions.iter_mut().zip(latents) {
+            attention.values_in_keys = start.filter(|start| remembers_keys(attention, start));
         }
     }
     let taken: Rc<[ParamPath]> = taken(models, &agreed).into();
@@ -111,8 +116,12 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
     for step in &region.steps {
         match step {
             Step::Repeat(repeat) => plans_in(model, &repeat.body, plans),
-            // Attentions do not stand in scans.
-            Step::Scan(_) => {}
+            // In a scan, the products of all steps have the gradients of their weights behind the loop, and keys and values are computed
+            // before it.
+            Step::Scan(scan) => {
+                let nodes = scan.body.nodes().into_iter();
+                plans.extend(nodes.filter_map(as_it_stands));
+            }
             Step::Node(node) => {
                 let attention = node.attention();
                 let attention = attention.filter(|attention| attention.inputs.saves_result);
@@ -120,6 +129,19 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
             }
         }
     }
+}
+
+/// The plan of an attention that takes nothing.
+fn as_it_stands(node: &Node) -> Option<Plan> {
+    let attention = node.attention()?;
+    let count = attention.inputs.len();
+    attention.inputs.saves_result.then(|| Plan {
+        index: attention.index,
+        operands: (0..count).map(Operand::Input).collect(),
+        inputs: node.operands[..count].to_vec(),
+        gone: Vec::new(),
+        result: node.result,
+    })
 }
 
 fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> Plan {

@@ -40,6 +40,7 @@ mod permute;
 mod rank;
 mod rearrange;
 mod reduce;
+mod rope;
 mod scatter_add;
 mod selection;
 mod sinusoidal_position;
@@ -83,6 +84,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &embedding::EMBEDDING,
     &learned_position::LEARNED_POSITION,
     &sinusoidal_position::SINUSOIDAL_POSITION,
+    &rope::ROPE,
     &attention::ATTENTION,
     &attend::ATTEND,
     &linear::LINEAR,
@@ -382,6 +384,10 @@ pub(crate) enum Fusion<'o> {
     Transpose(&'o Rearrange),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
     Reshape,
+    /// The two operands stand one after the other along the axis with this index.
+    Concat(usize),
+    /// The result is a part of the only operand along the axis with this index, from this place on.
+    Slice(usize, &'o Offset),
     /// The result has one number in place of an axis of the only operand. Along the last one it is computed strip by strip, with others.
     Reduce {
         /// The index of the axis.

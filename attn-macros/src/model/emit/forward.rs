@@ -348,7 +348,16 @@ fn emit_scan(cx: &Emitter<'_>, scan: &Scan, access: Access) -> TokenStream {
     let body = emit_region(cx, &scan.body, access);
     let rev = reverse.then(|| quote!(.rev()));
     let input = cx.model.inputs.first().map(|id| cx.var(*id));
+    let attentions = attentions_of(&scan.body);
+    let [count_attentions, join_steps] = match attentions.is_empty() {
+        true => [TokenStream::new(), TokenStream::new()],
+        false => [
+            quote!(let first_attention = pass.attentions();),
+            quote!(pass.join_steps(first_attention, 0 #attentions, #reverse);),
+        ],
+    };
     quote! {
+        #count_attentions
         let observer = pass.pause();
         let device_of_steps = p::Clone::clone(#input.device());
         #(#starts)*
@@ -360,7 +369,24 @@ fn emit_scan(cx: &Emitter<'_>, scan: &Scan, access: Access) -> TokenStream {
             #assign
         }
         pass.resume(observer);
+        #join_steps
         #(#stacked)*
         #(#lasts)*
     }
+}
+
+/// How many attentions a region runs: `+ 1 + 6 * (0 + 1)`
+fn attentions_of(region: &Region) -> TokenStream {
+    let counts = region.steps.iter().map(|step| match step {
+        Step::Node(node) => node.attention().map(|_| quote!(+ 1)).unwrap_or_default(),
+        Step::Repeat(repeat) => {
+            let (count, each) = (&repeat.count, attentions_of(&repeat.body));
+            match each.is_empty() {
+                true => TokenStream::new(),
+                false => quote!(+ #count * (0 #each)),
+            }
+        }
+        Step::Scan(_) => TokenStream::new(),
+    });
+    counts.collect()
 }

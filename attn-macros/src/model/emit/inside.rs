@@ -95,7 +95,13 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
                 let value = &cx.model.value(of.whole).source;
                 quote!((#value, "scan"))
             });
-            quote!(of.results(&[#(#yields),*]);)
+            let mut nodes = scan.body.nodes().into_iter();
+            let attends = nodes.any(|node| node.attention().is_some());
+            let steps = attends.then(|| {
+                let body = emit_region(cx, &scan.body);
+                quote!(of.steps(|of| { #body });)
+            });
+            quote!(of.results(&[#(#yields),*]); #steps)
         }
         nodes => {
             let nodes = nodes.iter().filter_map(|step| match step {

@@ -76,6 +76,11 @@ impl Lowering<'_> {
             self.takes(&call.name, takes, &ty);
             return None;
         }
+        if self.scan.is_some() && ty.axes.len() == 2 {
+            self.cx
+                .error(&call.name, messages::attention_of_a_step(&ty));
+            return None;
+        }
         let sources = self.sources(call, &ty, &mut named_operands)?;
         let asked = ("attention", arguments.name.as_ref());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
@@ -204,6 +209,7 @@ impl Lowering<'_> {
                 graph,
                 fused: None,
                 operands: Vec::new(),
+                values_in_keys: None,
             });
         }
         operands.extend(data?);

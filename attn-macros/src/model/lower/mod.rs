@@ -44,13 +44,13 @@ use super::graph::{
 use super::import::Library;
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft, is_leading, is_name_of_constant};
+use super::syntax::{ModelDraft, TypeDraft, first, is_leading, is_name_of_constant};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
-use crate::spec::{Assertion, Item, Size};
+use crate::spec::{Assertion, Item, Rules, Size};
 use block::{Block, Declared};
 use fields::Made;
 use function::{LoweredFunction, Progress, Recording};
@@ -600,6 +600,23 @@ impl<'a> Lowering<'a> {
 
     pub(crate) fn error(&self, at: Span, message: impl Display) {
         self.cx.push(syn::Error::new(at, message));
+    }
+}
+
+impl Rules for Lowering<'_> {
+    fn require(
+        &mut self,
+        at: &TokenStream,
+        holds: Option<bool>,
+        condition: TokenStream,
+        message: impl FnOnce() -> String,
+    ) -> bool {
+        match holds {
+            Some(true) => {}
+            Some(false) => self.cx.error(at, message()),
+            None => self.assume(vec![condition], first(at), message()),
+        }
+        holds != Some(false)
     }
 }
 
