@@ -43,6 +43,30 @@ def valid_keys(c):
 
 
 @case
+def weights_and_sums(c):
+    q, k, v = c.floats("q", 2, 4, 5, 3), c.floats("k", 2, 2, 6, 3), c.floats("v", 2, 2, 6, 3)
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    scores = q @ k.transpose(-2, -1) / 3**0.5
+    weights, lse = scores.softmax(-1), scores.logsumexp(-1)
+    return F.scaled_dot_product_attention(q, k, v), (weights**2 * lse[..., None]).sum(2)
+
+
+@case
+def weights_of_multi_head_attention(c):
+    x = c.floats("x", 2, 5, 6)
+    projections = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    weights = [c.param(f"attention.{name}.weight", 6, 6) for name in projections]
+    biases = [c.param(f"attention.{name}.bias", 6) for name in projections]
+    of_time = x.transpose(0, 1)
+    y, weights = F.multi_head_attention_forward(
+        of_time, of_time, of_time, 6, 2,
+        torch.cat(weights[:3]), torch.cat(biases[:3]), None, None, False, 0.0, weights[3], biases[3],
+        need_weights=True, average_attn_weights=False,
+    )
+    return y.transpose(0, 1), weights
+
+
+@case
 def rotated_vectors(c):
     x = c.floats("x", 2, 2, 3, 6)
     at = c.ids("at", 9, 2, 3)

@@ -34,6 +34,22 @@ cases! {
         }
     } (q: floats[_, 3, _, 5], k: floats[_, 3, _, 5], v: floats[_, 3, _, 2], lens: lens[_]);
 
+    weights_and_sums {
+        struct M<heads = 4, kv_heads = 2, d = 3>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, kv_heads, kv, d], v: [batch, kv_heads, kv, d]) -> ([batch, heads, seq, d], [batch, heads, kv]) {
+            let (y, weights, lse) = attend(q, k, v);
+            (y, sum::<seq>(weights * weights * lse))
+        }
+    } (q: floats[_, 4, _, 3], k: floats[_, 2, _, 3], v: floats[_, 2, _, 3]);
+
+    weights_of_multi_head_attention {
+        struct M<heads = 2, d = 6>;
+        fn forward(x: [batch, seq, d]) -> ([batch, seq, d], [batch, heads, seq, seq]) {
+            let (y, weights) = attention::<heads, d>(x);
+            (y, weights)
+        }
+    } (x: floats[_, _, 6]);
+
     rotated_vectors {
         struct M<heads = 2, d = 6>;
         fn forward(x: [batch, heads, seq, d], at: ids[batch, seq]) -> [batch, heads, seq, d] {

@@ -192,7 +192,8 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
             if how.is_fused::<E, D>() {
                 let footprint = footprint_by_itself(axes);
                 let footprint = match how.wanted.weights {
-                    true => footprint.with_result(#weights),
+                    // The derivative reads a copy.
+                    true => footprint.with_kept(#weights).with_result(#weights),
                     false => footprint,
                 };
                 footprint.check::<E, D, T>(#label)?;

@@ -46,7 +46,7 @@ pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
 pub(crate) const SEVERAL_VARIABLES: &str = "several names stand in parentheses behind `let`\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
-pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k` or a block with several results\n\
+pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k`, `attention`, `attend` or a block with several results\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
     help: `let x = ..;`";
@@ -292,7 +292,7 @@ pub(crate) fn unknown_operation(found: &Ident, blocks: &[String]) -> String {
 }
 
 pub(crate) fn body_of(operation: &str) -> String {
-    format!("`{operation}` has no body: only `attention` has functions of its own")
+    format!("`{operation}` has no body: only `attention` and `attend` have functions of their own")
 }
 
 pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
@@ -628,7 +628,7 @@ pub(crate) fn session_defaults(name: &str) -> String {
 /// An operation on tokens that reads what a session is given.
 pub(crate) fn session_given(operation: &str) -> String {
     format!(
-        "its `{operation}` reads what a session is given for every token, and only `attention` can: as its `context`, and as data of these keys"
+        "its `{operation}` reads what a session is given for every token, and only `attention` and `attend` can: as a context, and as data of these keys"
     )
 }
 

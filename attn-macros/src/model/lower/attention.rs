@@ -137,7 +137,8 @@ impl Lowering<'_> {
         for (key, values) in &call.named {
             // A body may declare a name that is also a key.
             if call.body.is_none() && key_of(&key.to_string()).is_some() {
-                self.cx.error(key, messages::key_as_operand(key, values));
+                self.cx
+                    .error(key, messages::key_as_operand(&call.name, key, values));
                 complete = false;
                 continue;
             }
