@@ -4,11 +4,16 @@
 //! caller passes the buffer of the result, and a [`GradTarget`](crate::fused::GradTarget) for each gradient.
 
 pub use crate::ops::{
+    CrossEntropyOptions,
     buffer::slices::Constants,
     concat::slices::{concat, concat_along, concat_along_backward, concat_backward},
     convolution::{
         Channels,
         slices::{Convolve, least_windows, length_of_windows},
+    },
+    cross_entropy::{
+        Reduction as LossReduction,
+        slices::{CrossEntropy, cross_entropy_footprint},
     },
     cumsum::slices::{cumsum, cumsum_backward},
     einsum::slices::{Contraction, einsum, einsum_backward},

@@ -52,4 +52,5 @@ macro_rules! exact_with_ids {
 support::gathers!(exact_with_ids);
 support::computed_ids!(exact_with_ids);
 support::experts!(exact_with_ids);
+support::losses!(exact_with_ids);
 support::selected_along!(exact_with_ids);

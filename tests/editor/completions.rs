@@ -58,6 +58,7 @@ const OPERATIONS: [&str; 66] = [
     "conv_transpose1d",
     "conv_transpose2d",
     "cos",
+    "cross_entropy",
     "cumsum",
     "detach",
     "dropout",

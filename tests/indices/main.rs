@@ -10,6 +10,7 @@ mod claim;
 mod computed;
 mod detach;
 mod gather;
+mod losses;
 mod selections;
 mod sessions;
 mod sums;

@@ -35,6 +35,15 @@ def a_number_of_each_vector(c):
 
 
 @case
+def losses_of_classes(c):
+    x, target = c.floats("x", 2, 3, 7), c.numbers("target", [[6, 0, 3], [3, 1, 6]])
+    classes = x.transpose(1, 2)
+    some = F.cross_entropy(2 * classes, target, ignore_index=3, label_smoothing=0.2)
+    each = F.cross_entropy(torch.tanh(classes), target, ignore_index=3, label_smoothing=0.5, reduction="none")
+    return F.cross_entropy(classes, target), some, each
+
+
+@case
 def an_order_of_each_sequence(c):
     x, order = c.floats("x", 2, 3, 5), c.numbers("order", [[2, 2, 1], [0, 2, 1]])
     return torch.take_along_dim(x, order[..., None], 1) * x

@@ -30,6 +30,15 @@ cases! {
         fn forward(x: [batch, seq, d], target: ids[seq, batch]) -> [batch, seq] { x[d = target] - logsumexp::<d>(x) }
     } (x: floats[_, _, 7], target: ids[_, _]);
 
+    losses_of_classes {
+        struct M<classes = 7>;
+        fn forward(x: [batch, seq, classes], target: ids[batch, seq]) -> ([], [], [batch, seq]) {
+            let turned = permute::<[seq, classes, batch]>(tanh(x));
+            let each = cross_entropy::<classes, reduction = none, label_smoothing = 0.5, ignore_index = 3>(turned, target);
+            (cross_entropy(x, target), cross_entropy::<ignore_index = 3, label_smoothing = 0.2>(2 * x, target), each)
+        }
+    } (x: floats[_, _, 7], target: ids[_, _]);
+
     an_order_of_each_sequence {
         struct M<d = 5>;
         fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] { x[seq = order] * x }

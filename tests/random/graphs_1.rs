@@ -3,545 +3,551 @@
 graphs! {
     g40 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
-            v1 + mean::<[7]>(v2) + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            param v2: [7, d] = normal(1.0);
+            let x_2 = v2[argmax::<d>(detach(x + v1))];
+            let v3 = detach(floor(2 * x + 0.37));
+            let v4 = shift::<d, 1>(x_2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g41 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1 = softmax::<d>(2 * v1);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let mut v5 = x + 0.1 * v2;
-            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v7 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            v6 + mean::<[d]>(v3) + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let mut v3 = x + 0.1 * x;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v5 = pad::<d, after = 1, value = 0.5>(v3);
+            param v6: [5] = normal(1.0);
+            let (v7, v8) = top_k::<5, k = 2>(v5 + v6);
+            let v3_2 = scatter_add::<[batch, seq, 5], axis = 5>(0.5 * v7, v8);
+            buffer v9: [2, d] = 0.7;
+            let v1 = attention::<2>(x, context = v1);
+            let v10 = einsum::<[seq, d]>(x, v3);
+            v2 + v7 + mean::<[5]>(v3_2) + mean::<[d]>(v9) + mean::<[d]>(v1) + mean::<[d]>(v10)
         }
     } (x: floats[batch, seq, 4]);
 
     g42 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v4 = 0.5 * float(tokens);
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
-            let v1 = 1 - v5 / 3;
-            let v6 = conv_transpose1d::<seq, d, 1>(v1);
-            let v7 = cos(2 * v6);
-            v3 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = min(x, x);
+            let v2 = v1[seq = order];
+            let v3 = linear::<2, bias = false>(v2);
+            let x = max::<seq>(x, lens);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, rows]>(x, v4);
+            let x = 0.5 * float(lens);
+            let v6 = softmax::<seq>(v3, keep);
+            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            v6 + mean::<[rows]>(v5) + x + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], lens: lens[batch], keep: marks[batch, seq]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = stack::<[batch, seq, 7, 2]>(v3, 0.5 * v3);
-            let v5 = concat::<7>(v3, 0.5 * v3);
-            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v7 = shift::<7, 1>(v4);
-            let v1 = cumsum::<d>(0.5 * v6);
-            linear::<5, name = head>(v5 + mean::<[7, 2]>(v7) + mean::<[d]>(v1))
+            let v2 = one_hot::<7>(tokens);
+            let v3 = softmax::<7>(2 * v2);
+            let v4 = rope::<seq, dims = 2, interleaved = true>(v1);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            param v7: [] = normal(1.0);
+            let v8 = pad::<7, after = 1, value = 0.5>(v3);
+            linear::<5, name = head>(v4 + v6 + v7 + mean::<[8]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, 2>(x);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v1 = conv1d::<batch, d, 1>(v1);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v1);
-            v2 + v3
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g45 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = conv_transpose1d::<batch, d, 1>(x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = clamp(v2, -0.7, 0.7);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
-            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(v3, v5));
-            let v2 = min::<seq>(v3, keep_some);
-            let v7 = 0.5 * float(lens);
-            let v8 = pad::<d, before = 1>(v2);
-            v6 + v7 + mean::<[5]>(v8)
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], lens: lens[batch]);
-
-    g46 {
-        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let x = attend::<mask = causal, normalizer = sink>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
-            let v2 = cumsum::<7>(0.5 * v1);
-            let v3 = group_norm::<2>(x);
-            param v4: [7] = normal(1.0);
-            let (v5, v6) = top_k::<7, k = 2>(v2 + v4);
-            let v7 = v1[7 = v6];
-            v3 + mean::<[2]>(v5) + mean::<[2]>(v7)
+            let x_2 = grouped_linear::<d, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
+            let x_2 = clamp(x, x_2 - 1, x_2 + 1);
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x_2);
+            let x = l2_norm::<7, epsilon = 0.1>(v2);
+            v1 + mean::<[7]>(x)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g47 {
+    g45 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], p: [seq]) -> [batch, seq, d] {
+            let v1 = min::<d>(x, keep_d);
+            let v2 = tanh(p);
+            let v3 = conv_transpose1d::<batch, d, 1>(x);
+            let v4 = attention::<2>(v3);
+            let v5 = layer_norm(x);
+            let v6 = shift::<seq, -1>(v2);
+            let v7 = min::<[d, seq]>(v5);
+            v4 + v1 + v6 + v7
+        }
+    } (x: floats[batch, seq, 4], keep_d: marks[4], p: floats[seq]);
+
+    g46 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [5, seq, 2] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = concat::<3>(v1, 0.5 * v1);
+            let x = min::<[batch, seq]>(v1);
+            let v2 = linear::<2>(x_2);
+            let v3 = v2[batch = [0, -1, 0, 0, -1]];
+            v3 + mean::<[3]>(x)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g47 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v1; v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            let v6 = l2_norm::<2, epsilon = 0.1>(v2);
-            let v4_2 = concat::<d>(v4, 0.5 * v1);
-            let v7 = silu(v4_2);
-            linear::<5, name = head>(v3 + v6 + mean::<[8]>(v7))
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v3 = sigmoid(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; v5 = v5 - 0.2 * cumsum(v5); v5 += attention::<2, mask = causal>(v5); param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
+            param v7: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v4, v7);
+            linear::<5, name = head>(v2 + mean::<[d]>(v5) + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let x_2 = 0.5 * float(tokens);
-            let v2 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
-            let v3 = variance::<seq>(v2, keep);
-            let x_2 = embedding::<7, d>(tokens);
-            let v4 = v3 * detach(floor(2 * v3 + 0.37));
-            let v5 = feed_forward::<6, activation = reglu>(x_2);
-            v1 + v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_rows: bool[batch, rows], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = linear::<rows>(x);
+            let v3 = softmax::<seq>(2 * v1, lens);
+            let v4 = linear::<5>(v2);
+            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v1 = max::<rows>(x_2, keep_rows);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            v3 + mean::<[5]>(v4) + mean::<[d]>(v1_2) + v1 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_rows: marks[batch, 3], tokens: ids[batch, seq]);
 
     g49 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = shift::<d, 1>(x);
-            let v2 = softmax::<batch>(2 * v1, keep);
-            let v2 = clamp(v1, v2 - 1, v2 + 1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            buffer v5: [2, d] = 0.7;
-            v2 + v4 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = attend::<mask = causal, position = rope>(x, x, x);
+            let v3 = shift::<seq, -1>(v1);
+            let v4 = sin(v2);
+            let (v5, v6) = split::<d>(v3);
+            v4 + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g50 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let v3 = sum::<2>(v1 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v2));
-            let v4 = tanh(z);
-            let v5 = sum::<[batch, seq]>(v3);
-            let x_2 = softmax::<rows>(2 * v4);
-            let v6 = logsumexp::<[rows]>(v5);
-            x_2 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(tokens);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = v2 + softmax(v2) * x; param v4: [7, d] = normal(1.0); v2 += v4[tokens]; }
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v6 = v1[batch = -1];
+            let v7 = v5 + v6;
+            v7
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g51 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(floor(2 * v1 + 0.37));
-            let v3 = embedding::<7, d>(tokens);
-            let v1 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(v2 + v4)];
-            let v6 = einsum::<[batch, seq]>(v3, v5);
-            let v7 = sqrt(1 + v6 * v6);
-            let v8 = linear::<d, bias = false>(v1);
-            linear::<5, name = head>(v8 + v7)
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = concat::<3>(v1_2, 0.5 * v1_2);
+            let (v3, v4) = split::<d>(v1);
+            let v4 = cumsum::<2>(0.5 * v4);
+            let v5 = clamp(v2, v2 - 1, v2 + 1);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = pad::<6, before = 1>(v5);
+            linear::<5, name = head>(v3 + v4 + mean::<[7]>(v6) + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = shift::<d, 2>(x);
-            let x = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            x + v2 + v3
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = cumsum::<d>(0.5 * x);
+            let x = tanh(p);
+            let v2 = max::<[seq, batch]>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            v4 + x + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g53 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, rows] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = feed_forward::<6, activation = silu>(x);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            let (v6, v7) = top_k::<seq, k = 2>(v3 + p);
-            let v8 = v5[seq = v7];
-            v8 + v1 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = x[batch = argmax::<batch>(x + b)];
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = expand::<[batch, seq, d]>(v1);
+            v2 + mean::<[seq, 3]>(v3) + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g54 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let v3 = v2 + v2;
-            param v4: [7, d] = normal(1.0);
-            let x = v4[arange::<rows>()];
-            let v5 = min::<batch>(v1, keep);
-            let v6 = 0.5 * float(tokens);
-            let v7 = rms_norm::<epsilon = 0.5>(v3);
-            v7 + mean::<[rows]>(x) + v5 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = stack::<[batch, seq, 3, 2]>(v1, 0.5 * v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = rms_norm(v3) * sigmoid(v3); }
+            let v1 = rope::<seq, dims = 2, interleaved = true>(v2);
+            let v1_2 = einsum::<[batch, seq, 2]>(v1, v3);
+            let v1_2 = detach(floor(2 * v1_2 + 0.37));
+            let v3 = sum::<[seq]>(v1_2);
+            v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g55 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v1 = max::<[3]>(v1);
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(argmax::<d>(v2 + v3));
-            let v5 = mean::<[d]>(v2);
-            let v6 = cumsum::<7>(0.5 * v4);
-            param v7: [7, d] = normal(1.0);
-            let v1_2 = v7[tokens];
-            linear::<5, name = head>(v6 + v1 + v5 + mean::<[d]>(v1_2))
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = v2 / (2 + v2 * v2);
+            param v4: [5] = normal(1.0);
+            let v5 = cross_entropy::<5, label_smoothing = 0.2, reduction = none>(v3, argmax::<5>(v3 + v4));
+            let v6 = max::<[5]>(v3);
+            let v7 = variance::<[d]>(v1);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
+            let v10 = stack::<[batch, seq, 2, rows]>(v9, 0.5 * v9);
+            linear::<5, name = head>(v1 + v5 + v6 + v7 + mean::<[2, rows]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let v3 = x[seq = [0, -1, 0, 0, -1]];
-            let v4 = softmax::<batch>(2 * v2);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = rope::<batch, dims = 2, interleaved = true>(v3);
-            let v7 = silu(v4);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            v5 + mean::<[5, d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_rows: bool[batch, rows]) -> [batch, seq, d] {
+            let v1 = shift::<d, 1>(x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = v2[seq = [-1, 0]];
+            let x = one_hot::<7>(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, 2, rows]>(v3, v4);
+            let mut v6 = x + 0.1 * x;
+            repeat 2, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = v6 + softmax(v6) * x; }
+            let v8 = softmax::<rows>(v5, keep_rows);
+            v2 + mean::<[7]>(v6) + mean::<[2, rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_rows: marks[batch, 3]);
 
     g57 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v4 = detach(floor(2 * x + 0.37)) + v2;
-            param v5: [2, d] = normal(1.0);
-            let v6 = linear::<d>(v5);
-            let v7 = max::<[2, d]>(v6);
-            let v5 = conv_transpose1d::<batch, d, 3, padding = 1>(v4);
-            v5 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = pow(x, 2);
+            let x_2 = permute::<[seq, d, batch]>(v1);
+            let v1_2 = tanh(c);
+            let v2 = expand::<[batch, seq, d]>(v1_2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<rows>()];
+            let v5 = x_2 * detach(if x_2 < 0.1 { 0.5 } else { -1 });
+            let v6 = one_hot::<7>(tokens);
+            v2 + mean::<[rows]>(v4) + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g58 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x_2);
-            let v3 = rope::<theta = 50.0>(v1, tokens);
-            let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
-            v2 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let x = scatter_add::<[batch, 7, 5]>(v1, tokens);
+            let v2 = v1[seq = turned];
+            param v3: [5] = normal(1.0);
+            let (v4, _v5) = top_k::<5, k = 2>(x + v3);
+            v2 + mean::<[7, 2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
 
     g59 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max(0.1, v1);
-            let v2 = v1_2[d = -1];
-            let v3 = min::<[d]>(v1_2);
-            let v2_2 = v2 / (2 + v3 * v3);
-            let v4 = stack::<[batch, seq, 2]>(v2_2, 0.5 * v2_2);
-            linear::<5, name = head>(v4)
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v1 = one_hot::<7>(arange::<d>());
+            let v3 = variance::<[d]>(v2);
+            let v1_2 = concat::<7>(v1, 0.5 * v1);
+            let v4 = stack::<[d, 14, 2]>(v1_2, 0.5 * v1_2);
+            linear::<5, name = head>(v2 + v3 + mean::<[14, 2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = softmax::<seq>(x, keep);
-            let mut v1 = x + 0.1 * x_2;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = min(v1, 0.2);
-            let v4 = cumsum::<d>(0.5 * v3);
-            let v5 = clamp(v4, -0.7, 0.7);
-            let v3_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v5);
-            v3_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
+            let x_2 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
+            let v3 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v2);
+            let v4 = concat::<rows>(v3, 0.5 * v3);
+            let v5 = conv1d::<seq, d, 3, padding = causal>(x_2);
+            param v6: [rows, d] = normal(1.0);
+            v4 + mean::<[d]>(v5) + mean::<[rows, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g61 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let v1 = min(x, 0.2);
-            let v1 = conv1d::<seq, d, 3, padding = same, groups = d>(v1);
-            let v2 = einsum::<[seq, d]>(v1, v1);
-            let x_2 = mean_pool(v1);
-            v2 + mean::<[batch]>(x_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = variance::<[seq, batch]>(x);
+            let v1 = shift::<d, -1>(x_2);
+            param v2: [d] = normal(1.0);
+            let v3 = embedding::<7, d>(argmax::<d>(detach(v1 + v2)));
+            let x_2_2 = l2_norm::<d, epsilon = 0.1>(x);
+            x_2_2 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g62 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = linear::<d, bias = false>(x);
-            let x_2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
-            let v1 = feed_forward::<6, activation = sigmoid>(x_2);
-            x_2_2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = shift::<batch, 2>(x);
+            let x = embedding::<7, d>(tokens);
+            let v1 = max::<[d]>(x);
+            x_2 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g63 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            let v2_2 = grouped_linear::<5, 7>(v2, tokens);
-            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v3_2 = rms_norm(v3);
-            linear::<5, name = head>(v2_2 + mean::<[d]>(v3_2))
+            let v2 = softmax::<d>(2 * v1);
+            let v2_2 = dropout::<0.5>(v2);
+            let v3 = cumsum::<d>(0.5 * v2_2);
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(v3 + v4)];
+            linear::<5, name = head>(v2 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
-            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x_2);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v3 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
-            let v4 = x[batch = [-1, 0]];
-            let v1_2 = mean::<[seq, d]>(v4);
-            let v5 = shift::<seq, 1>(v3);
-            v5 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let (v2, v3) = split::<d>(v1);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v1_2 = pad::<d, before = 1>(x);
+            let v5 = softmax::<seq>(v3, lens);
+            let v6 = sqrt(1 + v4 * v4);
+            let v7 = 0.5 * float(keep);
+            v2 + mean::<[5]>(v1_2) + v5 + mean::<[rows, d]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g65 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = relu>(x);
-            let x = x_2 + learned_position::<9, d>(x_2);
-            let v1 = rope::<seq, dims = 2, interleaved = true>(x_2);
-            let x_2_2 = tanh(w);
-            x + v1 + x_2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows, bias = false>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            v1 + mean::<[d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g66 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
-            let v4 = conv2d::<[batch, 7], d, [2, 3], padding = same>(v3);
-            let v5 = softmax::<d>(2 * v2, keep_d);
-            let v5 = v5[d = 0];
-            v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, rows, 7] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = logsumexp::<[d]>(x);
+            let v3 = one_hot::<7>(argmax::<seq>(detach(v1 + p)));
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, rows, 7]>(v3, v4);
+            let v6 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, tokens);
+            param v7: [rows, d] = normal(1.0);
+            v5 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g67 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = einsum::<[batch, seq]>(v1, v1);
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = 0.5 * float(tokens);
-            let v4 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v5 = feed_forward::<6, activation = relu>(v1);
-            linear::<5, name = head>(v4 + v1_2 + v3 + v5)
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = variance::<[d]>(v2);
+            let v4 = linear::<d, bias = false>(v2);
+            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
+            linear::<5, name = head>(v5 + v3 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], z: [batch, rows, d], keep: bool[batch, seq]) -> [batch, rows, d] {
-            let v1 = tanh(m);
-            let v2 = tanh(z);
-            let x_2 = exp(tanh(logsumexp::<seq>(x, keep)));
-            let v3 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v4 = mean_pool(v3, keep);
-            v2 + v1 + x_2 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = cumsum::<batch>(0.5 * x);
+            param v1: [2, d] = normal(1.0);
+            let x = feed_forward::<6, activation = reglu>(v1);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = permute::<[d, 2]>(v1);
+            x_2 + mean::<[2]>(x) + v3 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], z: floats[batch, 3, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g69 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, d, 5] {
-            let v1 = mean::<d>(x, keep_d);
-            let v2 = grouped_linear::<5, 7>(x, tokens);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v4 = if keep && tokens != 2 { tanh(v4) } else { 0 };
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v5 = v5[seq = argmax::<seq>(v3 + p)];
-            let v6 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(v4);
-            let v4_2 = v6 + learned_position::<9, 7>(v6);
-            v5 + mean::<[seq]>(v1) + mean::<[seq, 7]>(v4_2)
+        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [batch, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = conv_transpose1d::<2, d, 3, padding = 1>(v1);
+            param v4: [d] = normal(1.0);
+            let (v5, _v6) = top_k::<d, k = 2>(x + v4);
+            let v7 = cross_entropy::<batch, reduction = none>(v5, argmax::<batch>(v5 + b));
+            let v8 = shift::<2, 1>(v7);
+            let v9 = conv1d::<seq, d, 3, padding = causal>(x);
+            let (v10, v11) = split::<d>(v9);
+            let v12 = abs(v11);
+            v3 + mean::<[seq]>(v8) + mean::<[seq]>(v10) + mean::<[seq]>(v12)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = order];
-            let x = attention::<2, score = additive(3)>(v1, context = v1);
-            let x = conv_transpose1d::<batch, d, 3, padding = 1>(x);
-            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v3 = softmax::<batch>(2 * v2, keep);
-            v1_2 + v3
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let v2 = attention::<2, mask = padding>(v1, padding = lens);
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let x_2 = embedding::<7, d>(tokens);
+            let v4 = min(x_2, x_2);
+            let v5 = cross_entropy::<batch, reduction = none>(v3, argmax::<batch>(v3 + b));
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], b: floats[batch]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = 1 - v5 / 3;
-            linear::<5, name = head>(v2 + v3 + mean::<[7]>(v4) + mean::<[7]>(v6))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let v4 = attention::<2, mask = causal>(v1);
+            let v1_2 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v2 + mean::<[d]>(v3) + mean::<[d]>(v4) + mean::<[7]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 6] {
-            let v1 = linear::<rows>(x);
-            let v1_2 = concat::<rows>(v1, 0.5 * v1);
-            let v2 = max_pool(v1_2, lens);
-            let v1 = feed_forward::<6, activation = silu>(v2);
-            v1
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = x[d = v3];
+            let v4_2 = scatter_add::<[batch, 7, 2]>(v4, tokens);
+            let v5 = min::<batch>(v4, keep);
+            let v6 = v4_2 - v4_2;
+            v2 + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g73 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = sigmoid(x);
-            let x_2 = linear::<5>(x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v3 = variance::<seq>(v2, lens);
-            let v3 = rope::<batch, dims = 2, interleaved = true>(v3);
-            param v4: [rows] = normal(1.0);
-            x_2 + mean::<[d]>(v3) + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = shift::<7, -1>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v1_2 = v3[arange::<seq>()];
+            let (v4, _v5) = top_k::<seq, k = 2>(x + p);
+            let v6 = abs(v4);
+            let x = if v1_2 <= 0 || v1_2 > v1_2 { v1_2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
+            v2 + mean::<[2, d]>(v6) + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g74 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], p: [seq]) -> [batch, 2, 5, d] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = conv_transpose1d::<seq, 5, 3, padding = 1>(v1);
-            param v3: [7, d] = normal(1.0);
-            let x_2 = v3[argmax::<batch>(v2 + b)];
-            let v1_2 = attend::<mask = causal>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let (v4, v5) = top_k::<seq, k = 2>(x_2 + p);
-            let v6 = v1_2[seq = v5];
-            param v7: [] = normal(1.0);
-            let v8 = linear::<d, bias = false>(v6);
-            let v9 = conv1d::<2, d, 3, padding = same, groups = d>(v4);
-            v8 + v7 + v9
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, d] {
+            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = attend::<mask = causal, position = rope>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            param v4: [2, d] = normal(1.0);
+            param v5: [d] = normal(1.0);
+            let x_2 = embedding::<7, d>(argmax::<d>(v3 + v5));
+            let v6 = max::<batch>(x_2, keep);
+            param v7: [rows, d] = normal(1.0);
+            param v8: [rows] = normal(1.0);
+            let v9 = cross_entropy::<rows, reduction = none>(v7, argmax::<rows>(v7 + v8));
+            v4 + mean::<[seq]>(v6) + v9
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g75 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
-            let v2 = softmax::<d>(2 * v1_2);
-            let v2 = einsum::<[batch, seq]>(v2, v2);
-            let v3 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            let v4 = l2_norm::<rows, epsilon = 0.1>(v3);
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v1 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v5 + v2 + mean::<[7]>(v1))
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v1 = linear::<d, bias = false>(v1);
+            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v5 = linear::<d>(v4);
+            let v6 = sum::<[d]>(v5);
+            let v4 = group_norm::<2>(v4);
+            linear::<5, name = head>(v1 + v3 + v6 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = v2 * v2;
-            let v4 = mean::<seq>(x, keep);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v6 = conv1d::<batch, 3, 1>(v3);
-            let v7 = embedding::<7, d>(tokens);
-            v6 + v5 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, keep);
+            buffer v2: [2, d] = 0.7;
+            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v4 = embedding::<7, d>(tokens);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = mean::<[2, d]>(v2);
+            let v1_2 = stack::<[2, batch, 3]>(v1, 0.5 * v1);
+            v3 + v4 + v5 + mean::<[2, 3]>(v1_2)
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g77 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v2 = v1[seq = order];
-            let v3 = mean::<[seq, d]>(v2);
-            let v4 = softmax(v1);
-            v4 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v1_2 = linear::<2, bias = false>(v1);
+            let x_2 = max(x, x);
+            v2 + v1_2 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g78 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = pad::<d, before = 1>(x);
-            let v4 = x + sinusoidal_position::<d>(x);
-            let (v5, v6) = split::<d>(v4);
-            let v2_2 = conv2d::<[batch, seq], rows, 3, padding = 1>(v2);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v4);
-            let v9 = attend::<mask = causal, normalizer = sink>(v7, v7, v7);
-            let v10 = stack::<[batch, seq, d, 2]>(v9, 0.5 * v9);
-            v10 + mean::<[5]>(v3) + v5 + v6 + mean::<[rows]>(v2_2) + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, rows, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = rope::<theta = 50.0>(v1, tokens);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v4 = rope::<seq, dims = 2, interleaved = true>(v2);
+            let v5 = min::<[batch]>(v4);
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[seq, rows]>(v5, v6);
+            let v8 = v2[seq = some];
+            let x = cumsum::<d>(0.5 * v3);
+            v8 + mean::<[seq]>(v7) + mean::<[seq]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
 
     g79 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = embedding::<7, d>(v4);
-            let v6 = feed_forward::<6, activation = silu>(v5);
-            param v7: [d] = normal(1.0);
-            let (v8, v9) = top_k::<d, k = 2>(v1 + v7);
-            let v10 = v1[d = v9];
-            let v11 = feed_forward::<6, activation = relu_squared>(v8);
-            linear::<5, name = head>(v3 + mean::<[d]>(v6) + v10 + v11)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 += attention::<2, mask = causal>(v2); }
+            buffer v3: [2, d] = 0.7;
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let v5 = rearrange::<[(d, 2)]>(v3);
+            linear::<5, name = head>(v4 + mean::<[8]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,534 +2,548 @@
 
 graphs! {
     g80 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 3] {
-            let x_2 = grouped_linear::<rows, 7>(x, tokens);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(x_2);
-            let v3 = rms_norm(v2);
-            let x = feed_forward::<6, activation = swiglu>(v3);
-            let v4 = 0.5 * float(lens);
-            v1 + mean::<[rows]>(x) + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = variance::<[seq]>(v1);
+            let v3 = linear::<d>(v2);
+            let v4 = einsum::<[batch, 5]>(v1, v1);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v3);
+            v6 + mean::<[5]>(v4) + v7 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g81 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.2 * cumsum(v2); }
-            let v1 = pow(v2, 2);
-            let v3 = mean_pool(v1, keep);
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let x_2 = gelu_tanh(x);
+            let x = x * sigmoid(x_2) + 0.5 * x_2;
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x_2);
+            v1 + v2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g82 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], last: ids[batch]) -> [batch, seq, 3] {
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v1_2 = sqrt(1 + v1 * v1);
-            let v2 = if arange::<seq>() < tokens || !keep { v1_2 } else { 0.5 * v1_2 };
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v2_2 = x[seq = last];
-            v3 + mean::<[d]>(v2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v2_2 = linear::<d, bias = false>(v2);
+            let v4 = stack::<[batch, seq, d, 2]>(v2_2, 0.5 * v2_2);
+            param v5: [2, d] = normal(1.0);
+            let x = abs(v5);
+            v4 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g83 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v2_2 = conv1d::<seq, d, 3, padding = causal>(v2);
-            param v3: [rows, d] = normal(1.0);
-            param v4: [d] = normal(1.0);
-            let v5 = one_hot::<7>(argmax::<d>(detach(v1 + v4)));
-            buffer v6: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v2_2 + mean::<[rows]>(v3) + mean::<[7]>(v5) + v6)
+            let v1_2 = cumsum::<d>(0.5 * v1);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
+            let v4 = abs(v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v3, v5);
+            linear::<5, name = head>(v4 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g84 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = concat::<d>(x, 0.5 * x);
-            let x_2 = tanh(m);
-            let v3 = abs(v3);
-            let (v4, v5) = split::<d>(x);
-            v2 + mean::<[rows]>(x_2) + mean::<[8]>(v3) + mean::<[2]>(v4) + mean::<[2]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
-
-    g85 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<[d]>(x);
-            param v2: [rows, d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v4_2 = feed_forward::<6, activation = gelu_tanh>(v4);
-            let (v5, v6) = split::<d>(v2);
-            let v7 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4_2);
-            param v8: [d] = normal(1.0);
-            let v9 = v4_2 * detach(if v7 < 0.1 { 0.5 } else { -1 });
-            v9 + v1 + mean::<[rows, 2]>(v5) + mean::<[rows, 2]>(v6) + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let x_2 = v2 + sinusoidal_position::<d>(v2);
+            let v3 = scatter_add::<[batch, 7, d]>(x_2, tokens);
+            let x = pad::<7, before = 1>(v1);
+            v3 + mean::<[seq, 8]>(x)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g86 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = min::<[batch, d]>(x);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
-            let x_2 = tanh(c);
-            let x = detach(floor(2 * v2 + 0.37));
-            let v3 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
-            let v4 = one_hot::<7>(argmax::<seq>(v1 + p));
-            x + v3 + mean::<[7]>(v4)
+    g85 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = clamp(v3, v4 - 1, v4 + 1);
+            let v6 = conv_transpose1d::<seq, d, 3, padding = 1>(v5);
+            let v7 = max::<[seq, d]>(v3);
+            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v9 = v7[batch = -1];
+            let v10 = pad::<d, before = 1>(v6);
+            v10 + mean::<[rows, d]>(v8) + v9
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
+
+    g86 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let v5 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v3);
+            buffer v6: [2, d] = 0.7;
+            let v7 = grouped_linear::<d, 7>(v4, argmax::<7>(linear::<7>(v4)));
+            v5 + mean::<[2, d]>(v6) + mean::<[d]>(v7)
+        }
+    } (x: floats[batch, seq, 4]);
 
     g87 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            param v3: [d] = normal(1.0);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[argmax::<d>(v2 + v3)];
-            let v6 = v5 / (2 + v5 * v5);
-            let v6_2 = softmax::<d>(2 * v6);
-            param v7: [d] = normal(1.0);
-            linear::<5, name = head>(v6_2 + v7)
+            let v1_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v2 = v1_2 + learned_position::<9, d>(v1_2);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v1_2 = abs(v2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            linear::<5, name = head>(v1_2 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 2, d] {
-            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = stack::<[batch, seq, 2, d]>(x_2, 0.5 * x);
-            param v4: [7, d] = normal(1.0);
-            let x = v4[tokens];
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, 2, rows]>(v1, v5);
-            let v7 = one_hot::<7>(tokens);
-            let v8 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
-            v3 + mean::<[rows]>(v6) + mean::<[7]>(v7) + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = linear::<5>(x);
+            param v1: [d] = normal(1.0);
+            let x = embedding::<7, d>(argmax::<d>(detach(x + v1)));
+            let x_2 = linear::<2>(x_2);
+            let v2 = linear::<d, bias = false>(x);
+            let v3 = group_norm::<2>(v2);
+            let v2 = linear::<2>(v2);
+            let v4 = softmax::<d>(2 * v3);
+            x_2 + v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g89 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = v1[seq = some];
-            let v1 = x[seq = [0, -1, 0, 0, -1]];
-            v2 + mean::<[rows, d]>(v3) + mean::<[5, d]>(v1)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = linear::<rows, bias = false>(x);
+            param v2: [] = normal(1.0);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v4 = rms_norm(v3);
+            v1 + v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g90 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            param v1: [d] = normal(1.0);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let mut v5 = v3 + 0.1 * v2;
-            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v6 = concat::<d>(v5, 0.5 * v5);
-            x_2 + mean::<[8]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = l2_norm(v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(detach(v3 + v4))];
+            let v6 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v7 = layer_norm::<epsilon = 0.1>(x);
+            v6 + v5 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g91 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = linear::<d>(v1);
-            let v4 = softmax::<d>(2 * v3);
-            linear::<5, name = head>(v4 + v2)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
+            let v3 = v1 * v1;
+            let v4 = shift::<d, 1>(v2);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean::<[seq]>(x);
-            let v2 = mean_pool(x);
-            let v3 = min::<[d, batch]>(v1);
-            let v4 = expand::<[batch, seq, d]>(v2);
-            param v5: [7, d] = normal(1.0);
-            let x = v5[tokens];
-            let v6 = linear::<d, bias = false>(v4);
-            let v7 = v6 - v6;
-            x + v3 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = pow(v1, 2);
+            let x = grouped_linear::<5, 7, capacity_factor = 0.8>(v1, tokens);
+            let v4 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
+            let v1 = l2_norm::<5, epsilon = 0.1>(x);
+            let v2 = l2_norm::<7, epsilon = 0.1>(v2);
+            v4 + mean::<[5]>(v1) + mean::<[7]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g93 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
-            let v1 = sum::<[d, seq]>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[seq, d]>(x_2, x_2);
-            v2 + mean::<[batch]>(v1)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let x_2 = x[seq = turned];
+            let (v1, v2) = top_k::<seq, k = 2>(x_2 + p);
+            let v3 = x_2[seq = v2];
+            let v4 = one_hot::<7>(tokens);
+            v1 + v3 + mean::<[seq, 7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], p: floats[seq], tokens: ids[batch, seq]);
 
     g94 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = conv1d::<seq, d, 2, padding = same>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1 = tanh(v1);
-            v2 + mean::<[d]>(v1)
+        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
+            let v1 = attend::<mask = causal, position = rope>(x, x, x);
+            let x_2 = x[batch = argmax::<batch>(detach(v1 + b))];
+            let v2 = expand::<[batch, seq, d]>(x_2);
+            v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g95 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = 0];
-            let v3 = expand::<[batch, seq, d]>(v2);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            let v6 = one_hot::<7>(arange::<d>());
-            let v7 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v2 = mean::<[7]>(v5);
-            linear::<5, name = head>(v7 + mean::<[7]>(v6) + mean::<[3]>(v2))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = cumsum::<7>(0.5 * v3);
+            let v5 = softmax::<d>(2 * v2);
+            let v6 = stack::<[batch, seq, 7, 2]>(v4, 0.5 * v4);
+            let v4_2 = v2 - v5;
+            let v7 = linear::<2>(v6);
+            let v8 = rearrange::<[batch, seq, (2, 7)]>(v7);
+            linear::<5, name = head>(v4_2 + mean::<[14]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 10] {
-            let v1 = x + x;
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = 0.5 * float(lens);
-            let v4 = concat::<5>(v2, 0.5 * v2);
-            let v5 = one_hot::<7>(tokens);
-            v4 + v3 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 5, d] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
+            let x_2 = x[seq = v3];
+            let v4 = softmax::<batch>(2 * v2);
+            let v4 = conv_transpose2d::<[batch, 2], 5, [3, 1], padding = [1, 0], bias = false>(v4);
+            param v5: [5] = normal(1.0);
+            let v6 = v1[5 = argmax::<5>(detach(v4 + v5))];
+            x_2 + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g97 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = variance::<[batch]>(x);
-            let v2 = permute::<[d, seq]>(v1);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v3 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            v1 + mean::<[2, d]>(v2) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g98 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = max_pool(v1, keep);
-            let v1 = v1[seq = turned];
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v1_2 = conv_transpose1d::<batch, d, 1>(v2);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(v3);
-            let v5 = v1_2[d = [0, -1, 0, 0, -1]];
-            v4 + mean::<[5]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = linear::<5, bias = false>(x);
+            let v2 = x * sigmoid(x) + 0.5 * x;
+            let v2 = conv1d::<batch, d, 3, padding = 1, bias = false>(v2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let x = conv_transpose2d::<[batch, seq], 5, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v5 = pad::<5, after = 1, value = 0.5>(x);
+            let v6 = v5[seq = -1];
+            v2 + v4 + mean::<[6]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g99 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 + v1;
-            let v2 = linear::<rows, bias = false>(v1);
-            let v1 = v1_2 + learned_position::<9, d>(v1_2);
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v3 = v1_2 + sinusoidal_position::<d>(v1_2);
-            buffer v4: [2, d] = 0.7;
-            let v1 = layer_norm::<epsilon = 0.1>(v2);
-            let v2 = cumsum::<2>(0.5 * v4);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v1) + mean::<[2]>(v2))
+            let v2 = one_hot::<7>(arange::<d>());
+            let v2 = min(v2, v2);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = rearrange::<[(7, d)]>(v2);
+            let v5 = shift::<28, 1>(v4);
+            let v6 = l2_norm::<7, epsilon = 0.1>(v3);
+            let v7 = pad::<7, before = 1>(v3);
+            let v8 = 0.5 * float(tokens);
+            linear::<5, name = head>(v1 + mean::<[28]>(v5) + mean::<[7]>(v6) + mean::<[8]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
-            let v1 = conv1d::<seq, d, 1>(x);
-            let x = x + learned_position::<9, d>(x);
-            let (v2, v3) = split::<d>(x);
-            let x = v1 + learned_position::<9, d>(v1);
-            let v4 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v2);
-            let v5 = exp(tanh(logsumexp::<seq>(x, some_lens)));
-            let v6 = permute::<[d, batch]>(v5);
-            let x = logsumexp::<[batch]>(v6);
-            v3 + v4 + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, 2] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = v1[batch = 0];
+            let v3 = min(x, 0.2);
+            let v4 = softmax::<batch>(2 * v3);
+            let v5 = sum::<batch>(v4, keep);
+            let v6 = v5 / (2 + v5 * v5);
+            let v7 = concat::<d>(v6, 0.5 * v6);
+            param v8: [8] = normal(1.0);
+            let (v9, v10) = top_k::<8, k = 2>(v7 + v8);
+            let v11 = v2[8 = v10];
+            v9 + v11
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g101 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(x_2);
-            let x_2_2 = one_hot::<7>(tokens);
-            let v3 = min(v2, x);
-            let x_2_2_2 = max_pool(x_2_2, keep);
-            let v4 = einsum::<[batch]>(x_2_2_2, x_2_2_2);
-            v3 + mean::<[7]>(v1) + v4
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], b: [batch]) -> [batch, 7, d] {
+            let v1 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(x, argmax::<seq>(x + p));
+            let (v2, v3) = split::<d>(v1);
+            let v4 = shift::<batch, 1>(v3);
+            let v5 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v6 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v2, argmax::<batch>(v2 + b));
+            param v7: [2] = normal(1.0);
+            let v3 = cross_entropy::<2, label_smoothing = 0.2, reduction = none>(v6, argmax::<2>(v6 + v7));
+            let mut v8 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.5 * gelu(v8); v8 = v8 + feed_forward::<5>(layer_norm(v8)); }
+            v8 + mean::<[2]>(v4) + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], b: floats[batch]);
 
     g102 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v1_2 = v1 + v1;
-            let v2 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v1_2_2 = min::<[batch, seq]>(v2);
-            param v3: [d] = normal(1.0);
-            let v4 = group_norm::<2>(v3);
-            let v5 = attention::<2, score = additive(3)>(x, context = x);
-            v5 + v1_2_2 + v4
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let x_2 = x[d = v3];
+            let v4 = sum::<[batch]>(x_2);
+            let v5 = v4 * v4;
+            let x = mean::<seq>(v2, lens);
+            let x = permute::<[2, batch]>(x);
+            let x_2_2 = feed_forward::<6, activation = gelu_tanh>(x_2);
+            let v6 = 0.5 * float(keep);
+            x_2_2 + v5 + x + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
 
     g103 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = cos(2 * v2);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            let v2 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v8 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
-            linear::<5, name = head>(v5 + mean::<[d]>(v2) + mean::<[d]>(v8))
+            param v2: [d] = normal(1.0);
+            let v1_2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v3 = dropout::<0.5>(v1_2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = sum::<[7]>(v5);
+            let v7 = attention::<2, mask = causal>(v4);
+            linear::<5, name = head>(v7 + v3 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep_d: bool[d]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let x_2 = variance::<d>(v3, keep_d);
-            v1 + mean::<[seq]>(x_2)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep_d: marks[4]);
-
-    g105 {
-        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = linear::<d, bias = false>(x);
-            let v1 = cumsum::<batch>(0.5 * x_2);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            v2
+            let v1 = x + sinusoidal_position::<d>(x);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let x_2 = detach(floor(2 * v2 + 0.37)) + v1;
+            x_2
         }
     } (x: floats[batch, seq, 4]);
 
-    g106 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = attention::<2, mask = padding>(x, padding = lens);
-            let v4 = linear::<2>(v3);
-            v2 + mean::<[2]>(v4)
+    g105 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let x_2 = shift::<seq, 1>(x);
+            let (v1, v2) = top_k::<seq, k = 2>(x_2 + p);
+            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
+            let x_2_2 = clamp(v1, v1 - 1, v1 + 1);
+            v3 + mean::<[2]>(x_2_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
+
+    g106 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = feed_forward::<6, activation = silu>(x);
+            let x_2 = softmax(v1);
+            let v2 = concat::<d>(x_2, 0.5 * x_2);
+            v2
+        }
+    } (x: floats[batch, seq, 4]);
 
     g107 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = relu(v1);
-            let v1 = embedding::<7, d>(tokens);
-            let v3 = variance::<[d]>(v1);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(v2);
-            let v5 = linear::<d, bias = false>(v4);
-            let v6 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            linear::<5, name = head>(v5 + v6)
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = linear::<5>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); }
+            let v5 = linear::<5, bias = false>(v4);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = l2_norm::<5, epsilon = 0.1>(v5);
+            linear::<5, name = head>(v6 + mean::<[5]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let x = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v1 + x + v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<batch, -1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v1 = logsumexp::<[batch]>(v2);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
+            v3 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g109 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = one_hot::<7>(arange::<batch>());
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x_2 = v1 * detach(floor(2 * v1 + 0.37));
-            v2 + mean::<[7]>(x_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let x_2 = group_norm::<2>(x);
+            let v2 = max(v1, v1);
+            x_2 + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g110 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x = sum::<seq>(x, lens);
-            let v3 = linear::<5, bias = false>(v1);
-            let v4 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
-            let v5 = linear::<2>(x);
-            let v6 = einsum::<[batch, 5]>(v3, v3);
-            v4 + v5 + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [] = normal(1.0);
+            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = rms_norm(v3) * sigmoid(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = pad::<d, before = 1>(x);
+            let v7 = min::<[2]>(v3);
+            let v6 = pad::<5, before = 1>(v6);
+            v7 + v1 + mean::<[6]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g111 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v3 = cumsum::<rows>(0.5 * v1_2);
-            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v5 = sum::<[rows]>(v4);
-            let v6 = linear::<d, bias = false>(v4);
-            let v7 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v6 + v5 + mean::<[7]>(v7))
+            let v1_2 = sum::<[d]>(v1);
+            param v2: [2, d] = normal(1.0);
+            let v3 = conv1d::<2, d, 3, padding = 1, bias = false>(v2);
+            let v4 = linear::<rows>(v3);
+            let v2_2 = v1[d = [-1, 0]];
+            let v5 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            linear::<5, name = head>(v2_2 + v1_2 + mean::<[rows]>(v4) + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * x;
-            let v1 = conv_transpose1d::<seq, d, 1>(v1);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let x = v2 * v3;
-            let v4 = tanh(p);
-            let v5 = softmax::<seq>(2 * v1, keep);
-            let v6 = silu(v1);
-            x + v4 + v5 + v6
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
-
-    g113 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[seq = -1];
-            let x_2 = one_hot::<7>(tokens);
-            let v5 = x - v4;
-            let v6 = conv1d::<seq, 7, 1>(x_2);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v5, v7);
-            let v9 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(x_2);
-            let v10 = v6[7 = 0];
-            v2 + mean::<[rows]>(v8) + mean::<[7]>(v9) + v10
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 5] {
+            let v1 = shift::<batch, 2>(x);
+            let x_2 = embedding::<7, d>(tokens);
+            param v2: [d] = normal(1.0);
+            let x_2_2 = cross_entropy::<d, reduction = none>(x_2, argmax::<d>(x_2 + v2));
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v4 = softmax::<d>(2 * x_2);
+            let v5 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v4);
+            let v6 = linear::<5>(v5);
+            let v7 = mean::<[batch, seq]>(v3);
+            v6 + x_2_2 + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g113 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], some: ids[rows]) -> [batch, 2, seq, d] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v2 = attention::<2, mask = document & causal>(x, document = documents);
+            let v3 = sin(x);
+            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v5 = shift::<d, -1>(x);
+            let v3_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v3);
+            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v3_2));
+            let v8 = sum::<2>(v6 * grouped_linear::<d, 7>(v3_2, v7));
+            let x = v2[seq = some];
+            v1 + v4 + v5 + v8 + mean::<[rows]>(x)
+        }
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], some: places[3]);
+
     g114 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d]) -> [5, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            let v3 = tanh(c);
-            let v4 = pad::<d, after = 1, value = 0.5>(x);
-            let v5 = v2[batch = [0, -1, 0, 0, -1]];
-            let v6 = permute::<[d, batch, seq]>(x);
-            let v7 = v4 + sinusoidal_position::<5>(v4);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            v5 + mean::<[batch]>(v3) + mean::<[batch]>(v6) + mean::<[batch]>(v7) + v8
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = feed_forward::<6, activation = geglu>(x);
+            let v2 = pad::<d, before = 1>(x);
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v4 = grouped_linear::<d, 7>(v3, argmax::<7>(linear::<7>(v3)));
+            let v3 = mean_pool(v4, lens);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; v5 = tanh(linear::<d>(v5)); }
+            let v4_2 = v4[seq = [-1, 0]];
+            let v6 = v4_2 * detach(floor(2 * v5 + 0.37));
+            v2 + mean::<[2, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g115 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -1];
-            let v1_2 = layer_norm::<epsilon = 0.1>(v1);
-            let v1_2 = einsum::<[batch, seq]>(v1_2, v2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = einsum::<[batch, seq]>(v4, v1_2);
-            let v6 = concat::<d>(v1, 0.5 * v1);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v1);
-            let v9 = 0.5 * float(tokens);
-            linear::<5, name = head>(v6 + v5 + mean::<[d]>(v7) + mean::<[7]>(v8) + v9)
+            let v2 = v1 + v1;
+            let (v3, v4) = split::<d>(v2);
+            let v1_2 = embedding::<7, d>(tokens);
+            let mut v5 = v1_2 + 0.1 * v1_2;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
+            let v7 = embedding::<7, d>(tokens);
+            param v8: [d] = normal(1.0);
+            let v9 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            param v10: [rows] = normal(1.0);
+            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v5) + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[d]>(v9) + mean::<[rows]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v1_2 = min::<[seq]>(v1);
-            let v2 = conv2d::<[batch, seq], 8, 3, padding = 1>(v1);
-            let v3 = v2 * detach(if v1_2 < 0.1 { 0.5 } else { -1 });
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = min::<[seq]>(x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v3 = conv_transpose1d::<batch, d, 1>(v2);
+            let v4 = v3 + v2;
+            v4 + v1
         }
     } (x: floats[batch, seq, 4]);
 
     g117 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], c: [batch, d]) -> [batch, 2, 8] {
-            let v1 = 1 - x / 3;
-            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
-            let v1_2 = ln(2 + v2 * v2);
-            let v4 = concat::<d>(v1_2, 0.5 * v1_2);
-            let v5 = conv2d::<[batch, 2], 8, [2, 3], padding = same>(v4);
-            let v6 = tanh(c);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            let v8 = linear::<d, bias = false>(v7);
-            v5 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [8] = ones; v2 *= v3; v2 = tanh(linear::<8>(v2)); }
+            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v4 = tanh(c);
+            let v5 = mean::<[batch, seq]>(x);
+            let v6 = v2[batch = 0];
+            let v7 = 1 - v5 / 3;
+            let v8 = one_hot::<7>(tokens);
+            v8 + mean::<[d]>(v4) + mean::<[8]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g118 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = [0, -1, 0, 0, -1]];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let x = cumsum::<batch>(0.5 * x);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = one_hot::<7>(tokens);
-            x + mean::<[5, 2]>(v4) + mean::<[5, 2]>(v5) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v1 = relu(v1);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            param v3: [3] = normal(1.0);
+            let v4 = cross_entropy::<3, reduction = none>(v1_2, argmax::<3>(v1_2 + v3));
+            v1 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g119 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v2 = linear::<d, bias = false>(v2);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v1 = max(v1, v1);
             param v3: [2, d] = normal(1.0);
-            let v4 = detach(floor(2 * v2 + 0.37));
-            linear::<5, name = head>(v4 + mean::<[2]>(v3))
+            let v4 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v2 + v1 + mean::<[2]>(v3) + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

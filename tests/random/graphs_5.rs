@@ -3,543 +3,555 @@
 graphs! {
     g200 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = variance::<[d]>(v1);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(v1, v5));
-            param v7: [d] = normal(1.0);
-            let v8 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
-            let v9 = rope::<seq, dims = 2, interleaved = true>(v8);
-            let v10 = one_hot::<7>(arange::<rows>());
-            v9 + v3 + v7 + mean::<[rows, 7]>(v10)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [2, batch, seq, rows] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = x[batch = [-1, 0]];
+            let v3 = v2[seq = order];
+            let v1_2 = v1 / (2 + v1 * v1);
+            param v4: [d, rows] = normal(0.5);
+            let v3_2 = einsum::<[2, batch, seq, rows]>(v3, v4);
+            let v2 = v3_2 / (2 + v3_2 * v3_2);
+            let v5 = conv1d::<seq, d, 3, padding = causal>(x);
+            v2 + mean::<[7]>(v1_2) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[d]>(x);
-            let x_2 = 0.5 * float(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            v4 + v1 + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); }
+            let v3 = x - v1;
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = v4 * sigmoid(v4) + 0.5 * v4;
+            v5 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let v2 = v1[seq = argmax::<seq>(v1 + p)];
-            param v3: [d] = normal(1.0);
-            let (v4, _v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
-            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v6), linear::<4>(v6), linear::<4>(v6));
-            v1 + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            param v1: [d] = normal(1.0);
+            let v2 = cross_entropy::<d, reduction = none>(x, argmax::<d>(x + v1));
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = sqrt(1 + v2 * v2);
+            let v5 = concat::<d>(v3, 0.5 * v3);
+            let v6 = floor(2 * v5 + 0.37) * v5;
+            v6 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g203 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            param v3: [d] = normal(1.0);
-            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
-            let v6 = shift::<2, -1>(v4);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
-            let v10 = linear::<2, bias = false>(v7);
-            let v11 = embedding::<7, d, name = t_v11>(tokens);
-            let v12 = linear::<tied = t_v11>(v1);
-            linear::<5, name = head>(v6 + v2 + mean::<[rows]>(v9) + v10 + mean::<[d]>(v11) + mean::<[7]>(v12))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            buffer v3: [2, d] = 0.7;
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 + softmax(v4) * v2; param v5: [5] = normal(1.0); v4 += one_hot::<5>(argmax::<5>(v4 + v5)); }
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let v8 = cumsum::<5>(0.5 * v4);
+            let v9 = linear::<d>(v4);
+            let v10 = softmax::<d>(2 * v7);
+            linear::<5, name = head>(v8 + mean::<[2, d]>(v3) + mean::<[d]>(v9) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 5, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = pad::<d, before = 1>(x);
-            let v5 = logsumexp::<[seq]>(v4);
-            let v6 = v5[batch = [-1, 0]];
-            let x = l2_norm::<5, epsilon = 0.1>(v6);
-            let v7 = v2[seq = [0, -1, 0, 0, -1]];
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[tokens];
-            v7 + x + mean::<[seq, d]>(v9)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = x[seq = argmax::<seq>(v2 + p)];
+            let v4 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v2 = embedding::<7, d>(tokens);
+            param v5: [3] = normal(1.0);
+            let v6 = cross_entropy::<3, label_smoothing = 0.2, reduction = none>(x_2, argmax::<3>(x_2 + v5));
+            let v7 = l2_norm::<seq, epsilon = 0.1>(v4);
+            v3 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+
+    g205 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = attention::<2, score = bilinear>(x, context = v2);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = detach(floor(2 * v3 + 0.37));
+            v4 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g205 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let v1 = max::<[seq]>(x);
-            let v2 = v1 - v1;
-            let v3 = stack::<[batch, 2, d]>(v1, 0.5 * v2);
-            let v4 = max(v3, v3);
-            v4
-        }
-    } (x: floats[batch, seq, 4]);
-
     g206 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let x_2 = pow(x, 2);
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [seq, 2, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let x = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
+            let x_2 = v1 * detach(floor(2 * x + 0.37));
             let v2 = x_2[seq = order];
-            let x = shift::<batch, 1>(v2);
-            param v3: [rows, d] = normal(1.0);
-            let v4 = pad::<d, before = 1>(v3);
-            v1 + x + mean::<[rows, 5]>(v4)
+            let (v3, v4) = split::<d>(v2);
+            let v1 = x[seq = ..2];
+            v3 + v4 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g207 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = max::<[2]>(v3);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v3_2 = variance::<[d]>(v1);
-            let v2 = shift::<2, -1>(v2);
-            let v6 = rms_norm(v5);
-            let mut v7 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v6; v7 = v7 + feed_forward::<5>(layer_norm(v7)); param v8: [d] = normal(1.0); v7 += one_hot::<d>(argmax::<d>(v7 + v8)); }
-            param v9: [2] = normal(1.0);
-            let v10 = one_hot::<7>(argmax::<2>(v2 + v9));
-            linear::<5, name = head>(v10 + v4 + v3_2 + mean::<[d]>(v7))
+            let v2 = sum::<[d]>(v1);
+            let v3 = einsum::<[batch, seq]>(v1, v1);
+            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v5 = min(v2, v2);
+            param v6: [] = normal(1.0);
+            let v7 = one_hot::<7>(tokens);
+            let v8 = logsumexp::<[7]>(v7);
+            let v9 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            linear::<5, name = head>(v9 + v4 + v5 + v6 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = sum::<[d]>(x);
-            let v1 = pow(x_2, 2);
-            let x_2 = rope::<seq, dims = 2, interleaved = true>(x);
-            let x_2_2 = group_norm::<2>(x_2);
-            let v2 = x_2_2 - x_2_2;
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            v3 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = shift::<d, 2>(x);
+            let x_2 = embedding::<7, d>(tokens);
+            let x = embedding::<7, d>(tokens);
+            let x = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = logsumexp::<[batch, d]>(v1);
+            let mut v3 = x_2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = rms_norm(v3) * sigmoid(v3); param v4: [7, d] = normal(1.0); v3 += v4[tokens]; }
+            x + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g209 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v3 = shift::<d, 1>(v2);
-            let v4 = conv_transpose1d::<seq, d, 3, padding = 1>(v3);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v4);
-            let v5 = logsumexp::<[seq]>(x);
-            let v6 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v7 = one_hot::<7>(tokens);
-            v3 + v5 + v6 + mean::<[7]>(v7)
+            let v1 = 0.5 * float(tokens);
+            let v2 = gelu(v1);
+            let v3 = cumsum::<d>(0.5 * x);
+            let v4 = v3[d = -1];
+            let v5 = clamp(v2, x - 1, x + 1);
+            let v2_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v5);
+            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v5);
+            let v7 = conv1d::<seq, d, 3, padding = causal>(v6);
+            v2_2 + v4 + v7
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g210 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = min(v1, v1);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = tanh(linear::<3>(v4)); }
-            let v5 = sum::<[batch, seq]>(v3);
-            param v6: [rows] = normal(1.0);
-            let v2 = stack::<[7, 2]>(v5, 0.5 * v5);
-            v4 + mean::<[rows]>(v6) + mean::<[7, 2]>(v2)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5] {
+            let v1 = tanh(z);
+            let v2 = x + x;
+            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v3);
+            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
+            let v4 = pad::<d, before = 1>(v3);
+            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            v4 + mean::<[rows, d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g211 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v1_2 = 2 * v3 - 1;
-            let v4 = embedding::<7, d>(tokens);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            param v7: [rows, d] = normal(1.0);
-            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
-            linear::<5, name = head>(v4 + mean::<[rows]>(v6) + mean::<[rows]>(v7) + v8)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = linear::<rows>(v3);
+            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = concat::<rows>(v4, 0.5 * v4);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [6] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
+            let v7 = min(v5, v5);
+            let v4 = einsum::<[batch, seq]>(v7, v7);
+            linear::<5, name = head>(v3_2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
-            let v2 = variance::<[d, batch]>(v1);
-            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            v3 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = max::<[seq]>(x);
+            let v2 = group_norm::<2>(v1);
+            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            v3
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g213 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = rope::<theta = 50.0>(x, tokens);
-            let v2 = shift::<batch, -1>(v1);
-            let v3 = linear::<rows, bias = false>(v2);
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
+            let x_2 = logsumexp::<[seq]>(x);
+            let v1 = linear::<d, bias = false>(x_2);
+            let x_2_2 = scatter_add::<[7, d]>(x, tokens);
+            v1 + mean::<[7]>(x_2_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g214 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            let x_2 = x[batch = [-1, 0]];
-            let v1 = permute::<[seq, d, 2]>(x_2);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(x + v2);
-            let x = x[d = v4];
-            let x_2_2 = feed_forward::<6, activation = swiglu>(v1);
-            let v5 = einsum::<[seq, d]>(x_2_2, x_2);
-            let (v6, v7) = split::<d>(v5);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[2, seq, rows]>(x_2, v8);
-            let x_2_2 = tanh(p);
-            v3 + x + v6 + v7 + mean::<[rows]>(v9) + x_2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
+            let x_2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v1 = rope::<d, dims = 2, interleaved = true>(x_2);
+            let v4 = conv1d::<seq, 7, 2, padding = causal, dilation = 2>(v3);
+            let v5 = clamp(v4, v4 - 1, v4 + 1);
+            let v6 = 0.5 * float(keep);
+            let v7 = min(v2, 0.2);
+            v1 + mean::<[7]>(v5) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g215 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
-            let v3 = concat::<d>(v3, 0.5 * v2);
-            let v4 = stack::<[batch, seq, 8, 2]>(v3, 0.5 * v3);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4_2 = rope::<seq, dims = 2, interleaved = true>(v4);
-            let v6 = permute::<[batch, seq, 2, 8]>(v4);
-            linear::<5, name = head>(v5 + mean::<[8, 2]>(v4_2) + mean::<[2, 8]>(v6))
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v1 = one_hot::<7>(arange::<rows>());
+            param v5: [d, rows] = normal(0.5);
+            let v4_2 = einsum::<[batch, seq, rows]>(v4, v5);
+            let mut v6 = v1 + 0.1 * v1;
+            repeat 2, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); }
+            let (v8, v9) = split::<d>(v4);
+            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v4_2) + mean::<[rows, 7]>(v6) + mean::<[2]>(v8) + mean::<[2]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = softmax::<d>(2 * x, keep_d);
-            let x = max(v1, v1);
-            v2 + x
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let x = x[d = v3];
+            let v4 = x + learned_position::<9, 2>(x);
+            let v2 = min(x, v2);
+            v4 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g217 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = last];
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v3 = attention::<2>(v2);
-            let v2_2 = embedding::<7, d>(tokens);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            v3 + v1 + v2_2 + mean::<[3]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = gelu(x);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let x = einsum::<[batch, d]>(x, x_2);
+            let v1_2 = softmax::<d>(2 * v1);
+            let v2 = linear::<d, bias = false>(x_2);
+            v1_2 + x + v2
         }
-    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let x_2 = x + x;
-            param v3: [d] = normal(1.0);
-            let v3_2 = v3[d = -1];
-            let v4 = linear::<d, bias = false>(x_2);
-            v1 + v3_2 + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 5] {
+            let v1 = variance::<batch>(x, keep);
+            param v2: [d] = normal(1.0);
+            let v3 = attention::<2>(x);
+            let v3_2 = grouped_linear::<5, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
+            let v4 = tanh(p);
+            v3_2 + mean::<[d]>(v1) + mean::<[d]>(v2) + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v4 = sum::<2>(v2 * grouped_linear::<d, 7, bias = false>(v1, v3));
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let (v7, v8) = split::<d>(v5);
-            linear::<5, name = head>(v7 + v8)
+            let v1_2 = tanh(v1);
+            let v2 = softmax::<d>(2 * v1_2);
+            let v1_2_2 = conv1d::<seq, d, 3, padding = causal>(v1_2);
+            linear::<5, name = head>(v2 + v1_2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = tanh(m);
-            let v2 = softmax::<seq>(2 * x);
-            let v3 = linear::<d>(x);
-            let v4 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v3);
-            let v5 = group_norm::<2>(v3);
-            let v6 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v7 = grouped_linear::<d, 7>(v5, tokens);
-            v4 + mean::<[rows]>(v1) + v6 + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = shift::<d, 2>(v1);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(x + v3);
+            let x_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<seq>()];
+            let v8 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
+            buffer v9: [d] = |i| 0.3 * i - 0.4;
+            let v4 = grouped_linear::<rows, 7>(x_2, tokens);
+            v2 + v7 + mean::<[2]>(v8) + v9 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            let v3 = x * detach(floor(2 * x + 0.37));
-            param v4: [2, d] = normal(1.0);
-            v2 + mean::<[d]>(v3) + mean::<[2, d]>(v4)
+        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = permute::<[seq, 8, batch]>(v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g222 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let x_2 = 0.5 * float(tokens);
-            let (v2, v3) = split::<d>(x);
-            let v4 = permute::<[seq, 2, batch]>(v3);
-            let v2 = v2 - v2;
-            let v5 = x_2 - x;
-            let x_2_2 = softmax::<seq>(2 * v3);
-            let v6 = if arange::<seq>() < tokens || !keep { x_2 } else { 0.5 * x_2 };
-            v1 + mean::<[2]>(v4) + mean::<[2]>(v2) + mean::<[d]>(v5) + mean::<[2]>(x_2_2) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v2 = conv1d::<seq, d, 2, padding = same>(v1);
+            let v3 = v1 + learned_position::<9, d>(v1);
+            let v1_2 = v2 + sinusoidal_position::<d>(v2);
+            let v4 = 0.5 * float(keep);
+            let v5 = softmax(v3);
+            let v6 = 0.5 * float(tokens);
+            param v7: [7, d] = normal(1.0);
+            let v1 = v7[tokens];
+            v1_2 + v4 + v5 + v6 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g223 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = ln(2 + v1 * v1);
-            let v1_2 = einsum::<[batch, seq]>(v2, v1);
-            let v3 = max(v1_2, v1_2);
-            let v4 = detach(floor(2 * v3 + 0.37));
-            let v5 = v1[d = ..2];
-            linear::<5, name = head>(v5 + v4)
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.2 * cumsum(v5); v5 = v5 - 0.2 * cumsum(v5); v5 += attention::<2, mask = causal>(v5); }
+            param v7: [d] = normal(1.0);
+            let v8 = cross_entropy::<d, reduction = none>(v3, argmax::<d>(v3 + v7));
+            let v2 = rearrange::<[(d, rows)]>(v2);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5) + v8 + mean::<[12]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], b: [batch]) -> [batch, seq, 2] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, 2, d] {
             let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let (v2, v3) = split::<d>(v1);
-            param v4: [rows, d] = normal(1.0);
-            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v2_2 = gelu_tanh(v2);
-            let v6 = v5[batch = argmax::<batch>(v2_2 + b)];
-            let v7 = max_pool(x, keep);
-            let v8 = max(v6, v6);
-            v3 + mean::<[rows, d]>(v4) + mean::<[d]>(v7) + mean::<[d]>(v8)
+            let x_2 = softmax::<d>(2 * v1);
+            let (v2, _v3) = top_k::<seq, k = 2>(x_2 + p);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
+            let x = x[d = v6];
+            let v7 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v8 = feed_forward::<6, activation = swiglu>(v1);
+            param v9: [d, rows] = normal(0.5);
+            let v10 = einsum::<[batch, seq, rows]>(x_2, v9);
+            let v5 = einsum::<[batch, seq]>(x, v5);
+            v2 + mean::<[seq]>(v7) + mean::<[seq]>(v8) + mean::<[seq, rows]>(v10) + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g225 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v1_2 = concat::<d>(x, 0.5 * v1);
-            let v1 = l2_norm::<8, epsilon = 0.1>(v1_2);
-            let v2 = feed_forward::<6, activation = geglu>(v1);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v4 = conv_transpose1d::<seq, 8, 1>(v3);
-            let v5 = abs(v1);
-            let mut v6 = v2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v6 { param v7: [8] = ones; v6 *= v7; v6 = tanh(linear::<8>(v6)); param v8: [8] = normal(1.0); v6 += one_hot::<8>(argmax::<8>(v6 + v8)); }
-            v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let x_2 = pad::<d, before = 1>(x);
+            param v1: [5] = normal(1.0);
+            let x = cross_entropy::<5, reduction = none>(x_2, argmax::<5>(x_2 + v1));
+            let v2 = conv2d::<[batch, seq], 5, 3, padding = 1>(x_2);
+            let v3 = conv2d::<[batch, seq], 5, [2, 3], padding = same>(v2);
+            let v4 = softmax::<batch>(2 * v3);
+            let v5 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(v4, argmax::<seq>(v4 + p));
+            param v6: [5] = normal(1.0);
+            let (v7, v8) = top_k::<5, k = 2>(v2 + v6);
+            let v9 = x_2[5 = v8];
+            let (v10, v11) = top_k::<7, k = 2>(linear::<7>(v5));
+            let v12 = sum::<2>(v10 * grouped_linear::<rows, 7, bias = false>(v5, v11));
+            v7 + x + v9 + mean::<[rows]>(v12)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g226 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
-            let v4 = max(0.1, v1);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = softmax::<seq>(2 * v5);
-            let v7 = 0.5 * float(tokens);
-            let v1 = rope::<theta = 50.0>(v6, tokens);
-            v4 + v7 + v1
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = permute::<[d, 7]>(v1);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            let v7 = v6 * detach(if v3 < 0.1 { 0.5 } else { -1 });
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            v5 + mean::<[7]>(v4) + mean::<[7]>(v7) + x_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = softmax::<d>(2 * v1);
-            let v1_2 = softmax::<d>(2 * v1_2);
-            let v2 = v1_2 * v1_2;
-            let v3 = v2[d = [0, -1, 0, 0, -1]];
-            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v1 = l2_norm(v3);
-            let v5 = cumsum::<5>(0.5 * v4);
-            linear::<5, name = head>(v1 + v5)
+            let v2 = linear::<rows, bias = false>(v1);
+            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v4 = feed_forward::<6, activation = gelu>(v3);
+            param v5: [7, d] = normal(1.0);
+            let v3_2 = v5[arange::<rows>()];
+            let (v6, v7) = split::<d>(v3_2);
+            let v8 = variance::<[2]>(v6);
+            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v4 + mean::<[2]>(v7) + v8 + mean::<[3]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            let v2 = v1[seq = some];
-            let v3 = one_hot::<7>(tokens);
-            x + mean::<[rows]>(v2) + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = max::<[d]>(x);
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<rows>()];
+            let v3 = attention::<2>(x, context = x);
+            v3 + x_2 + mean::<[rows]>(v2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g229 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
-            let v3 = rope::<theta = 50.0>(v2, tokens);
-            v1 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = concat::<d>(v1, 0.5 * v2);
+            v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g230 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[arange::<batch>()];
-            let v9 = expand::<[batch, seq, d]>(v8);
-            v1 + mean::<[2]>(v3) + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[d]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let x_2 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
+            let v3 = x_2 * x_2;
+            let v4 = embedding::<7, d>(tokens);
+            param v5: [7, d] = normal(1.0);
+            let x = v5[arange::<rows>()];
+            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v4 + mean::<[rows]>(x) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g231 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = ln(2 + v2 * v2);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v4));
-            let v1_2 = sum::<2>(v5 * grouped_linear::<5, 7>(v4, v6));
-            let v7 = sigmoid(v3);
-            let v1 = rope::<theta = 50.0>(v4, tokens);
-            linear::<5, name = head>(v1_2 + mean::<[7]>(v7) + mean::<[d]>(v1))
+            let v2 = 0.5 * float(tokens);
+            param v3: [d] = normal(1.0);
+            let v4 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v3));
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            let v7 = layer_norm(v5);
+            let v8 = v2 / (2 + v2 * v2);
+            linear::<5, name = head>(v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = v1[seq = ..2];
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<seq>()];
-            let v5 = pad::<d, after = 1, value = 0.5>(v4);
-            let v1_2 = one_hot::<7>(tokens);
-            let v6 = shift::<batch, 1>(v2);
-            let v7 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v8 = one_hot::<7>(arange::<seq>());
-            v1_2 + mean::<[5]>(v5) + mean::<[d, 2]>(v6) + mean::<[d]>(v7) + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = max_pool(x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v3 = mean::<seq>(x, some_lens);
+            let v4 = linear::<2>(v2);
+            let x = one_hot::<7>(tokens);
+            let mut v5 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v3; }
+            let v6 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v6, v7);
+            v4 + mean::<[d]>(v1) + mean::<[7]>(x) + mean::<[d]>(v5) + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g233 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
-            param v1: [d] = normal(1.0);
-            let v2 = one_hot::<7>(argmax::<d>(x + v1));
-            let x_2 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let x = feed_forward::<6, activation = silu>(v2);
-            x_2 + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            param v5: [rows] = normal(1.0);
+            x + mean::<[rows]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g234 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
-            let x_2 = v1[batch = -1];
-            let v2 = l2_norm::<d, epsilon = 0.1>(x_2);
-            let v3 = embedding::<7, d>(tokens);
-            let x_2_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            param v4: [d] = normal(1.0);
-            let v5 = embedding::<7, d>(argmax::<d>(v3 + v4));
-            x_2_2 + v2 + v5
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v1 = max::<seq>(x, keep_some);
+            let x = embedding::<7, d>(tokens);
+            let v2 = scatter_add::<[batch, 7, d]>(x_2, tokens);
+            let x = concat::<d>(x, 0.5 * x);
+            let v3 = layer_norm::<epsilon = 0.1>(v1);
+            v2 + mean::<[seq, 8]>(x) + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g235 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v4_2 = v4 - v4;
-            let v4 = pad::<d, before = 1>(v4);
-            let v5 = softmax(v4_2);
-            let v6 = concat::<5>(v4, 0.5 * v4);
-            let v4 = abs(v5);
-            linear::<5, name = head>(v3 + mean::<[10]>(v6) + mean::<[d]>(v4))
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = v1 / (2 + v2 * v2);
+            let v1_2 = linear::<rows, bias = false>(v2);
+            let v4 = min(v1_2, 0.2);
+            let v1_2 = grouped_linear::<d, 7>(v3, tokens);
+            let v3_2 = detach(floor(2 * v4 + 0.37)) + v4;
+            let v1 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3_2) + mean::<[7]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [batch, seq, d] {
-            param v1: [rows] = normal(1.0);
-            let v2 = 0.5 * float(lens);
-            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
-            let v4 = attention::<2>(x);
-            let v5 = detach(floor(2 * v1 + 0.37));
-            v4 + v2 + v3 + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep_d: bool[d]) -> [batch, seq, 5] {
+            let x_2 = rms_norm::<epsilon = 0.5>(x);
+            let v1 = pad::<d, after = 1, value = 0.5>(x_2);
+            let x = tanh(z);
+            let v2 = exp(tanh(logsumexp::<d>(x, keep_d)));
+            let x = min(v2, v2);
+            v1 + mean::<[rows]>(x)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep_d: marks[4]);
 
     g237 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
-            let v3 = relu_squared(v1);
-            let v4 = detach(floor(2 * v3 + 0.37));
-            v2 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = 0.5 * float(lens);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = gelu(v4);
+            x + mean::<[7]>(v1) + v2 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); }
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(argmax::<d>(x + v3));
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            v4 + mean::<[3]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = x[d = 0];
+            let x_2 = embedding::<7, d>(tokens);
+            v1 + v2 + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g239 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let (v4, v5) = split::<d>(v1);
-            linear::<5, name = head>(v2 + mean::<[3]>(v3) + mean::<[2]>(v4) + mean::<[2]>(v5))
+            let v1_2 = min::<[d]>(v1);
+            let v2 = pad::<d, before = 1>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v1);
+            linear::<5, name = head>(v2 + v1_2 + mean::<[d]>(v3) + mean::<[7]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

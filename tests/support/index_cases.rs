@@ -330,3 +330,42 @@ macro_rules! selected_along {
         }
     };
 }
+
+/// Losses of classifiers: of ids of the call and computed ones, along any axis, with targets that do not count.
+#[macro_export]
+macro_rules! losses {
+    ($claim:ident) => {
+        $claim! {
+            the_mean_of_all_targets {
+                struct M<d = 3, vocab = 5>;
+                fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] { cross_entropy(linear::<vocab>(x), targets) }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch, seq), 5)) reads x;
+
+            the_mean_of_some_targets {
+                struct M<d = 3, vocab = 5, share = 0.2>;
+                fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] {
+                    let logits = linear::<vocab>(x);
+                    cross_entropy::<ignore_index = 2, label_smoothing = share>(logits, targets) + mean(logits * logits)
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch, seq), 5)) reads x;
+
+            the_loss_of_each_target {
+                struct M<d = 3, vocab = 5>;
+                fn forward(x: [batch, d, seq], targets: ids[seq, batch]) -> [batch, seq] {
+                    param w: [vocab, d] = normal(0.5);
+                    let logits = einsum::<[batch, vocab, seq]>(x, w);
+                    let losses = cross_entropy::<vocab, ignore_index = 2, reduction = none>(logits, targets);
+                    losses * losses
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, Const::<3>, seq)), ids((seq, batch), 5)) reads x;
+
+            a_computed_target_among_tokens {
+                struct M<d = 3>;
+                fn forward(x: [batch, seq, d]) -> [batch] {
+                    let scores = sum::<d>(linear::<d>(x));
+                    cross_entropy::<seq, reduction = none, label_smoothing = 0.1>(scores, argmax::<seq>(sum::<d>(x)))
+                }
+            } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+        }
+    };
+}

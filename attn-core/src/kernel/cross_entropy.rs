@@ -11,13 +11,15 @@
 //! architecture for computer vision" (2016). PyTorch:
 //! `torch.nn.functional.cross_entropy(z, t, ignore_index=.., label_smoothing=..)`.
 
+use std::ops::Range;
+
 use super::compiled::compiled;
 use super::index::{OutOfRange, check_but};
 use super::lanes::for_lanes;
 use super::parallel::{for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Real};
 use crate::simd::slice::{self, load_any, load_filled, store_any};
-use crate::simd::{Kernel, Vector, math, run};
+use crate::simd::{Kernel, Vector, WriteMode, math, run};
 
 /// Options of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,7 +49,8 @@ impl Loss {
 compiled! {
     CrossEntropy:
 
-    /// The loss of the rows of `logits [n, classes]`. Writes the log-sum-exp of each row, which [`backward`] reads, to `lse [n]`.
+    /// The loss of the rows of `logits [n, classes]`. Writes the log-sum-exp of each row, which [`backward`] reads, to `lse [n]`, and the
+    /// loss of each row to `losses [n]`, unless that is empty. Those of ignored rows are 0.
     ///
     /// A class with the logit -∞ is never predicted. Its loss is infinite only if it is the target, or with smoothing.
     ///
@@ -62,20 +65,27 @@ compiled! {
         targets: &[usize],
         options: Options,
         lse: &mut [E],
+        losses: &mut [E],
     ) -> Result<Loss, OutOfRange> {
         assert_rows(logits, targets, lse.len());
+        assert!(
+            losses.is_empty() || losses.len() == lse.len(),
+            "one loss per row of the logits"
+        );
         check_but(targets, logits.cols(), options.ignore_index)?;
         let chunk = rows_per_task(logits.cols());
         let mut sums = Buffer::<f64>::uninit(targets.len().div_ceil(chunk));
         let rows = targets.chunks(chunk).zip(lse.chunks_mut(chunk));
-        let parts = rows.zip(sums.iter_mut()).enumerate();
-        for_each(parts, |(index, ((targets, lse), sum))| {
+        let losses = losses.chunks_mut(chunk).map(Some).chain(std::iter::repeat_with(|| None));
+        let parts = rows.zip(losses).zip(sums.iter_mut()).enumerate();
+        for_each(parts, |(index, (((targets, lse), losses), sum))| {
             let first = index * chunk;
             *sum = run(Forward {
                 logits: logits.some_rows(first..first + targets.len()),
                 targets,
                 options,
                 lse,
+                losses: losses.unwrap_or_default(),
             });
         });
         Ok(Loss {
@@ -84,8 +94,7 @@ compiled! {
         })
     }
 
-    /// The gradient of `scale` times the sum of the losses. For a mean, `scale` is its gradient divided by [`Loss::counted`].
-    /// Ignored rows get zeros.
+    /// The gradient of the losses, each of them times its scale. Ignored rows get zeros.
     ///
     /// # Errors
     /// If a target is neither a class nor ignored.
@@ -98,7 +107,8 @@ compiled! {
         targets: &[usize],
         options: Options,
         lse: &[E],
-        scale: E,
+        scale: Scale<'_, E>,
+        into: WriteMode,
         d_logits: MatrixMut<'_, E>,
     ) -> Result<(), OutOfRange> {
         assert_rows(logits, targets, lse.len());
@@ -115,12 +125,39 @@ compiled! {
                 logits: logits.some_rows(rows.clone()),
                 targets: &targets[rows.clone()],
                 options,
-                lse: &lse[rows],
-                scale,
+                lse: &lse[rows.clone()],
+                scale: scale.of_rows(rows),
+                into,
                 d_logits,
             });
         });
         Ok(())
+    }
+}
+
+/// What the losses of rows are multiplied by.
+#[derive(Clone, Copy, Debug)]
+pub enum Scale<'a, E> {
+    /// One factor. That of a mean is its gradient divided by [`Loss::counted`].
+    All(E),
+    /// One for each row.
+    Rows(&'a [E]),
+}
+
+impl<'a, E: Copy> Scale<'a, E> {
+    fn of_rows(self, rows: Range<usize>) -> Self {
+        match self {
+            Scale::All(scale) => Scale::All(scale),
+            Scale::Rows(scales) => Scale::Rows(&scales[rows]),
+        }
+    }
+
+    #[inline(always)]
+    fn of_row(self, row: usize) -> E {
+        match self {
+            Scale::All(scale) => scale,
+            Scale::Rows(scales) => scales[row],
+        }
     }
 }
 
@@ -144,6 +181,7 @@ struct Forward<'a, E> {
     targets: &'a [usize],
     options: Options,
     lse: &'a mut [E],
+    losses: &'a mut [E],
 }
 
 impl<E: Real> Kernel for Forward<'_, E> {
@@ -153,6 +191,7 @@ impl<E: Real> Kernel for Forward<'_, E> {
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) -> f64 {
         let mut sum = 0.0;
+        self.losses.fill(E::ZERO);
         for (i, (&target, lse)) in self.targets.iter().zip(self.lse).enumerate() {
             *lse = E::ZERO;
             if self.options.counts(target) {
@@ -167,6 +206,9 @@ impl<E: Real> Kernel for Forward<'_, E> {
                     loss += E::of_f64(self.options.label_smoothing) * (row[target] - mean);
                 }
                 sum += loss.into();
+                if let Some(to) = self.losses.get_mut(i) {
+                    *to = loss;
+                }
             }
         }
         sum
@@ -192,7 +234,8 @@ struct Backward<'a, E> {
     targets: &'a [usize],
     options: Options,
     lse: &'a [E],
-    scale: E,
+    scale: Scale<'a, E>,
+    into: WriteMode,
     d_logits: MatrixMut<'a, E>,
 }
 
@@ -207,18 +250,27 @@ impl<E: Real> Kernel for Backward<'_, E> {
         for (i, &target) in self.targets.iter().enumerate() {
             let d_row = self.d_logits.row_mut(i);
             if !self.options.counts(target) {
-                d_row.fill(E::ZERO);
+                if self.into == WriteMode::Overwrite {
+                    d_row.fill(E::ZERO);
+                }
                 continue;
             }
             let row = self.logits.row(i);
             let to = &mut *d_row;
             let lse = V::splat(self.lse[i]);
-            let scale = V::splat(self.scale);
-            for_lanes!(V, row.len(), [row], [to], {
-                let p = math::exp_of_weight(load_any::<V>(row) - lse);
-                store_any((p - share) * scale, to);
-            });
-            d_row[target] -= E::of_f64(1.0 - smoothing) * self.scale;
+            let of_row = self.scale.of_row(i);
+            let scale = V::splat(of_row);
+            match self.into {
+                WriteMode::Overwrite => for_lanes!(V, row.len(), [row], [to], {
+                    let p = math::exp_of_weight(load_any::<V>(row) - lse);
+                    store_any((p - share) * scale, to);
+                }),
+                WriteMode::Add => for_lanes!(V, row.len(), [row], [to], {
+                    let p = math::exp_of_weight(load_any::<V>(row) - lse);
+                    store_any((p - share).mul_add(scale, load_any(to)), to);
+                }),
+            }
+            d_row[target] -= E::of_f64(1.0 - smoothing) * of_row;
         }
     }
 }
@@ -251,7 +303,7 @@ mod tests {
     fn loss<E: Kernels>(logits: &[E], targets: &[usize], options: Options) -> (Loss, Vec<E>) {
         let mut lse = vec![E::NAN; targets.len()];
         let logits = Matrix::new(logits, targets.len(), logits.len() / targets.len());
-        let loss = forward(logits, targets, options, &mut lse).unwrap();
+        let loss = forward(logits, targets, options, &mut lse, &mut []).unwrap();
         (loss, lse)
     }
 
@@ -265,7 +317,8 @@ mod tests {
             targets,
             options,
             &lse,
-            scale,
+            Scale::All(scale),
+            WriteMode::Overwrite,
             MatrixMut::new(&mut d_logits, rows, classes),
         )
         .unwrap();
@@ -319,6 +372,45 @@ mod tests {
                     let want = slopes(&logits, |z| 0.25 * naive(z, &targets, options));
                     assert_close(format!("{classes} on {isa}"), &got, &want, Absolute(1e-9));
                 }
+            }
+        });
+    }
+
+    #[test]
+    fn losses_of_rows_and_gradients_with_a_factor_for_each_row() {
+        on_every_isa(|isa| {
+            for classes in [1, 2, 9, 33] {
+                let logits = noise::<f64>(4 * classes, 1);
+                let targets = targets(4, classes);
+                let options = Options {
+                    ignore_index: Some(targets[1]),
+                    label_smoothing: 0.2,
+                };
+                let of_row = |z: &[f64], row: usize| {
+                    naive(
+                        &z[row * classes..][..classes],
+                        &targets[row..][..1],
+                        options,
+                    )
+                };
+                let matrix = Matrix::new(&logits, 4, classes);
+                let [mut lse, mut losses] = [[f64::NAN; 4]; 2];
+                let sum = forward(matrix, &targets, options, &mut lse, &mut losses).unwrap();
+                let want: Vec<f64> = (0..4).map(|row| of_row(&logits, row)).collect();
+                let what = format!("{classes} on {isa}");
+                assert_close(&what, &losses, &want, Absolute(1e-14));
+                assert_close(&what, &[sum.sum], &[losses.iter().sum()], Absolute(1e-14));
+
+                let scales = [0.5, 7.0, -1.0, 2.0];
+                let mut found = vec![3.0; logits.len()];
+                let to = MatrixMut::new(&mut found, 4, classes);
+                let scale = Scale::Rows(&scales);
+                backward(matrix, &targets, options, &lse, scale, WriteMode::Add, to).unwrap();
+                let want = slopes(&logits, |z| {
+                    let added = (0..4).map(|row| scales[row] * of_row(z, row));
+                    added.sum::<f64>() + 3.0 * z.iter().sum::<f64>()
+                });
+                assert_close(&what, &found, &want, Absolute(1e-8));
             }
         });
     }
@@ -431,9 +523,23 @@ mod tests {
             index: 3,
             count: 3,
         };
-        assert_eq!(forward(logits, &[2, 3], PLAIN, &mut lse), Err(want));
+        assert_eq!(
+            forward(logits, &[2, 3], PLAIN, &mut lse, &mut []),
+            Err(want)
+        );
         let to = MatrixMut::new(&mut d, 2, 3);
-        assert_eq!(backward(logits, &[2, 3], PLAIN, &lse, 1.0, to), Err(want));
+        assert_eq!(
+            backward(
+                logits,
+                &[2, 3],
+                PLAIN,
+                &lse,
+                Scale::All(1.0),
+                WriteMode::Add,
+                to
+            ),
+            Err(want)
+        );
         assert_eq!(d, [7.0; 6]);
     }
 

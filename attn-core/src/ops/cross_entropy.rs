@@ -7,9 +7,10 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    data::{Ids, known},
-    fused::{Operation, number},
-    kernel::{Buffer, Matrix, MatrixMut, cross_entropy as kernel, elementwise},
+    composed::reshape,
+    data::Ids,
+    fused::{Operation, zeros},
+    model::Pass,
     ops::{CrossEntropyOptions, LastAxis, check_shape},
     unwrap,
 };
@@ -61,6 +62,93 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
     targets: &Tensor<S::Leading, usize, D>,
     options: CrossEntropyOptions,
 ) -> Result<Tensor<Rank0, E, D, T>, Error<D::Err>> {
+    cross_entropy_with_form(D::FUSED, logits, targets, options)
+}
+
+/// [`try_cross_entropy`] in the fused or the composed form.
+#[track_caller]
+pub(crate) fn cross_entropy_with_form<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Tensor<Rank0, E, D, T>, Error<D::Err>> {
+    let targets = checked(&logits, targets, options)?;
+    if !fused {
+        return Ok(composed::cross_entropy(logits, &targets, options)?);
+    }
+    run(logits, targets, options, Reduction::Mean, ())
+}
+
+/// `-ln softmax(logits)[target]` of each target, for `logits [.., C]` and `targets [..]`: those of which [`cross_entropy`] is the mean.
+/// Those of ignored targets are 0.
+///
+/// PyTorch: `torch.nn.functional.cross_entropy(.., reduction="none")`.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, ops::cross_entropy_per_target};
+///
+/// let dev = Cpu::default();
+/// let logits: Tensor<Rank2<2, 2>, f64, _> = dev.tensor([[0.0, 0.0], [2.0, 0.0]]);
+/// let targets: Tensor<Rank1<2>, usize, _> = dev.tensor([0, 1]);
+/// let losses = cross_entropy_per_target(logits, &targets, Default::default()).array();
+/// assert!((losses[0] - 2f64.ln()).abs() < 1e-12 && (losses[1] - (2.0 + (-2f64).exp().ln_1p())).abs() < 1e-12);
+/// ```
+///
+/// # Panics
+/// If [`try_cross_entropy_per_target`] returns an error or panics.
+#[track_caller]
+pub fn cross_entropy_per_target<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Tensor<S::Leading, E, D, T> {
+    unwrap(try_cross_entropy_per_target(logits, targets, options))
+}
+
+/// The fallible version of [`cross_entropy_per_target`].
+///
+/// # Errors
+/// The errors of [`try_cross_entropy`].
+///
+/// # Panics
+/// The panics of [`try_cross_entropy`].
+#[track_caller]
+pub fn try_cross_entropy_per_target<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Tensor<S::Leading, E, D, T>, Error<D::Err>> {
+    cross_entropy_per_target_with_form(D::FUSED, logits, targets, options)
+}
+
+/// [`try_cross_entropy_per_target`] in the fused or the composed form.
+#[track_caller]
+pub(crate) fn cross_entropy_per_target_with_form<S: LastAxis, E, D: Backend<E>, T: Tape<E, D>>(
+    fused: bool,
+    logits: Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Tensor<S::Leading, E, D, T>, Error<D::Err>>
+where
+    E: Element,
+{
+    let shape = *targets.shape();
+    let targets = checked(&logits, targets, options)?;
+    if !fused {
+        let losses = composed::cross_entropy_per_target(logits, &targets, options)?;
+        return Ok(reshape(losses, shape)?);
+    }
+    run(logits, targets, options, Reduction::None, shape)
+}
+
+/// The targets of logits that fit them.
+#[track_caller]
+fn checked<S: LastAxis, E: Element, D: Backend<E>, T>(
+    logits: &Tensor<S, E, D, T>,
+    targets: &Tensor<S::Leading, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Vec<usize>, Error<D::Err>> {
     let rows = logits.shape().leading();
     assert_eq!(rows, *targets.shape(), "one target per row of the logits");
     let smoothing = options.label_smoothing;
@@ -69,37 +157,177 @@ pub fn try_cross_entropy<S: LastAxis, E: Element, D: Backend<E>, T: Tape<E, D>>(
         "the label smoothing is {smoothing}"
     );
     check_shape("cross_entropy", logits.shape())?;
-    let rows = rows.num_elements();
     let classes = logits.shape().last().size();
     let targets = Ids::read(targets);
     targets.check("cross_entropy", "target", classes, options.ignore_index)?;
-    let targets = targets.values;
-    if !D::FUSED {
-        return Ok(composed::cross_entropy(logits, &targets, options)?);
-    }
+    Ok(targets.values)
+}
+
+/// The loss on the tape, in the fused form.
+fn run<S: LastAxis, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    logits: Tensor<S, E, D, T>,
+    targets: Vec<usize>,
+    options: CrossEntropyOptions,
+    reduction: Reduction,
+    shape: S2,
+) -> Result<Tensor<S2, E, D, T>, Error<D::Err>> {
     let device = logits.device().clone();
     let mut operation = Operation::default();
     let logits = operation.read(logits)?;
-    let mut lse = Buffer::counted(rows);
-    let matrix = Matrix::new(logits.values(), rows, classes);
-    let loss = known(kernel::forward(matrix, &targets, options, &mut lse));
-    let mean = vec![E::of(loss.mean())];
+    let mut losses = zeros(shape.num_elements());
+    let loss = slices::CrossEntropy { options, reduction };
+    let lse = loss.forward(logits.matrix(), &targets, &mut losses);
     Ok(
-        operation.finish(&device, mean, (), move |d_mean, gradients| {
-            // If no row is counted, there is no row to scale.
-            let scale = E::of(number(d_mean[0]) / loss.counted as f64);
-            let mut d_logits = Buffer::counted(rows * classes);
-            known(kernel::backward(
-                Matrix::new(logits.values(), rows, classes),
+        operation.finish(&device, losses, shape, move |d_losses, gradients| {
+            let d_logits = &mut logits.target();
+            loss.backward(
+                logits.matrix(),
                 &targets,
-                options,
                 &lse,
-                scale,
-                MatrixMut::new(&mut d_logits, rows, classes),
-            ));
-            elementwise::add_scaled(E::one(), &d_logits, logits.gradient(gradients));
+                d_losses,
+                d_logits,
+                gradients,
+            )
         })?,
     )
+}
+
+/// What becomes of the losses of the targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their mean. Ignored targets do not count.
+    Mean,
+    /// All of them are the result.
+    None,
+}
+
+impl<T> Pass<'_, T> {
+    /// The mean loss of the targets: [`cross_entropy`].
+    ///
+    /// # Errors
+    /// The errors of [`try_cross_entropy`].
+    ///
+    /// # Panics
+    /// The panics of [`try_cross_entropy`].
+    #[track_caller]
+    pub fn cross_entropy<S: LastAxis, E: Element, D: Backend<E>>(
+        &mut self,
+        logits: &Tensor<S, E, D>,
+        targets: &Tensor<S::Leading, usize, D>,
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor<Rank0, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(logits, |fused, logits| {
+            cross_entropy_with_form(fused, logits, targets, options)
+        })
+    }
+
+    /// The loss of each target: [`cross_entropy_per_target`].
+    ///
+    /// # Errors
+    /// The errors of [`try_cross_entropy`].
+    ///
+    /// # Panics
+    /// The panics of [`try_cross_entropy`].
+    #[track_caller]
+    pub fn cross_entropy_per_target<S: LastAxis, E: Element, D: Backend<E>>(
+        &mut self,
+        logits: &Tensor<S, E, D>,
+        targets: &Tensor<S::Leading, usize, D>,
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor<S::Leading, E, D>, Error<D::Err>>
+    where
+        T: Tape<E, D>,
+    {
+        self.run(logits, |fused, logits| {
+            cross_entropy_per_target_with_form(fused, logits, targets, options)
+        })
+    }
+}
+
+/// The operation on slices, for the fused form of a model.
+pub(crate) mod slices {
+    use super::Reduction;
+    use crate::{
+        Element,
+        data::known,
+        fused::{Array, Footprint, GradTarget, Gradients, number},
+        kernel::{
+            Matrix, MatrixMut,
+            cross_entropy::{self as kernel, Options, Scale},
+        },
+    };
+
+    /// The losses of logits.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CrossEntropy {
+        /// Which targets count, and how much is spread over all classes.
+        pub options: Options,
+        /// What becomes of the losses.
+        pub reduction: Reduction,
+    }
+
+    /// The memory of both passes for so many targets: the logarithm of the sum of each row.
+    pub const fn cross_entropy_footprint(targets: &[usize]) -> Footprint {
+        Footprint::array(targets)
+    }
+
+    impl CrossEntropy {
+        /// Computes the losses, or their mean. Returns the logarithms of the sums of the rows for the derivative.
+        pub fn forward<E: Element>(
+            &self,
+            logits: Matrix<'_, E>,
+            targets: &[usize],
+            to: &mut [E],
+        ) -> Array<E> {
+            let mut lse = Array::uninit(targets.len(), [1]);
+            let losses = match self.reduction {
+                Reduction::Mean => &mut [],
+                Reduction::None => &mut *to,
+            };
+            let sums = lse.as_mut_slice();
+            let loss = known(kernel::forward(logits, targets, self.options, sums, losses));
+            if self.reduction == Reduction::Mean {
+                to[0] = E::of(loss.mean());
+            }
+            lse
+        }
+
+        /// The derivative.
+        pub fn backward<E: Element>(
+            &self,
+            logits: Matrix<'_, E>,
+            targets: &[usize],
+            lse: Array<E>,
+            d_losses: &[E],
+            d_logits: &mut GradTarget<'_, E>,
+            gradients: &mut Gradients<E>,
+        ) {
+            let scale = match self.reduction {
+                Reduction::None => Scale::Rows(d_losses),
+                Reduction::Mean => {
+                    let counts = |target: &&usize| Some(**target) != self.options.ignore_index;
+                    let counted = targets.iter().filter(counts).count();
+                    // If no row is counted, there is no row to scale.
+                    Scale::All(E::of(number(d_losses[0]) / counted as f64))
+                }
+            };
+            let (numbers, into) = d_logits.numbers_mut(gradients);
+            let to = MatrixMut::new(numbers, logits.rows(), logits.cols());
+            let sums = lse.as_slice();
+            known(kernel::backward(
+                logits,
+                targets,
+                self.options,
+                sums,
+                scale,
+                into,
+                to,
+            ));
+        }
+    }
 }
 
 /// The composed form, with dfdx's operations.
@@ -125,13 +353,40 @@ pub(super) mod composed {
         targets: &[usize],
         options: CrossEntropyOptions,
     ) -> Result<Tensor<Rank0, E, D, T>, D::Err> {
-        let counts = |&target: &usize| Some(target) != options.ignore_index;
-        let counted = targets.iter().filter(|target| counts(target)).count();
+        let counts = |target: &&usize| Some(**target) != options.ignore_index;
+        let counted = targets.iter().filter(counts).count();
         if counted == 0 || logits.shape().last().size() == 0 {
             return zeros_after(logits, ())?.try_add(E::nan());
         }
-        let share = |counts: bool| if counts { 1.0 / counted as f64 } else { 0.0 };
-        let shares = targets.iter().map(|target| E::of(share(counts(target))));
+        let share = 1.0 / counted as f64;
+        losses(logits, targets, options, share)?.try_sum()
+    }
+
+    /// [`cross_entropy_per_target`](super::cross_entropy_per_target) of rows and their targets.
+    ///
+    /// # Errors
+    /// If dfdx fails.
+    pub fn cross_entropy_per_target<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+        logits: Tensor<S, E, D, T>,
+        targets: &[usize],
+        options: CrossEntropyOptions,
+    ) -> Result<Tensor<(usize,), E, D, T>, D::Err> {
+        if logits.shape().num_elements() == 0 {
+            return zeros_after(logits, (targets.len(),));
+        }
+        losses(logits, targets, options, 1.0)
+    }
+
+    /// The losses of the targets times a share, and 0 for those that are ignored.
+    fn losses<S: LastAxis, E: Element, D: Device<E>, T: Tape<E, D>>(
+        logits: Tensor<S, E, D, T>,
+        targets: &[usize],
+        options: CrossEntropyOptions,
+        share: f64,
+    ) -> Result<Tensor<(usize,), E, D, T>, D::Err> {
+        let counts = |&target: &usize| Some(target) != options.ignore_index;
+        let of = |target| if counts(target) { share } else { 0.0 };
+        let shares = targets.iter().map(|target| E::of(of(target)));
         // Ignored rows get an arbitrary class.
         let classes = targets
             .iter()
@@ -148,7 +403,6 @@ pub(super) mod composed {
         let of_targets = nats.try_select(classes)?.try_mul(E::of(1.0 - smoothing))?;
         of_targets
             .try_add(all.try_mul(E::of(smoothing))?)?
-            .try_mul(shares)?
-            .try_sum()
+            .try_mul(shares)
     }
 }

@@ -45,7 +45,7 @@
 //! | [`rope`](fn@rope), [`rope_at`] | rotary position embeddings |
 //! | [`attend`](fn@attend), [`Attend`] | attention of queries to keys and values, with masks and score functions of the running program |
 //! | [`masked_softmax`] | softmax of the valid numbers of the last axis |
-//! | [`cross_entropy`] | the loss of a classifier |
+//! | [`cross_entropy`], [`cross_entropy_per_target`] | the loss of a classifier |
 //!
 //! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis,
 //! unless it names another. Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
@@ -60,7 +60,7 @@ mod attend;
 pub(crate) mod buffer;
 pub(crate) mod concat;
 pub(crate) mod convolution;
-mod cross_entropy;
+pub(crate) mod cross_entropy;
 pub(crate) mod cumsum;
 pub(crate) mod detach;
 pub(crate) mod dropout;
@@ -118,7 +118,9 @@ pub use convolution::{
     Channels, Convolves, Window, conv_transpose1d, conv_transpose2d, conv1d, conv2d,
     try_conv_transpose1d, try_conv_transpose2d, try_conv1d, try_conv2d,
 };
-pub use cross_entropy::{cross_entropy, try_cross_entropy};
+pub use cross_entropy::{
+    cross_entropy, cross_entropy_per_target, try_cross_entropy, try_cross_entropy_per_target,
+};
 pub use cumsum::{cumsum, try_cumsum};
 pub use detach::{detach, try_detach};
 pub use dropout::{dropout, try_dropout};
@@ -176,7 +178,7 @@ pub mod composed {
     pub use super::{
         arithmetic::composed::{add, mul, scale, shift, sub},
         concat::composed::{concat, concat_along},
-        cross_entropy::composed::cross_entropy,
+        cross_entropy::composed::{cross_entropy, cross_entropy_per_target},
         cumsum::composed::cumsum,
         dropout::composed::dropout,
         einsum::composed::einsum,

@@ -12,6 +12,7 @@ pub(crate) mod attention_layer;
 mod buffer;
 mod concat;
 mod convolution;
+mod cross_entropy;
 mod cumsum;
 mod detach;
 mod dropout;
@@ -123,6 +124,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &reduce::OPERATIONS[2],
     &reduce::OPERATIONS[3],
     &softmax::SOFTMAX,
+    &cross_entropy::CROSS_ENTROPY,
     &einsum::EINSUM,
     &concat::CONCAT,
     &permute::PERMUTE,

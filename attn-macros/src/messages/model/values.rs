@@ -7,7 +7,7 @@ use crate::messages::{did_you_mean, listed, quoted};
 use crate::model::types::{Axis, Same, Type, ValueKind};
 use crate::ops::Operation;
 use crate::spec::keys::nearest;
-use crate::spec::{Size, text};
+use crate::spec::{Real, Size, text};
 
 pub(crate) const EXPECTED_PARAM: &str = "expected a learned tensor: `param name: [axes] = initial_values;`\n\
     help: `param token: [1, d_model] = normal(0.02);`";
@@ -378,6 +378,22 @@ pub(crate) fn scatter_axis(to: &Type, x: &Type, missing: usize) -> String {
 }
 
 /// Numbers that are not those at the ids of a result.
+pub(crate) fn targets_differ(
+    logits: &Type,
+    classes: &Axis,
+    targets: &Type,
+    expected: &Type,
+) -> String {
+    format!(
+        "`cross_entropy` of {targets} takes logits {expected}, found {logits}\n\
+         help: there is one target for each vector along `{classes}`; `axis = ..` says that the classes are another axis"
+    )
+}
+
+pub(crate) fn label_smoothing(found: &Real) -> String {
+    format!("`label_smoothing` must be from 0 to 1, found {found}")
+}
+
 pub(crate) fn scatter_differs(
     to: &Type,
     axis: &Axis,

@@ -155,9 +155,13 @@ pub(super) static FORMS: &[Form] = &[
         "write `sum::<d_model>(l2_norm(a) * l2_norm(b))`",
     ),
     operation(
-        &["cross_entropy", "CrossEntropyLoss", "nll_loss"],
-        "a loss is computed of what `forward` returns, `attn::train::cross_entropy`; \
-         in a model it is `logsumexp::<vocab>(x) - x[vocab = target]` with `target: ids[batch]`",
+        &[
+            "CrossEntropyLoss",
+            "nll_loss",
+            "softmax_cross_entropy",
+            "sparse_categorical_crossentropy",
+        ],
+        "write `cross_entropy(logits, targets)` with `targets: ids[batch, seq]`; of what `forward` returns, it is `attn::train::cross_entropy`",
     ),
     operation(
         &["mse_loss", "MSELoss"],
@@ -176,8 +180,8 @@ pub(super) static FORMS: &[Form] = &[
         "write `expand::<[batch, seq, d_model]>(x)`, which repeats a value along axes; operators do so by themselves",
     ),
     operation(
-        &["LSTM", "GRU", "RNN", "scan"],
-        "there is no recurrent layer; sums along a sequence are `cumsum::<seq>(x)`",
+        &["LSTM", "GRU", "RNN"],
+        "a recurrent layer is a loop: `scan seq { state h: [batch, d] = 0; h = tanh(linear::<d>(x) + linear::<d>(h)); yield h; }`",
     ),
     operation(
         &["fft", "rfft", "dct"],

@@ -43,6 +43,14 @@ mistakes! {
         "`scatter_add` to [batch, 3, 8] by ids[batch, seq] along `3` takes [batch, seq, 8], found [batch, 8]";
     lengths_of_another_axis: "sum::<d>(x, keep) + x[seq = 0]", "sum",
         "`sum` takes lens[batch, seq] or bool[batch, seq, 8] as its second operand, which says what counts, found bool[batch, seq]";
+    losses_of_floats: "x[seq = 0] * cross_entropy(x, x)", "cross_entropy", "`cross_entropy` takes floats and ids, found [batch, seq, 8]";
+    losses_of_other_targets: "x[seq = 0] * cross_entropy(x, last)", "cross_entropy",
+        "`cross_entropy` of ids[batch] takes logits [batch, 8], found [batch, seq, 8]";
+    targets_below_more_than_the_classes: "x[seq = 0] * cross_entropy(x[seq = 0, d = ..3], argmax::<d>(x[seq = 0]))", "cross_entropy",
+        "`cross_entropy`: the ids are below 8, and the axis has size 3";
+    too_much_smoothing: "x[seq = 0] * cross_entropy::<label_smoothing = 1.5>(x, tokens)", "1.5",
+        "`label_smoothing` must be from 0 to 1, found 1.5";
+    an_unknown_reduction: "x[seq = 0] * cross_entropy::<reduction = sum>(x, tokens)", "sum", "`reduction` has no value `sum`";
     floats_as_floats: "float(x)[seq = 0]", "float", "`float` takes ids, lengths or a mask, found [batch, seq, 8]";
     ids_as_a_condition: "if last { x[seq = 0] } else { x[seq = 1] }", "last", "expected a comparison, found the value `last` alone";
     marks_between_statements: "if keep { let _y = x; } x[seq = 0]", "keep",

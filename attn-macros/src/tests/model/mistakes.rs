@@ -547,7 +547,7 @@ fn a_size_under_another_name_is_reported_at_that_name() {
 /// not enough for operations that need several axes, operands or results, or one of a constant size.
 #[test]
 fn examples_of_keys_are_valid() {
-    const NEED_MORE: [&str; 17] = [
+    const NEED_MORE: [&str; 18] = [
         "attend",
         "arange",
         "concat",
@@ -555,6 +555,7 @@ fn examples_of_keys_are_valid() {
         "conv2d",
         "conv_transpose1d",
         "conv_transpose2d",
+        "cross_entropy",
         "expand",
         "group_norm",
         "pad",

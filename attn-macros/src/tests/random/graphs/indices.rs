@@ -168,6 +168,23 @@ pub(super) fn argmax(w: &mut Writer) -> Option<()> {
     read_at(w, &ids, &of, axis)
 }
 
+/// The losses of the largest numbers.
+pub(super) fn cross_entropy(w: &mut Writer) -> Option<()> {
+    let (x, axis) = along(w, |axes, _| axes.len() < MOST_AXES)?;
+    let of = replaced(&w.axes(x), axis, None)?;
+    let x = w.read(x);
+    let targets = format!("argmax::<{}>({})", axis.text(), apart(w, &x, axis));
+    let smoothing = match w.numbers.percent(50) {
+        true => ", label_smoothing = 0.2",
+        false => "",
+    };
+    let axis = axis.text();
+    w.define(
+        &format!("cross_entropy::<{axis}{smoothing}, reduction = none>({x}, {targets})"),
+        of,
+    )
+}
+
 /// The two largest numbers, or their ids.
 pub(super) fn top_k(w: &mut Writer) -> Option<()> {
     // A batch may have one sequence.

@@ -59,6 +59,7 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("lookup", indices::lookup),
     ("lookup", indices::lookup),
     ("argmax", indices::argmax),
+    ("cross_entropy", indices::cross_entropy),
     ("top_k", indices::top_k),
     ("arange", indices::arange),
     ("one_hot", indices::one_hot),
