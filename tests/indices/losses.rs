@@ -58,7 +58,7 @@ fn the_loss_of_a_model_is_that_of_its_logits() {
     let found = model.losses((x.clone(), targets.clone())).as_vec();
     assert_eq!(found, want);
     assert_eq!((found[2], found[4]), (0.0, 0.0));
-    let composed = model.composed().losses((x, targets)).as_vec();
+    let composed = model.losses_composed((x, targets)).as_vec();
     for (found, composed) in found.iter().zip(composed) {
         assert!(
             (found - composed).abs() < 1e-15,
@@ -85,7 +85,7 @@ fn a_target_that_is_no_class_is_an_error_with_its_place() {
     let model = Cpu::default().build_module::<Classifier, f64>();
     let (x, targets) = inputs(&[0, 7, 1, 3]);
     let error = model.try_loss((x.clone(), targets.clone())).unwrap_err();
-    let composed = model.composed().try_loss((x, targets)).unwrap_err();
+    let composed = model.try_loss_composed((x, targets)).unwrap_err();
     for error in [error, composed] {
         let message = error.to_string();
         assert!(

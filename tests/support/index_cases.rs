@@ -345,13 +345,13 @@ macro_rules! losses {
                 struct M<d = 3, vocab = 5, share = 0.2>;
                 fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] {
                     let logits = linear::<vocab>(x);
-                    cross_entropy::<ignore_index = 2, label_smoothing = share>(logits, targets) + mean(logits * logits)
+                    cross_entropy::<ignore_index = 2, label_smoothing = share>(logits, targets) + mean::<[batch, seq, vocab]>(logits * logits)
                 }
             } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch, seq), 5)) reads x;
 
             the_loss_of_each_target {
                 struct M<d = 3, vocab = 5>;
-                fn forward(x: [batch, d, seq], targets: ids[seq, batch]) -> [batch, seq] {
+                fn forward(x: [batch, d, seq], targets: ids[seq, batch]) -> [seq, batch] {
                     param w: [vocab, d] = normal(0.5);
                     let logits = einsum::<[batch, vocab, seq]>(x, w);
                     let losses = cross_entropy::<vocab, ignore_index = 2, reduction = none>(logits, targets);

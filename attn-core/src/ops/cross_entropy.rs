@@ -183,7 +183,7 @@ fn run<S: LastAxis, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
             loss.backward(
                 logits.matrix(),
                 &targets,
-                &lse,
+                lse,
                 d_losses,
                 d_logits,
                 gradients,

@@ -231,7 +231,7 @@ impl Emit<ModelFrame<'_>> for CrossEntropy {
     }
 
     fn footprints(&self, of: &FusedNode<'_>) -> Footprints {
-        let targets = of.sizes(1);
+        let targets = of.extents().operand(1);
         Footprints {
             forward: Some(quote!(p::layers::cross_entropy_footprint(&[#(#targets),*]))),
             backward: None,
