@@ -1,11 +1,8 @@
 //! The fused form: one operation on slices.
 
-use dfdx::{
-    shapes::Shape,
-    tensor::{Tape, Tensor},
-};
+use dfdx::tensor::Tape;
 
-use super::{Call, Results, Wanted};
+use super::{Call, Inputs, Results, Wanted};
 use crate::{
     Backend, Element,
     fused::{Array, GradientRefs, Gradients as TapeGradients, Operand, Operation, zeros},
@@ -33,18 +30,11 @@ struct Saved<E: Element> {
 ///
 /// # Errors
 /// If dfdx fails.
-#[allow(clippy::type_complexity, reason = "three tensors")]
-pub(super) fn attend<S1: Shape, S2: Shape, S3: Shape, S: Shape, E, D, T>(
+pub(super) fn attend<E, D, T>(
     call: Call<E>,
     wanted: Wanted,
-    (q, k, v): (
-        Tensor<S1, E, D, T>,
-        Tensor<S2, E, D, T>,
-        Tensor<S3, E, D, T>,
-    ),
-    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
-    shape: S,
-) -> Result<Results<S, E, D, T>, D::Err>
+    Inputs { q, k, v, bias }: Inputs<E, D, T>,
+) -> Result<Results<E, D, T>, D::Err>
 where
     E: Element,
     D: Backend<E>,
@@ -75,7 +65,10 @@ where
     };
     let mut weights = (wanted == Wanted::Weights).then(|| zeros(rows * key));
     saved.forward(weights.as_deref_mut());
-    let y = device.try_tensor_from_vec(saved.out.as_slice().to_vec(), shape)?;
+    let y = device.try_tensor_from_vec(
+        saved.out.as_slice().to_vec(),
+        (batch, heads, query, value_width),
+    )?;
     let other = match wanted {
         Wanted::Lse => saved.lse.as_slice().to_vec(),
         _ => weights.unwrap_or_default(),
