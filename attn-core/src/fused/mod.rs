@@ -23,6 +23,7 @@ mod zone;
 
 pub use affine::Affine;
 pub use array::{Array, IdArray};
+pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
@@ -31,7 +32,7 @@ pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
 pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
-pub use score::{ScoreGradient, sum_of_gradients};
+pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use steps::{Step, StepMut, Steps, step, step_mut};
 pub use target::GradTarget;
 pub use truth::Truth;

@@ -260,6 +260,11 @@ impl<E: Element> Output<E> {
         device.try_tensor_from_vec(self.values, shape)
     }
 
+    /// The number of rows, and of columns.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        [self.rows, self.width]
+    }
+
     /// The numbers, row-major, mutable.
     pub fn as_mut_slice(&mut self) -> &mut [E] {
         &mut self.values

@@ -55,6 +55,7 @@
 #![allow(unsafe_code)]
 
 mod dispatch;
+mod few_rows;
 mod isa;
 mod matrix;
 mod pages;
@@ -79,6 +80,7 @@ pub mod slice;
 mod tests;
 
 pub use dispatch::run;
+pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;

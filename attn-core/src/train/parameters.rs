@@ -14,7 +14,7 @@ use dfdx::{
     tensor::{Gradients, Tensor, UniqueId},
 };
 
-use super::UpdateError;
+use super::{ParameterInfo, UpdateError};
 use crate::{Backend, Element, fused::merge};
 
 /// A parameter of any shape.
@@ -66,6 +66,17 @@ pub(super) struct ParamPath {
     pub(super) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
+}
+
+impl ParamPath {
+    /// The properties of a parameter of these sizes here.
+    pub(super) fn info<'a>(&'a self, dims: &'a [usize]) -> ParameterInfo<'a> {
+        ParameterInfo {
+            name: &self.name,
+            dims,
+            module: self.module,
+        }
+    }
 }
 
 /// Views parameters as their [`ParamPath`].
