@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn results_have_the_same_bits_for_any_number_of_threads() {
-        for n in [3, 150] {
+        for n in [1, 3, FEW_ROWS - 1, 150] {
             let width = 300;
             let outputs = 500;
             let x = noise::<f32>(n * width, 1);

@@ -73,10 +73,10 @@ impl<E: Real> Kernel for Dots<'_, E> {
                 let some = rest.div_ceil(rest.div_ceil(ROWS));
                 let block = block.clone();
                 match some {
+                    1 => self.rows::<V, 1, 8>(at, block),
                     2 if are_few => self.rows::<V, 2, 4>(at, block),
                     3 if are_few => self.rows::<V, 3, 3>(at, block),
                     _ if are_few => self.rows::<V, 4, 2>(at, block),
-                    1 => self.rows::<V, 1, 8>(at, block),
                     2 => self.rows::<V, 2, 8>(at, block),
                     3 => self.rows::<V, 3, 8>(at, block),
                     _ => self.rows::<V, 4, 6>(at, block),

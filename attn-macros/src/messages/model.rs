@@ -550,15 +550,7 @@ pub(crate) fn data_differs(operation: &Ident, name: &str, expected: &str, found:
 pub(crate) fn computed_data(operation: &Ident, name: &str, expected: &str) -> String {
     format!(
         "`{name}` of this `{operation}` is data, an input of the model, and this value is computed\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: no gradient flows into data\n\
-        help: what is learned is a `param` in the body of the attention"
-    )
-}
-
-pub(crate) fn data_with_tape(operation: &Ident, name: &str, input: &str, expected: &str) -> String {
-    format!(
-        "`{name}` of this `{operation}` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
+        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: of data, only floats are computed"
     )
 }
 
@@ -691,6 +683,12 @@ pub(crate) fn session_context(attention: &str) -> String {
 
 pub(crate) fn session_data(attention: &str) -> String {
     format!("`{attention}` reads data of the call")
+}
+
+pub(crate) fn session_value(attention: &str, value: &str) -> String {
+    format!(
+        "the body of `{attention}` reads `{value}`, a computed value\na session goes on with what the layer itself learns: a `param` of the body"
+    )
 }
 
 pub(crate) fn session_length(attention: &str, what: &str) -> String {

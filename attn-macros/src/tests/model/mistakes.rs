@@ -38,20 +38,20 @@ macro_rules! mistakes {
 
 mistakes! {
     a_rotation_along_its_pairs: "x + rope::<d>(x)", "rope",
-        "`rope` rotates pairs of the last axis, by the place along another one, found the last one of [batch, seq, d]";
+        "`rope` rotates pairs of the last axis, by the place along another one, found the last one of [batch, seq, 8]";
     a_rotation_of_odd_vectors: "x + rope(linear::<7>(x))", "rope",
         "`rope` rotates pairs, so the last axis must be even, found 7";
     a_rotation_of_odd_numbers: "x + rope::<dims = 3>(x)", "3", "`rope` rotates pairs, so its `dims` must be even, found 3";
     a_rotation_of_more_numbers: "x + rope::<dims = 10>(x)", "10",
-        "`dims` of `rope` are coordinates of one vector, which has d, found 10";
+        "`dims` of `rope` are coordinates of one vector, which has 8, found 10";
     a_rotation_of_a_negative_base: "x + rope::<theta = 0.0>(x)", "0.0",
-        "`theta` of `rope` must be positive and finite, found 0.0";
+        "`theta` of `rope` must be positive and finite, found 0";
     positions_of_others: "x + rope(x, keep)", "rope",
         "the second operand of `rope` are positions, ids with some of the axes [batch, seq], found bool[batch, k]";
     positions_of_sequences: "x + rope::<seq>(x, lens)", "rope",
         "the second operand of `rope` are positions, ids with some of the axes [batch, seq], `seq` among them, found lens[batch]";
     a_rotation_of_one_vector: "rope(mean::<[batch, seq]>(x)) + x", "rope",
-        "`rope` takes vectors along an axis, as [.., seq, d], found [d]";
+        "`rope` takes vectors along an axis, as [.., seq, d], found [8]";
     sides_of_another_width: "x + linear::<7>(x)", "+",
         "`+`: left is [batch, seq, 8], right is [batch, seq, 7]";
     ids_are_no_floats: "x * tokens", "*",
