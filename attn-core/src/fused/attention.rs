@@ -10,7 +10,7 @@ use crate::kernel::attention::{
     Attention, Gradients, Heads, OutputGradients, Outputs, Sizes, WeightGradients,
 };
 use crate::kernel::{Kernels, Matrix, MatrixMut};
-use crate::{Backend, Element, entry::Wanted};
+use crate::{Backend, Element};
 
 /// The results of an attention beside its output, to write. What is `None` is not wanted.
 #[derive(Debug)]
@@ -116,13 +116,13 @@ pub struct BesideArrays<E: Element> {
 }
 
 impl<E: Element> BesideArrays<E> {
-    /// Memory for what is wanted.
-    pub fn of(wanted: Wanted, sizes: Sizes) -> Self {
+    /// Memory for what is wanted: the weights, and `lse`.
+    pub fn of([weights, lse]: [bool; 2], sizes: Sizes) -> Self {
         let rows = sizes.batch * sizes.heads;
         let array = |of_row| Array::uninit(rows, [of_row]);
         Self {
-            weights: wanted.weights.then(|| array(sizes.query * sizes.key)),
-            lse: wanted.lse.then(|| array(sizes.query)),
+            weights: weights.then(|| array(sizes.query * sizes.key)),
+            lse: lse.then(|| array(sizes.query)),
         }
     }
 
