@@ -10,7 +10,7 @@ use crate::kernel::attention::{
     Attention, Gradients, Heads, OutputGradients, Outputs, Sizes, WeightGradients,
 };
 use crate::kernel::{Kernels, Matrix, MatrixMut};
-use crate::{Backend, Element, composed::reshape, entry::Wanted};
+use crate::{Backend, Element, composed::reshape};
 
 /// The results of an attention beside its output, to write. What is `None` is not wanted.
 #[derive(Debug)]
@@ -116,12 +116,12 @@ pub struct BesideArrays<E> {
 }
 
 impl<E: Element> BesideArrays<E> {
-    /// Memory for what is wanted.
-    pub fn of(wanted: Wanted, sizes: Sizes) -> Self {
+    /// Memory for what is wanted: the weights, and `lse`.
+    pub fn of([weights, lse]: [bool; 2], sizes: Sizes) -> Self {
         let rows = sizes.batch * sizes.heads * sizes.query;
         Self {
-            weights: wanted.weights.then(|| zeros(rows * sizes.key)),
-            lse: wanted.lse.then(|| zeros(rows)),
+            weights: weights.then(|| zeros(rows * sizes.key)),
+            lse: lse.then(|| zeros(rows)),
         }
     }
 

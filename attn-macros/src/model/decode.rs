@@ -321,6 +321,10 @@ impl<'m> Tokens<'m> {
                 false => Ok(()),
             };
         };
+        if node.results().nth(1).is_some() {
+            let name = self.model.path(&attention.place);
+            return Err(attend_messages::session_results(&name));
+        }
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());
         };
@@ -335,10 +339,6 @@ impl<'m> Tokens<'m> {
 
     fn node(&self, node: &Node) -> Result<(), String> {
         self.operands(node)?;
-        if let (Some(attention), Some(_)) = (node.attention(), node.results().nth(1)) {
-            let name = self.model.path(&attention.place);
-            return Err(attend_messages::session_results(&name));
-        }
         if self.is_at_scan(node) {
             return Ok(());
         }

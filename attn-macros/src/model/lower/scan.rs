@@ -448,7 +448,7 @@ fn split_once(region: Region, first_value: usize) -> (Region, Region) {
             Step::Repeat(_) | Step::Scan(_) => false,
         };
         if let (Step::Node(node), true) = (&step, is_once) {
-            known.push(node.result);
+            known.extend(node.results());
             once.steps.push(step);
         } else {
             body.steps.push(step);
