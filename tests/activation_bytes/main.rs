@@ -10,6 +10,8 @@ mod attend;
 mod indices;
 mod layers;
 mod networks;
+mod rope;
+mod scan;
 mod step;
 mod values;
 

@@ -1,10 +1,11 @@
-//! The weights of a layer beside its output: those of training, and their gradients.
+//! The weights of a layer beside its output: those of training, their gradients, and the memory that they take.
 
-use attn::{Element, attention, dfdx::prelude::*};
+use attn::__private::{Attends, ForwardOptions};
+use attn::{Element, attention, dfdx::prelude::*, memory};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{
     cases::tensor,
-    compare::{Backpropagated, Outcome, flat, weighted_sum},
+    compare::{Backpropagated, Outcome, assert_same, flat, weighted_sum},
     gradients::assert_gradients_of_state,
     parameters::{add_gradients, make, state},
     reference::State,
@@ -12,25 +13,43 @@ use support::{
 
 type Batched<const W: usize> = Tensor<(usize, usize, Const<W>), f64, Cpu>;
 
-/// The gradients of a loss of both results, against central differences.
+/// The same results, computed by the chain of operations.
+fn in_composed_form<X, L: Attends<X>>(layer: &L, x: X) -> (L::Output, L::Weights)
+where
+    L::Err: std::fmt::Debug,
+{
+    let options = ForwardOptions {
+        composed: true,
+        ..ForwardOptions::TRAIN_WITH_WEIGHTS
+    };
+    let attended = layer.attend(x, options).expect("it runs");
+    (attended.output, attended.weights.expect("it is wanted"))
+}
+
+/// The gradients of a loss of both results, against central differences, and both forms.
 macro_rules! slopes {
     ($($name:ident [$($spec:tt)*] $({$($body:tt)*})?;)+) => {$(
         #[test]
         fn $name() {
             slopes!(@declare [$($spec)*] $({$($body)*})?);
 
-            fn run(state: &State) -> Outcome {
+            fn run(state: &State, composed: bool) -> Outcome {
                 let (mut layer, parameters) = make::<Layer<f64>, f64>(state);
                 let x: Batched<{ Layer::D_MODEL }> = state.tensor("x", (2, 5, Const));
-                let (y, weights) = layer.forward_mut_with_weights(x.leaky_trace());
+                let (y, weights) = match composed {
+                    false => layer.forward_mut_with_weights(x.leaky_trace()),
+                    true => in_composed_form(&layer, x.leaky_trace()),
+                };
                 let outputs = [("output", flat(&y)), ("weights", flat(&weights))];
                 let loss = weighted_sum(y) + weighted_sum(weights.square());
                 add_gradients(Backpropagated::of(outputs, loss).input("x", &x), &parameters)
             }
             let mut state = state::<Layer<f64>, f64>();
             state.insert("x", &[2, 5, Layer::D_MODEL]);
-            let outcome = run(&state);
-            assert_gradients_of_state(stringify!($name), &state, &outcome, &|state| run(state).loss());
+            let outcome = run(&state, false);
+            assert_gradients_of_state(stringify!($name), &state, &outcome, &|state| run(state, false).loss());
+            // Sums of at most 8 terms of order 1, on a few levels.
+            assert_same(stringify!($name), &outcome, &run(&state, true), 1e-13);
         }
     )+};
     (@declare [$($spec:tt)*] { $($body:tt)* }) => { attention! { struct Layer<$($spec)*> { $($body)* } } };
@@ -175,4 +194,22 @@ fn generic_code_runs_with_weights() {
     }
     // Two heads of three queries, whose weights have the sum 1.
     assert!((sum::<f32>() - 6.0).abs() < 1e-5 && (sum::<f64>() - 6.0).abs() < 1e-13);
+}
+
+/// Beside the memory of the output it takes that of the weights, of their tensor and of its gradient: scores are nowhere.
+#[test]
+fn the_weights_are_all_that_is_kept_of_the_square_of_the_length() {
+    let mut layer = Cpu::default().build_module::<Dropped, f32>();
+    let (batch, len) = (2, 40);
+    let x: Tensor<(usize, usize, Const<8>), f32, Cpu> = tensor("x", (batch, len, Const));
+    memory::reset_peak();
+    let before = memory::allocated();
+    let (y, weights) = layer.forward_mut_with_weights(x.leaky_trace());
+    (y.sum() + weights.square().sum()).backward();
+    let weights = 3 * batch * 2 * len * len * size_of::<f32>();
+    assert_eq!(memory::allocated(), before);
+    assert_eq!(
+        memory::peak() - before,
+        Dropped::activation_bytes(batch, len, len) + weights
+    );
 }

@@ -3,7 +3,7 @@
 use super::AttentionMap;
 use crate::{
     Error,
-    entry::{ForwardOptions, Recorder},
+    entry::{ForwardOptions, Recorder, Wanted},
     model::Outline,
 };
 
@@ -18,6 +18,7 @@ pub fn attention_maps<Output, Dev>(
     let recorder = Recorder::default();
     run(ForwardOptions {
         recorder: Some(&recorder),
+        wanted: Wanted::WEIGHTS,
         ..ForwardOptions::COMPOSED
     })?;
     let mut of = Outline::default();

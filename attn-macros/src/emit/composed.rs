@@ -55,11 +55,12 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             layer: &#name<E, D>,
             #inputs
             train: bool,
+            wanted: p::Wanted,
         ) -> Result<#attended, p::Error<D::Err>> {
             let axes = (p::HasShape::shape(&#first).0, p::HasShape::shape(&#first).1, p::HasShape::shape(&#last).1);
             let device = p::Clone::clone(#first.device());
             #(#lines)*
-            Ok(p::output_and_weights(#label, #result, seen))
+            Ok(p::attended(#label, #result, seen, lse))
         }
     }
 }
@@ -156,6 +157,11 @@ impl<'a> ComposedNode<'a> {
     /// The type of scores and weights.
     pub(crate) fn weights_type(&self) -> TokenStream {
         self.cx.tensor(&self.cx.graph.weights, &quote!(T))
+    }
+
+    /// The type of the logarithms of sums of weights.
+    pub(crate) fn lse_type(&self) -> TokenStream {
+        self.cx.tensor(&self.cx.graph.weights[..3], &quote!(T))
     }
 
     /// The lines that replace `scores` by the value of an expression.

@@ -309,11 +309,12 @@ impl<'a> Layer<'a> {
         axes.iter().map(dim).collect()
     }
 
-    /// The result of both forms: the output, and the weights if the form has them. Both have a tape.
+    /// The results of both forms: the output, and what is wanted beside it. All have a tape.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(&self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(T));
-        quote!(p::OutputAndWeights<#output, #weights>)
+        let lse = self.tensor(&self.graph.weights[..3], &quote!(T));
+        quote!(p::Attended<#output, #weights, #lse>)
     }
 }
 

@@ -52,6 +52,7 @@ impl LayerBlock {
             op: Rc::new(op),
             operands: operands.to_vec(),
             result,
+            others: Vec::new(),
             name: None,
         }));
         self.results = [result];

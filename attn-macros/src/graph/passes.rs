@@ -39,6 +39,7 @@ pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
             op: Rc::new(Linear::new(field)) as Rc<dyn LayerOp>,
             operands: vec![layer.inputs[*input]],
             result: vector,
+            others: Vec::new(),
             name: None,
         }));
     }
@@ -117,6 +118,7 @@ pub(crate) fn pack_projections(layer: &mut LayerBlock) {
             op: Rc::new(product) as Rc<dyn LayerOp>,
             operands: vec![x],
             result: whole,
+            others: Vec::new(),
             name: None,
         });
         let is_packed = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));

@@ -632,10 +632,16 @@ pub(crate) fn session_given(operation: &str) -> String {
     )
 }
 
-/// What a session is given, as the first value of a state or as a value that each step reads.
+/// What a session is given, as a value that each step reads.
 pub(crate) fn session_given_to_a_scan(given: &str) -> String {
     format!(
-        "its `scan` reads `{given}`, which is computed of what the session is given, and in a session only `attention` reads that"
+        "its `scan` reads `{given}`, which is computed of what the session is given, and in a session only `attend` and the first value of a state read that"
+    )
+}
+
+pub(crate) fn session_attention_in_a_step(attention: &str) -> String {
+    format!(
+        "`{attention}` attends within a step of a `scan`, and in a session a step attends with one query to what the session is given"
     )
 }
 

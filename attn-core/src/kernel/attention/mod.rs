@@ -24,6 +24,7 @@ mod plan;
 mod queries;
 mod rope;
 mod rotary;
+mod rotation;
 mod scores;
 mod softmax_state;
 mod sparse;
@@ -47,8 +48,9 @@ pub use pair_traits::{
     Coverage, Everything, MAX_BIAS_TERMS, Mask, PairSink, Score, ScoreSums, SumLens, TileOrigin,
 };
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use rope::{Angles, AnglesAt, angles, angles_at};
+pub use rope::{Angles, AnglesAt, angles, angles_at, with_angles_at};
 pub use rotary::{RopeScaling, Rotary};
+pub use rotation::{Rotations, rotate_rows};
 pub use spec::{
     Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, OutputGradients, Outputs, Rope,
     ScoreGradients, Similarity, Sizes, WeightGradients,

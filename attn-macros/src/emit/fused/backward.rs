@@ -40,12 +40,14 @@ impl LayerFrame<'_> {
         let derivatives = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
+            #[allow(unused_variables)]
             fn backward<#lifetime E: p::Element>(
                 call: &Call<E>,
                 weights: &Weights<E>,
                 #(#read: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
+                d_beside: p::BesideGradients<'_, E>,
                 #(#d_inputs: &mut p::GradTarget<#target, E>,)*
                 gradients: &mut p::Gradients<E>,
             ) {

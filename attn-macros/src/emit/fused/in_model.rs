@@ -66,9 +66,10 @@ impl LayerFrame<'_> {
                     seed: Option<u64>,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     output: p::MatrixMut<'_, E>,
+                    beside: p::Beside<'_, E>,
                 ) -> Self::Saved {
                     let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed #(, #given_numbers.values())*);
-                    let saved = forward(&call, weights, #(#inputs,)* output);
+                    let saved = forward(&call, weights, #(#inputs,)* output, beside);
                     (call, saved)
                 }
 
@@ -77,10 +78,11 @@ impl LayerFrame<'_> {
                     (call, saved): Self::Saved,
                     [#(#read),*]: [p::Matrix<'_, E>; #read_count],
                     d_output: p::Matrix<'_, E>,
+                    d_beside: p::BesideGradients<'_, E>,
                     [#(#d_inputs),*]: [&mut p::GradTarget<'_, E>; #count],
                     gradients: &mut p::Gradients<E>,
                 ) {
-                    backward(&call, weights, #(#read,)* saved, d_output, #(#d_inputs,)* gradients)
+                    backward(&call, weights, #(#read,)* saved, d_output, d_beside, #(#d_inputs,)* gradients)
                 }
             }
         }

@@ -3,17 +3,19 @@
 use std::fmt;
 
 use proc_macro2::{Ident, Span};
-use quote::ToTokens;
+use quote::{ToTokens, format_ident};
 use syn::ext::IdentExt;
 
 use super::arguments::Arguments;
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::graph::{self, AttentionLayer, CallData, Dim};
-use crate::messages::{choice, grid as grid_messages, model as messages};
-use crate::model::graph::{ParamPath, Submodule, ValueId};
+use crate::messages::{
+    attend as attend_messages, choice, grid as grid_messages, model as messages,
+};
+use crate::model::graph::{ParamPath, Step, Submodule, ValueId};
 use crate::model::syntax::Call;
-use crate::model::types::{Axis, Type, ValueKind, tuple};
+use crate::model::types::{Axis, Same, Type, ValueKind, tuple};
 use crate::ops::{Attention, Inputs};
 use crate::score::{self, Var};
 use crate::spec::keys::Key;
@@ -26,7 +28,7 @@ pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
 /// Where an attention stands in the model.
 pub(super) struct Site {
     place: ParamPath,
-    index: usize,
+    pub(super) index: usize,
     pub(super) name_of_type: Ident,
 }
 
@@ -39,6 +41,10 @@ pub(super) struct Called<'c> {
     /// The types of the sequences of queries and of keys.
     pub(super) sequences: [&'c Type; 2],
     pub(super) result: Type,
+    /// The axis of the heads of what is beside it.
+    pub(super) heads: Axis,
+    /// The names of the results.
+    pub(super) names: &'c [Ident],
     /// No mistake was found.
     pub(super) complete: bool,
 }
@@ -48,9 +54,9 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         arguments: Arguments,
-        name: Option<&Ident>,
+        names: &[Ident],
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let (mut named_operands, complete) =
             self.operands_by_name(call, arguments.complete, Key::find, builder);
         let [x] = call.operands.as_slice() else {
@@ -69,6 +75,11 @@ impl Lowering<'_> {
         if !(2..=3).contains(&ty.axes.len()) {
             let takes = "[batch, seq, d_model] or [seq, d_model]";
             self.takes(&call.name, takes, &ty);
+            return None;
+        }
+        if self.scan.is_some() && ty.axes.len() == 2 {
+            self.cx
+                .error(&call.name, messages::attention_of_a_step(&ty));
             return None;
         }
         let sources = self.sources(call, &ty, &mut named_operands)?;
@@ -100,14 +111,16 @@ impl Lowering<'_> {
         operands.extend(given.into_iter().flatten());
         let called = Called {
             call,
+            heads: Axis::Size(spec.heads.clone()),
             spec,
             graph,
             inputs,
             sequences: [&ty, &key],
             result: ty.clone(),
+            names,
             complete,
         };
-        let result = named(name, "attention");
+        let result = named(names.first(), "attention");
         self.attention_node(called, site, operands, named_operands, &result, builder)
     }
 
@@ -224,7 +237,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The node of a checked attention, of its sequences and its data.
+    /// The node of a checked attention, of its sequences and its data. Returns its results, as many as there are names.
     pub(super) fn attention_node(
         &mut self,
         called: Called<'_>,
@@ -233,7 +246,7 @@ impl Lowering<'_> {
         named_operands: NamedOperands<'_>,
         result: &str,
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let Called {
             call,
             spec,
@@ -241,9 +254,16 @@ impl Lowering<'_> {
             inputs,
             sequences,
             result: ty,
+            heads,
+            names,
             complete,
         } = called;
         let before = self.cx.count();
+        if let (Some(lse), false) = (names.get(2), spec.poisoned)
+            && !spec.normalizer.has_sum()
+        {
+            self.cx.error(lse, attend_messages::no_sum(&call.name));
+        }
         let data = self.data(call, (&spec, &graph), sequences, named_operands);
         let is_sound = complete && !spec.poisoned && self.cx.count() == before;
         let attention = Attention {
@@ -264,7 +284,57 @@ impl Lowering<'_> {
         if !is_sound {
             return None;
         }
-        Some(self.node(builder, attention, operands, (result, ty)))
+        let attended = self.node(builder, attention, operands, (result, ty));
+        let beside = self.beside(names, heads, sequences);
+        if let Some(Step::Node(node)) = builder.region.steps.last_mut() {
+            node.others = beside.iter().copied().map(Some).collect();
+        }
+        Some([attended].into_iter().chain(beside).collect())
+    }
+
+    /// The values beside the attended ones, for the names behind the first: the weights `[batch, heads, q, kv]`, and the logarithms of
+    /// their sums `[batch, heads, q]`.
+    fn beside(
+        &mut self,
+        names: &[Ident],
+        heads: Axis,
+        [queries, keys]: [&Type; 2],
+    ) -> Vec<ValueId> {
+        let [batch @ .., query, _] = queries.axes.as_slice() else {
+            return Vec::new();
+        };
+        let rows = [batch, &[heads, query.clone()]].concat();
+        let keys = self.axis_of_keys(&rows, &keys.axes[keys.axes.len() - 2]);
+        let types = [[rows.clone(), vec![keys]].concat(), rows].map(Type::floats);
+        let names = names.iter().skip(1).zip(types);
+        let values = names.map(|(name, ty)| self.value(&named(Some(name), ""), ty));
+        values.collect()
+    }
+
+    /// The axis of the keys beside these axes. In self-attention it has the length of the queries, and is called `kv`.
+    fn axis_of_keys(&mut self, others: &[Axis], keys: &Axis) -> Axis {
+        let is_taken = |name: &str| others.iter().any(|axis| axis.name() == Some(name));
+        if !keys.name().is_some_and(is_taken) {
+            return keys.clone();
+        }
+        let numbered = (2..).map(|number| format!("kv_{number}"));
+        for name in ["kv".to_owned()].into_iter().chain(numbered) {
+            let known = match self.sizes.has(&format_ident!("{name}")) {
+                true => None,
+                false => Some(self.axis_of_name(&name)),
+            };
+            let renamed = keys.named(&name);
+            match known {
+                _ if is_taken(&name) => {}
+                Some(None) => {
+                    self.renamed.push(renamed.clone());
+                    return renamed;
+                }
+                Some(Some(known)) if matches!(known.same(keys), Same::Yes) => return renamed,
+                _ => {}
+            }
+        }
+        keys.clone()
     }
 
     /// Whether sequences of a known length fill the grid on which they are. The call checks the others.

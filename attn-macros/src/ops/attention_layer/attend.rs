@@ -155,7 +155,7 @@ impl LayerOp for Attend {
 }
 
 impl Emit<LayerFrame<'_>> for Attend {
-    /// The weights are returned as well, as `seen`: what is computed of them adds to their gradient.
+    /// What is wanted beside the output is `seen` and `lse`. What is computed of the weights adds to their gradient.
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let ty = of.weights_type();
         let x = of.operand(0);
@@ -190,15 +190,31 @@ impl Emit<LayerFrame<'_>> for Attend {
                 };
             }
         });
+        let lse_type = of.lse_type();
+        let lse = match self.normalizer.has_sum() {
+            false => quote!(None),
+            true => {
+                let function = format_ident!("{normalizer}_lse");
+                let mask = self.mask.as_ref().map(|_| quote!(p::Clone::clone(&mask)));
+                let mask = mask.map_or(quote!(None), |mask| quote!(Some(#mask)));
+                quote! {
+                    match wanted.lse {
+                        true => Some(p::#function(scores.retaped::<T>(), #mask #learned)?),
+                        false => None,
+                    }
+                }
+            }
+        };
         let values = of.operand_before(self.given);
         let attended = of.define(&quote!(p::attend(weights, #values)?));
         quote! {
             let scores: #ty = #scores;
             #(#functions)*
             #line
+            let lse: Option<#lse_type> = #lse;
             let weights: #ty = p::#normalizer(scores, #mask #learned)?;
             #dropout
-            let seen = weights.retaped::<p::NoneTape>();
+            let seen = wanted.weights.then(|| weights.retaped::<p::NoneTape>());
             #attended
         }
     }
@@ -227,7 +243,7 @@ impl Emit<LayerFrame<'_>> for Attend {
         let attention = of.attention(self);
         let y = to.matrix();
         match of.mode() {
-            ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y)),
+            ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y, beside)),
             ExecMode::Session if of.is_cross() => {
                 let [queries, ..] = operands;
                 quote!(cache.attend(new, &#attention, #queries, #y))
@@ -258,6 +274,7 @@ impl Emit<LayerFrame<'_>> for Attend {
                 #attended,
                 #lse,
                 #d_attended,
+                d_beside,
                 p::AttentionGradients {
                     q: #to_q,
                     k: #to_k,
