@@ -108,7 +108,10 @@ impl Lowering<'_> {
         let [of_q, of_k] = [&q, &k].map(|vectors| vectors.others().count());
         q.is_one = of_q + 1 == of_k;
         let message = match (of_q, of_k) {
-            (1, 3) => Some(messages::differ([&q.ty, &k.ty, &v.ty], "the batches of q and k")),
+            (1, 3) => Some(messages::differ(
+                [&q.ty, &k.ty, &v.ty],
+                "the batches of q and k",
+            )),
             (1, 1) => Some(messages::axes(&k.ty)),
             // The axis of a batch would be read as that of a sequence.
             (2, 2) if self.scan.is_some() => Some(messages::of_a_step(&k.ty)),
@@ -262,9 +265,7 @@ impl Lowering<'_> {
         let last = ty.axes.len().checked_sub(1);
         let message = match (vectors.others().count(), heads) {
             (count, _) if counts.contains(&count) && *heads == last => messages::heads_last(ty),
-            (count, Some(index))
-                if counts.contains(&count) && ty.axes[*index].size().is_none() =>
-            {
+            (count, Some(index)) if counts.contains(&count) && ty.axes[*index].size().is_none() => {
                 messages::heads_of_any_number(&ty.axes[*index], ty)
             }
             (count, _) if counts.contains(&count) => {
