@@ -139,7 +139,10 @@ pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
     let what = match &cx.model.module(id).holder {
         Holder::Variable(_) => "A round of `repeat`".to_owned(),
         Holder::Field(place) => {
-            let layer = cx.model.layer(place).map_or_else(String::new, layer_name);
+            let layer = cx
+                .model
+                .layer(place)
+                .map_or_else(String::new, Submodule::label);
             format!("\n\nA call of `{layer}`")
         }
     };
@@ -195,25 +198,7 @@ fn described(field: &Field) -> String {
 fn markdown(layer: &Submodule) -> String {
     match layer {
         Submodule::Opaque { ty, .. } => format!("module `{ty}`"),
-        layer => layer_name(layer),
-    }
-}
-
-/// The short name of a layer, with its sizes.
-pub(super) fn layer_name(layer: &Submodule) -> String {
-    match layer {
-        Submodule::Layer(layer) => layer.label(),
-        Submodule::Attention(_) => "attention".to_owned(),
-        Submodule::Opaque { ty, .. } => format!("module {ty}"),
-        Submodule::Block { block, .. } => format!("block {block}"),
-        Submodule::Repeat { count, share, .. } => {
-            let share = if *share {
-                ", one set of parameters"
-            } else {
-                ""
-            };
-            format!("repeat {count}{share}")
-        }
+        layer => layer.label(),
     }
 }
 
@@ -322,7 +307,9 @@ pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
 
 /// A layer with the name of its field, unless the layer's own name begins with it.
 pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
-    let layer = model.layer(place).map_or_else(String::new, layer_name);
+    let layer = model
+        .layer(place)
+        .map_or_else(String::new, Submodule::label);
     match layer.starts_with(&place.field) {
         true => layer,
         false => format!("{}: {layer}", place.field),
