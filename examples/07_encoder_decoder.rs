@@ -11,6 +11,9 @@
 //! cargo run --release --example 07_encoder_decoder
 //! ```
 
+#[path = "dates.rs"]
+mod dates;
+
 use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
@@ -21,20 +24,12 @@ use attn::{
     viz::{self, Head, Labels, LossChart, Metrics, Record, Report, Viewer, terminal},
 };
 use clap::Parser;
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use dates::{ANSWER, BEGIN, Batch, CHARACTERS, Date, END, ROOM, encode, letter, likeliest};
+use rand::{SeedableRng, rngs::StdRng};
 use std::{fs, path::PathBuf};
-
-/// The characters of both languages. The first is padding, the next two are the start and the end of an answer.
-const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
-const ROOM: usize = 0;
-const BEGIN: usize = 1;
-const END: usize = 2;
 
 const D_MODEL: usize = 64;
 const BATCH: usize = 64;
-/// The length of an answer: ten characters and its end.
-const ANSWER: usize = 11;
-
 model! {
     /// Reads `source`, and predicts the next character after each of `target`.
     struct Transformer<vocab = { CHARACTERS.len() }, d_model = D_MODEL, heads = 4, layers = 2, hidden = { 4 * D_MODEL }>;
@@ -56,8 +51,6 @@ model! {
     }
 }
 
-type Ids = Tensor<(usize, usize), usize, Cpu>;
-type Lens = Tensor<(usize,), usize, Cpu>;
 type Model = Transformer<f32, Cpu>;
 
 /// The number of training steps.
@@ -103,7 +96,8 @@ fn main() -> Result<()> {
     let mut gradients = model.alloc_grads();
     for step in 1..=options.steps {
         let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(&mut rng, true)).collect();
-        let batch = Batch::of(&dates, &device, &mut rng);
+        let texts: Vec<String> = dates.iter().map(|date| date.text(&mut rng)).collect();
+        let batch = Batch::of(&dates, &texts, &device);
         let input = (batch.source.traced(gradients), batch.target, batch.lens);
         let logits = model.forward_mut(input);
         let loss = cross_entropy(logits, &batch.next, LOSS);
@@ -132,142 +126,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A day, a month, a year.
-#[derive(Clone, Copy)]
-struct Date {
-    day: usize,
-    month: usize,
-    year: usize,
-}
-
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
-
-/// The number of days of a month.
-fn days(month: usize, year: usize) -> usize {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-impl Date {
-    /// A date of the training split, or of the tenth that is held out.
-    fn random(rng: &mut StdRng, to_learn: bool) -> Self {
-        loop {
-            let month = rng.gen_range(1..=12);
-            let year = rng.gen_range(1900..2100);
-            let day = rng.gen_range(1..=days(month, year));
-            let date = Date { day, month, year };
-            let number = (date.year * 12 + date.month) * 31 + date.day;
-            let is_kept_back = (number * 7919).is_multiple_of(10);
-            if is_kept_back != to_learn {
-                return date;
-            }
-        }
-    }
-
-    fn iso(self) -> String {
-        format!("{}-{:02}-{:02}", self.year, self.month, self.day)
-    }
-
-    /// The date in one of many written forms.
-    fn text(self, rng: &mut StdRng) -> String {
-        let Date { day, month, year } = self;
-        let name = MONTHS[month - 1];
-        let short = &name[..3];
-        let ending = match day {
-            1 | 21 | 31 => "st",
-            2 | 22 => "nd",
-            3 | 23 => "rd",
-            _ => "th",
-        };
-        let ways = [
-            format!("{day} {name} {year}"),
-            format!("{name} {day}, {year}"),
-            format!("{day}{ending} of {name} {year}"),
-            format!("{day} {short} {year}"),
-            format!("{short}. {day}, {year}"),
-            format!("{day}/{month}/{year}"),
-            format!("{day:02}.{month:02}.{year}"),
-            format!("the {day}{ending} of {short} in {year}"),
-        ];
-        ways.choose(rng).cloned().unwrap_or_default()
-    }
-}
-
-fn id(character: char) -> usize {
-    CHARACTERS.find(character).unwrap_or(ROOM)
-}
-
-fn letter(id: usize) -> char {
-    CHARACTERS.chars().nth(id).unwrap_or('?')
-}
-
-/// Dates as inputs and targets of the model.
-struct Batch {
-    source: Ids,
-    lens: Lens,
-    /// The start token and the answers without their ends.
-    target: Ids,
-    /// The answers with their ends, which are the targets.
-    next: Ids,
-}
-
-impl Batch {
-    fn of(dates: &[Date], device: &Cpu, rng: &mut StdRng) -> Self {
-        let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
-        let (source, lens) = encode(&texts, device);
-        let mut target = Vec::new();
-        let mut next = Vec::new();
-        for date in dates {
-            let answer: Vec<usize> = date.iso().chars().map(id).collect();
-            target.push(BEGIN);
-            target.extend(&answer);
-            next.extend(&answer);
-            next.push(END);
-        }
-        let shape = (dates.len(), ANSWER);
-        Self {
-            source,
-            lens,
-            target: device.tensor_from_vec(target, shape),
-            next: device.tensor_from_vec(next, shape),
-        }
-    }
-}
-
-/// Texts as one batch, with padding and lengths.
-fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
-    let lens: Vec<usize> = texts.iter().map(String::len).collect();
-    let longest = lens.iter().copied().max().unwrap_or(0);
-    let mut source = Vec::new();
-    for text in texts {
-        source.extend(text.chars().map(id));
-        source.resize(source.len() + longest - text.len(), ROOM);
-    }
-    let count = texts.len();
-    (
-        device.tensor_from_vec(source, (count, longest)),
-        device.tensor_from_vec(lens, (count,)),
-    )
-}
-
 /// Greedy decoding of answers, character by character. The sessions read the texts once.
 fn translate(model: &Model, texts: &[String], device: &Cpu) -> Result<Vec<String>> {
     let (source, lens) = encode(texts, device);
@@ -287,16 +145,6 @@ fn translate(model: &Model, texts: &[String], device: &Cpu) -> Result<Vec<String
     Ok(words.collect())
 }
 
-fn likeliest(logits: &[f32]) -> usize {
-    let mut best = 0;
-    for (index, logit) in logits.iter().enumerate() {
-        if *logit > logits[best] {
-            best = index;
-        }
-    }
-    best
-}
-
 /// The percentage of held-out dates that are translated without a mistake.
 fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Result<f64> {
     let dates: Vec<Date> = (0..count).map(|_| Date::random(rng, false)).collect();
@@ -312,7 +160,8 @@ fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Resu
 /// The loss on held-out dates.
 fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
     let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, false)).collect();
-    let batch = Batch::of(&dates, device, rng);
+    let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
+    let batch = Batch::of(&dates, &texts, device);
     let logits = model.forward((batch.source, batch.target, batch.lens));
     cross_entropy(logits, &batch.next, LOSS).array().into()
 }
@@ -377,7 +226,7 @@ fn report(
 /// The attention maps of the model for a date and its answer.
 fn attention_maps(model: &Model, device: &Cpu, date: Date, text: &str) -> Vec<AttentionMap> {
     let (source, lens) = encode(&[text.to_owned()], device);
-    let written = format!("<{}", date.iso()).chars().map(id).collect();
+    let written = format!("<{}", date.iso()).chars().map(dates::id).collect();
     let target = device.tensor_from_vec(written, (1, ANSWER));
     model.attention_maps((source, target, lens))
 }

@@ -11,6 +11,7 @@ use attn::{
         prelude::*,
         tensor::{PutTape, SplitTape},
     },
+    generate::Sessions,
     memory, model, ops,
     train::{AdamW, clip_grad_norm},
 };
@@ -84,6 +85,23 @@ model! {
 }
 
 model! {
+    struct Recurrent<vocab = 128, d = 32, hidden = 48>;
+
+    fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
+        let memory = embedding::<vocab, d>(source);
+        let keys = linear::<hidden>(memory);
+        let x = embedding::<vocab, d>(target);
+        let y = scan t {
+            state h: [batch, d] = tanh(linear::<d>(mean_pool(memory, lens)));
+            let context = attend::<score = additive(hidden = hidden), mask = padding>(linear::<hidden>(h), keys, memory, padding = lens);
+            h = tanh(linear::<d>(concat(x, context)) + linear::<d>(h));
+            yield h;
+        };
+        linear::<vocab>(y)
+    }
+}
+
+model! {
     struct EncoderDecoder<vocab = 64, d_model = 64, heads = 4, layers = 2>;
 
     fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
@@ -102,6 +120,8 @@ model! {
     }
 }
 
+type Ids = Tensor<(usize, usize), usize, Cpu>;
+type Lens = Tensor<(usize,), usize, Cpu>;
 type Sequences<T = NoneTape> = Tensor<(usize, usize, Const<128>), f32, Cpu, T>;
 type Traced = Sequences<OwnedTape<f32, Cpu>>;
 
@@ -479,20 +499,16 @@ fn tokens_of_a_session_allocate_nothing() {
     }
 }
 
-/// The keys and values of a memory are there when a session starts.
-#[test]
-fn tokens_of_a_decoder_with_a_memory_allocate_nothing() {
+/// Asserts that tokens of sessions with a memory allocate nothing.
+fn assert_tokens_allocate_nothing(start: impl Fn(Ids, Lens) -> Sessions<f32> + Sync) {
     let _alone = alone();
     for threads in [1, 2] {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.expect("threads can be started");
         pool.install(|| {
             let dev = Cpu::default();
-            let model = dev.build_module::<EncoderDecoder, f32>();
             let source = dev.tensor_from_vec(vec![3; 2 * 150], (2, 150));
-            let lens = dev.tensor_from_vec(vec![150, 90], (2,));
-            let sessions = model.sessions(source, lens, 100);
-            let mut sessions = sessions.expect("there is memory");
+            let mut sessions = start(source, dev.tensor_from_vec(vec![150, 90], (2,)));
             let mut steps = |count: usize| {
                 for token in 0..count {
                     sessions.step(&[token, token + 1]).expect("there is room");
@@ -506,6 +522,26 @@ fn tokens_of_a_decoder_with_a_memory_allocate_nothing() {
             assert_eq!(asked, 0, "with {threads} threads");
         });
     }
+}
+
+/// The keys and values of a memory are there when a session starts.
+#[test]
+fn tokens_of_a_decoder_with_a_memory_allocate_nothing() {
+    assert_tokens_allocate_nothing(|source, lens| {
+        let model = Cpu::default().build_module::<EncoderDecoder, f32>();
+        let sessions = model.sessions(source, lens, 100);
+        sessions.expect("there is memory")
+    });
+}
+
+/// A step of a scan is a sequence of one token to the attention in it.
+#[test]
+fn tokens_of_a_scan_that_attends_to_a_memory_allocate_nothing() {
+    assert_tokens_allocate_nothing(|source, lens| {
+        let model = Cpu::default().build_module::<Recurrent, f32>();
+        let sessions = model.sessions(source, lens, 100);
+        sessions.expect("there is memory")
+    });
 }
 
 /// The system gives the pages of a block when they are written, so sequences that are not there yet take no time.

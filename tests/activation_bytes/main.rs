@@ -11,7 +11,9 @@ mod indices;
 mod layers;
 mod networks;
 mod rope;
+mod scan;
 mod step;
+mod values;
 
 use attn::{
     Backend, Element,

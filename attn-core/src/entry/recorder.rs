@@ -22,10 +22,50 @@ impl Recorder {
         self.0.borrow_mut().push(weights.to_host());
     }
 
+    /// How many attentions ran so far.
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// Joins what the steps of a scan recorded behind the `first` attentions: one for each of the `each` of a step, whose queries are those
+    /// of all steps.
+    pub(crate) fn join_steps(&self, first: usize, each: usize, reverse: bool) {
+        let mut all = self.0.borrow_mut();
+        let mut steps: Vec<Vec<Weights>> = Vec::new();
+        let mut recorded = all.drain(first..).peekable();
+        while recorded.peek().is_some() {
+            steps.push(recorded.by_ref().take(each.max(1)).collect());
+        }
+        drop(recorded);
+        if reverse {
+            steps.reverse();
+        }
+        let joined = (0..each).map(|attention| {
+            let steps = steps.iter().map(|step| &step[attention]);
+            joined(&steps.collect::<Vec<_>>())
+        });
+        all.extend(joined.collect::<Vec<_>>());
+    }
+
     /// The weights of all attentions.
     pub(crate) fn into_weights(self) -> Vec<Weights> {
         self.0.into_inner()
     }
+}
+
+/// The weights of steps, one behind the other along the axis of the queries. Of no steps there is nothing.
+fn joined(steps: &[&Weights]) -> Weights {
+    let Some(([batch, heads, queries, keys], _)) = steps.first() else {
+        return ([0; 4], Vec::new());
+    };
+    let each = queries * keys;
+    let mut weights = Vec::with_capacity(batch * heads * steps.len() * each);
+    for head in 0..batch * heads {
+        for (_, of_step) in steps {
+            weights.extend_from_slice(&of_step[head * each..(head + 1) * each]);
+        }
+    }
+    ([*batch, *heads, steps.len() * queries, *keys], weights)
 }
 
 /// Attention weights on some device: `[batch, heads, query, key]`, or without the batch.

@@ -1,5 +1,7 @@
 //! A state of a scan in a session.
 
+use std::sync::Arc;
+
 use super::session::SequenceState;
 use crate::Element;
 
@@ -9,6 +11,8 @@ pub struct StateOfScan<E> {
     /// `[sequences, numbers]`
     values: Vec<E>,
     numbers: usize,
+    /// The initial values, where each sequence is given its own.
+    given: Arc<[E]>,
     /// Whether a sequence has tokens.
     begun: Vec<bool>,
 }
@@ -19,7 +23,16 @@ impl<E: Element> StateOfScan<E> {
         Self {
             values: vec![E::zero(); sequences * numbers],
             numbers,
+            given: Arc::new([]),
             begun: vec![false; sequences],
+        }
+    }
+
+    /// Gives each sequence its initial value, `[sequences, numbers]`.
+    pub fn starting_from(self, initial: &[E]) -> Self {
+        Self {
+            given: initial.into(),
+            ..self
         }
     }
 
@@ -33,6 +46,11 @@ impl<E: Element> StateOfScan<E> {
             true => &self.values[self.of(sequence)],
             false => initial,
         });
+    }
+
+    /// The same, where the initial value is given.
+    pub fn load_given(&self, sequence: usize, to: &mut [E]) {
+        self.load(sequence, &self.given[self.of(sequence)], to);
     }
 
     /// Remembers the state of a sequence.
@@ -49,7 +67,7 @@ impl<E> SequenceState for StateOfScan<E> {
     }
 
     fn elements(&self) -> usize {
-        self.values.len()
+        self.values.len() + self.given.len()
     }
 }
 

@@ -48,9 +48,37 @@ pub struct NewTokens {
     ids: Vec<usize>,
     positions: Vec<usize>,
     spans: Vec<Span>,
+    /// The token of a step, in place of these: it takes no memory from the allocator.
+    step: Option<Step>,
+}
+
+/// A token alone.
+#[derive(Clone, Debug)]
+struct Step {
+    id: [usize; 1],
+    position: [usize; 1],
+    span: [Span; 1],
 }
 
 impl NewTokens {
+    /// The token at a step of a scan, where it is a sequence of length 1.
+    pub fn step(sequence: usize, id: usize) -> Self {
+        let span = Span {
+            sequence,
+            rows: 0..1,
+            first: 0,
+        };
+        let step = Step {
+            id: [id],
+            position: [0],
+            span: [span],
+        };
+        Self {
+            step: Some(step),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.ids.clear();
         self.positions.clear();
@@ -76,22 +104,23 @@ impl NewTokens {
         reason = "there is a token, or nothing runs"
     )]
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.ids().len()
     }
 
     /// The tokens.
     pub fn ids(&self) -> &[usize] {
-        &self.ids
+        self.step.as_ref().map_or(&self.ids, |step| &step.id)
     }
 
     /// The position of each token in its sequence.
     pub fn positions(&self) -> &[usize] {
-        &self.positions
+        let step = self.step.as_ref();
+        step.map_or(&self.positions, |step| &step.position)
     }
 
     /// The tokens of each sequence.
     pub fn spans(&self) -> &[Span] {
-        &self.spans
+        self.step.as_ref().map_or(&self.spans, |step| &step.span)
     }
 
     /// The sizes of an attention over the new tokens only.
@@ -115,7 +144,7 @@ impl NewTokens {
         x: Matrix<'_, E>,
         mut to: MatrixMut<'_, E>,
     ) {
-        for span in &self.spans {
+        for span in self.spans() {
             let transform = transform.from(span.first);
             let len = span.rows.len();
             let x = x.some_rows(span.rows.clone());

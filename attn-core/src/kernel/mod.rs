@@ -77,7 +77,13 @@ pub trait Kernels:
     + l2_norm::L2NormAlong<Self>
     + max::Maxima<Self>
     + norm::Norms<Self>
-    + optim::Optim<Self>
+    + optim::AdafactorStep<Self>
+    + optim::AdamWStep<Self>
+    + optim::LionStep<Self>
+    + optim::MuonStep<Self>
+    + optim::Norms<Self>
+    + optim::ScheduleFreeStep<Self>
+    + optim::SgdStep<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
     + rank::Ranks<Self>

@@ -3,11 +3,11 @@
 use super::AttentionMap;
 use crate::{
     Error,
-    entry::{ForwardOptions, Recorder},
+    entry::{ForwardOptions, Recorder, Wanted},
     model::Outline,
 };
 
-/// Runs a model in its composed form and returns its attention maps.
+/// Runs a model as a chain of operations and returns its attention maps.
 ///
 /// # Errors
 /// The error of the model.
@@ -18,7 +18,8 @@ pub fn attention_maps<Output, Dev>(
     let recorder = Recorder::default();
     run(ForwardOptions {
         recorder: Some(&recorder),
-        ..ForwardOptions::COMPOSED
+        wanted: Wanted::WEIGHTS,
+        ..ForwardOptions::FORWARD
     })?;
     let mut of = Outline::default();
     outline(&mut of);
@@ -27,7 +28,11 @@ pub fn attention_maps<Output, Dev>(
     let maps = recorded.into_iter().zip(of.attentions);
     let maps = maps.map(|((shape, weights), (name, blocks))| {
         let [_, _, queries, keys] = shape;
-        AttentionMap::new(name, shape, weights).with_mask_blocks(blocks(queries, keys))
+        let map = AttentionMap::new(name, shape, weights);
+        match blocks {
+            Some(blocks) => map.with_mask_blocks(blocks(queries, keys)),
+            None => map,
+        }
     });
     Ok(maps.collect())
 }

@@ -7,7 +7,7 @@ use crate::kernel::attention::MaskBlocks;
 pub struct Outline {
     path: String,
     pub(crate) results: Vec<Named>,
-    pub(crate) attentions: Vec<(String, Blocks)>,
+    pub(crate) attentions: Vec<(String, Option<Blocks>)>,
 }
 
 pub(crate) type Blocks = fn(usize, usize) -> MaskBlocks;
@@ -33,7 +33,17 @@ impl Outline {
     /// Adds an attention of this name.
     pub fn attention(&mut self, name: &str, blocks: Blocks) {
         self.attentions
-            .push((format!("{}{name}", self.path), blocks));
+            .push((format!("{}{name}", self.path), Some(blocks)));
+    }
+
+    /// Adds the attentions of the steps of a scan: together they have the queries of all steps, which the blocks of a mask do not know.
+    pub fn steps(&mut self, body: impl Fn(&mut Self)) {
+        let [results, attentions] = [self.results.len(), self.attentions.len()];
+        body(self);
+        self.results.truncate(results);
+        for (_, blocks) in &mut self.attentions[attentions..] {
+            *blocks = None;
+        }
     }
 
     /// Adds what the rounds of a loop of this name run.

@@ -293,6 +293,11 @@ impl<'a> Layer<'a> {
         quote!(#(#tensors)* #(#data)*)
     }
 
+    /// Whether only a model can call it: its inputs are more than sequences of tokens.
+    fn is_in_model(&self) -> bool {
+        self.spec.of_operands.is_some() || !self.graph.given.is_empty()
+    }
+
     /// The tensors that are inputs, with their dimensions. The first one carries the tape.
     fn input_values(&self) -> Vec<(Ident, Vec<Dim>)> {
         let block = &self.graph.block;
@@ -311,11 +316,12 @@ impl<'a> Layer<'a> {
         axes.iter().map(dim).collect()
     }
 
-    /// The result of both forms: the output, and the weights if the form has them. Both have a tape.
+    /// The results of both forms: the output, and what is wanted beside it. All have a tape.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(&self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(T));
-        quote!(p::OutputAndWeights<#output, #weights>)
+        let lse = self.tensor(&self.graph.weights[..3], &quote!(T));
+        quote!(p::Attended<#output, #weights, #lse>)
     }
 }
 

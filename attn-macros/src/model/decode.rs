@@ -7,7 +7,7 @@ use super::graph::{
 };
 use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
-use crate::messages::model as messages;
+use crate::messages::{attend as attend_messages, model as messages};
 use crate::ops::{Decode, Label};
 
 /// Why it cannot, in the user's words.
@@ -240,8 +240,13 @@ impl<'m> Tokens<'m> {
         if !is_along || scan.reverse {
             return Err(messages::session_scan(&scan.axis, scan.reverse));
         }
-        let is_given = |id: &ValueId| self.depends_on(*id) == DependsOn::Given;
-        if let Some(given) = scan.operands().iter().find(|id| is_given(id)) {
+        let is_given = |id: &&ValueId| self.depends_on(**id) == DependsOn::Given;
+        let of_slices = scan.slices.iter().map(|of| &of.whole);
+        let nodes = scan.body.nodes();
+        let of_nodes = nodes.iter().filter(|node| node.attention().is_none());
+        let of_nodes = of_nodes.flat_map(|node| &node.operands);
+        let mut read = of_slices.chain(of_nodes).chain(&scan.results);
+        if let Some(given) = read.find(is_given) {
             let name = &self.model.value(*given).source;
             return Err(messages::session_given_to_a_scan(name));
         }
@@ -251,13 +256,32 @@ impl<'m> Tokens<'m> {
                 return Err(messages::session_operation(&value.source));
             }
         }
-        for node in scan.body.nodes() {
+        for node in nodes {
+            if node.attention().is_some() {
+                self.operands(node)?;
+                self.attends_at_a_step(node)?;
+            }
             if node.op.decode(self.model)? == Decode::Never {
                 let name = operation_name(self.model, node);
                 return Err(messages::session_operation(&name));
             }
         }
         Ok(())
+    }
+
+    /// The queries are those of the step, of which a sequence has one.
+    fn attends_at_a_step(&self, node: &Node) -> Result<(), String> {
+        let Some(attention) = node.attention() else {
+            return Ok(());
+        };
+        let is_cross = self.model.attentions[attention.index].graph.cross;
+        let mut axes = self.axes(node.operands[0]).iter().rev().skip(1);
+        match is_cross && axes.next().is_some_and(Axis::is_one) {
+            true => Ok(()),
+            false => Err(messages::session_attention_in_a_step(
+                &self.model.path(&attention.place),
+            )),
+        }
     }
 
     fn has_tokens(&self, value: ValueId) -> bool {
@@ -311,6 +335,10 @@ impl<'m> Tokens<'m> {
 
     fn node(&self, node: &Node) -> Result<(), String> {
         self.operands(node)?;
+        if let (Some(attention), Some(_)) = (node.attention(), node.results().nth(1)) {
+            let name = self.model.path(&attention.place);
+            return Err(attend_messages::session_results(&name));
+        }
         if self.is_at_scan(node) {
             return Ok(());
         }

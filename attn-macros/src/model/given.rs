@@ -49,7 +49,12 @@ impl Given {
         let nodes = block.body.nodes().into_iter();
         let of_tokens = nodes.filter(|node| is(node.result, DependsOn::Tokens));
         let read = of_tokens.flat_map(|node| node.operands.iter().copied());
-        read.filter(|id| is(*id, DependsOn::Given)).collect()
+        let scans = block.body.scans().into_iter();
+        let scans = scans.filter(|scan| self.body(block, &scan.body) == DependsOn::Tokens);
+        let initial = scans.flat_map(|scan| scan.states.iter().map(|state| state.before));
+        read.chain(initial)
+            .filter(|id| is(*id, DependsOn::Given))
+            .collect()
     }
 
     fn region(&mut self, block: Block<'_>, region: &Region) {
@@ -66,7 +71,7 @@ impl Given {
         let operands = node.operands.iter();
         let of_operands = operands.map(|operand| self.depends_on(block, *operand));
         let found = of_operands.max().unwrap_or(DependsOn::Parameters);
-        self.raise(block, node.result, found);
+        node.results().for_each(|id| self.raise(block, id, found));
     }
 
     /// A variable of a loop depends on what it is before the loop, and on what the rounds make of it.

@@ -116,8 +116,12 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
     for step in &region.steps {
         match step {
             Step::Repeat(repeat) => plans_in(model, &repeat.body, plans),
-            // Attentions do not stand in scans.
-            Step::Scan(_) => {}
+            // In a scan, the products of all steps have the gradients of their weights behind the loop, and keys and values are computed
+            // before it.
+            Step::Scan(scan) => {
+                let nodes = scan.body.nodes().into_iter();
+                plans.extend(nodes.filter_map(as_it_stands));
+            }
             Step::Node(node) => {
                 let attention = node.attention();
                 let attention = attention.filter(|attention| attention.inputs.saves_result);
@@ -125,6 +129,19 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
             }
         }
     }
+}
+
+/// The plan of an attention that takes nothing.
+fn as_it_stands(node: &Node) -> Option<Plan> {
+    let attention = node.attention()?;
+    let count = attention.inputs.len();
+    attention.inputs.saves_result.then(|| Plan {
+        index: attention.index,
+        operands: (0..count).map(Operand::Input).collect(),
+        inputs: node.operands[..count].to_vec(),
+        gone: Vec::new(),
+        result: node.result,
+    })
 }
 
 fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> Plan {
@@ -138,12 +155,7 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
     // Of each input: whether it is projected.
     let mut are_projected: Vec<bool> = Vec::new();
     let fields = ["q_proj", "k_proj", "v_proj"];
-    for (operand, field) in node
-        .operands
-        .iter()
-        .zip(fields)
-        .take(attention.inputs.len())
-    {
+    for (operand, field) in node.operands.iter().zip(fields) {
         let taken = projection(model, region, *operand, attention);
         let value = taken.as_ref().map_or(*operand, |taken| taken.x);
         let mut known = plan.inputs.iter().zip(&are_projected);
@@ -168,6 +180,9 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
             }
         });
     }
+    // What the body reads stays behind them.
+    let others = &node.operands[plan.operands.len()..attention.inputs.len()];
+    plan.inputs.extend(others);
     plan
 }
 
@@ -269,7 +284,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
         Operand::Input(input) => *input,
         Operand::Projected(projected) => projected.input,
     };
-    let gradients = (0..plan.inputs.len()).map(|input| {
+    let others = attention.inputs.len() - plan.operands.len();
+    let gradients = (0..plan.inputs.len() - others).map(|input| {
         match plan.takes().any(|projected| projected.input == input) {
             true => Gradient::Together,
             false => Gradient::Apart,
@@ -282,7 +298,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
             gradients: gradients.collect(),
             keys: plan.operands.last().map_or(0, input_of),
             saves_result: true,
-        },
+        }
+        .and(others),
         dropout: attention.dropout,
     });
     let data = &node.operands[attention.inputs.len()..];

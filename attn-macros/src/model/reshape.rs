@@ -19,9 +19,17 @@ pub(crate) fn share_memory(model: &mut Model) {
     scans_of(&mut model.grouped, &mut scans);
     for scan in scans {
         let block = scan.block(&values);
-        let memory = scan.inputs.iter();
+        // A view of what the body computes is no input.
+        let nodes = scan.body.nodes().into_iter();
+        let computed = nodes.map(|node| node.result);
+        let computed: Vec<_> = computed.chain(scan.body.carried().values).collect();
+        let inputs = scan.inputs.iter().copied();
+        let inputs = inputs.filter(|id| !computed.contains(&block.holder(*id)));
+        let inputs: Vec<_> = inputs.collect();
+        let memory = inputs.iter();
         let memory = memory.flat_map(|id| [block.holder(*id), block.memory(*id)]);
         let memory: Vec<_> = memory.collect();
+        scan.inputs = inputs;
         for id in memory {
             if !scan.inputs.contains(&id) {
                 scan.inputs.push(id);

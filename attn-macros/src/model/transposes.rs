@@ -24,8 +24,7 @@ fn cancelled(region: &Region) -> Region {
             body: cancelled(&repeat.body),
             ..repeat.clone()
         }),
-        // Attentions do not stand in scans.
-        Step::Scan(_) => step.clone(),
+        Step::Scan(scan) => Step::Scan(scan.with_body(cancelled(&scan.body))),
     });
     Region {
         steps: steps.collect(),
@@ -84,18 +83,22 @@ fn is_read(region: &Region, id: ValueId) -> bool {
             let mut carried = repeat.carried.iter();
             carried.any(|of| of.before == id || of.after == id) || is_read(&repeat.body, id)
         }
-        Step::Scan(scan) => scan.operands().contains(&id),
+        Step::Scan(scan) => {
+            let read = [scan.operands(), scan.results.clone()].concat();
+            read.contains(&id) || is_read(&scan.body, id)
+        }
     })
 }
 
 fn without(region: &Region, id: ValueId) -> Region {
     let steps = region.steps.iter().filter_map(|step| match step {
         Step::Node(node) if node.result == id => None,
-        Step::Node(_) | Step::Scan(_) => Some(step.clone()),
+        Step::Node(_) => Some(step.clone()),
         Step::Repeat(repeat) => Some(Step::Repeat(Repeat {
             body: without(&repeat.body, id),
             ..repeat.clone()
         })),
+        Step::Scan(scan) => Some(Step::Scan(scan.with_body(without(&scan.body, id)))),
     });
     Region {
         steps: steps.collect(),

@@ -175,12 +175,13 @@ pub(crate) enum Lower {
     ),
     /// From the value of its operand to several values, which a `let` has to name.
     Parts(&'static dyn LowerParts),
-    /// From its tokens: operands by name and a body are its own affair.
-    Call(LowerCall),
+    /// From its tokens to attended values, and for several names to what is beside them: operands by name and a body are its own affair.
+    Attention(LowerAttention),
 }
 
-type LowerCall =
-    fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut RegionBuilder) -> Option<ValueId>;
+/// The names are those of the results: none for a value without a name.
+type LowerAttention =
+    fn(&mut Lowering<'_>, &Call, Arguments, &[Ident], &mut RegionBuilder) -> Option<Vec<ValueId>>;
 
 /// Infers the shape of the result. Mistakes are reported, and then there is no result.
 pub(crate) trait LowerOperands: Sync {
@@ -348,6 +349,10 @@ pub(crate) enum Saved {
     Reads(Vec<usize>),
     Result,
     OperandsAndResult,
+    /// Those of an attention: the operands that have a gradient, perhaps the result, and the weights, the first result beside that.
+    OperandsAndWeights {
+        with_result: bool,
+    },
 }
 
 /// Memory that an operation keeps for its derivative besides values.

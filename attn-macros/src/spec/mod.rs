@@ -224,6 +224,11 @@ impl Normalizer {
         matches!(self, Self::Sink).then_some("sink")
     }
 
+    /// Whether weights are divided by a sum of exponentials, which has a logarithm.
+    pub(crate) fn has_sum(&self) -> bool {
+        matches!(self, Self::Softmax | Self::Softmax1 | Self::Sink)
+    }
+
     /// Whether it keeps a threshold of every query.
     pub(crate) fn is_sparse(&self) -> bool {
         matches!(self, Self::Sparsemax | Self::Entmax15)

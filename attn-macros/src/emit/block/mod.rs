@@ -130,7 +130,16 @@ pub(crate) trait Frame: Sized {
             1 => format!("d_{of}"),
             number => format!("d{number}_{of}"),
         };
+        let name = match self.is_of_outside(buffers[id.0]) {
+            true => format!("{name}_here"),
+            false => name,
+        };
         hidden(&self.unique(name))
+    }
+
+    /// Whether the lines stand inside of others, which have a gradient of this value as well.
+    fn is_of_outside(&self, _: ValueId) -> bool {
+        false
     }
 
     /// The variable of what the operation keeps that has this result.

@@ -16,8 +16,6 @@ pub(crate) const SCAN_ALONE: &str = "a `scan` is no operand: its results get nam
     help: `let y = scan axis { .. };`, and then `x + y`";
 pub(crate) const SCAN_IN_SCAN: &str = "a `scan` in a `scan`: a step has no steps of its own\n\
     help: scan along one axis, then along the other, or compute the inner one with `cumsum`, `einsum` or `attention`";
-pub(crate) const ATTENTION_IN_SCAN: &str = "an `attention` in a `scan` would run once for every step\n\
-    help: call it before the scan, on all steps at once, or write what a step attends to: `softmax::<kv>(einsum::<[batch, kv]>(h, keys))`";
 pub(crate) const SCAN_YIELDS_NOTHING: &str = "this `scan` has no result\n\
     help: `yield y;` is a result for each step; a state as the last line is its value behind the last step";
 pub(crate) const STATE_OUTSIDE: &str = "a `state` is of a `scan`: `let y = scan seq { state h: [batch, hidden] = 0.0; .. };`\n\
@@ -28,6 +26,15 @@ pub(crate) const YIELD_OUTSIDE: &str = "`yield` is a result of a step of a `scan
     help: in a `repeat`, assign to a variable of the step, and yield that behind it";
 pub(crate) const YIELD_TWICE: &str = "a step yields once\n\
     help: several results are `yield (a, b);`";
+
+/// The axes of a step would be read as those of a sequence.
+pub(crate) fn attention_of_a_step(ty: &Type) -> String {
+    format!(
+        "`attention` takes [batch, seq, d_model] at a step of a `scan`, found {ty}\n\
+         help: the query of a step attends to a sequence of outside by `attend(linear::<16>(h), linear::<16>(memory), memory)`, \
+         whose keys and values are computed before the loop; a sequence attends to itself before the `scan`"
+    )
+}
 
 pub(crate) fn scan_of_indices(name: &Ident, ty: &Type, axis: &Axis) -> String {
     format!(

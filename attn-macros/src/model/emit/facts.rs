@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 
-use super::{Emitter, MODEL, dot, item, length, made_lengths, picture};
+use super::{Emitter, MODEL, docs, dot, item, length, made_lengths, picture};
 use crate::model::graph::{Model, Module, ModuleId, Node, Region, Step, Submodule, ValueId};
 use crate::model::types::Axis;
 use crate::ops::Attention;
@@ -311,7 +311,7 @@ fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
     let mut lines = Vec::new();
     for field in &cx.model.module(module).fields {
         let name = format!("{path}{}", field.name);
-        let layer = field.layer.label();
+        let layer = docs::layer_name(cx.model, &field.layer);
         let output = &field.output;
         let params = params_of(cx, &field.layer);
         lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));

@@ -95,7 +95,13 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
                 let value = &cx.model.value(of.whole).source;
                 quote!((#value, "scan"))
             });
-            quote!(of.results(&[#(#yields),*]);)
+            let mut nodes = scan.body.nodes().into_iter();
+            let attends = nodes.any(|node| node.attention().is_some());
+            let steps = attends.then(|| {
+                let body = emit_region(cx, &scan.body);
+                quote!(of.steps(|of| { #body });)
+            });
+            quote!(of.results(&[#(#yields),*]); #steps)
         }
         nodes => {
             let nodes = nodes.iter().filter_map(|step| match step {
@@ -110,11 +116,12 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
 
 fn emit_nodes(cx: &Emitter<'_>, nodes: &[&Node]) -> TokenStream {
     let model = cx.model;
-    let of_floats = nodes
+    let results = nodes
         .iter()
-        .filter(|node| model.value(node.result).ty.kind == ValueKind::Floats);
-    let results = of_floats.map(|node| {
-        let value = &model.value(node.result).source;
+        .flat_map(|node| node.results().map(move |id| (node, model.value(id))));
+    let of_floats = results.filter(|(_, value)| value.ty.kind == ValueKind::Floats);
+    let results = of_floats.map(|(node, value)| {
+        let value = &value.source;
         let operation = match node.op.description().label {
             Label::Layer(place) => model.fields(place),
             Label::Text(text) => text,

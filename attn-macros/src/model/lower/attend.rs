@@ -3,6 +3,8 @@
 //! The layer beneath takes rows with the vectors of all heads side by side, `[batch, len, heads * width]`. A value `[batch, len, heads,
 //! width]` is that in memory. In any other order of axes it is copied.
 
+use std::ops::RangeInclusive;
+
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 
@@ -26,6 +28,8 @@ struct Vectors {
     ty: Type,
     /// The index of the axis of the heads. `None` is one head.
     heads: Option<usize>,
+    /// One vector, or one for each of a batch: there is no axis of the sequence.
+    is_one: bool,
 }
 
 impl Vectors {
@@ -42,19 +46,25 @@ impl Vectors {
         (0..self.ty.axes.len()).filter(|index| Some(*index) != self.heads)
     }
 
-    fn axes(&self) -> Vec<&Axis> {
-        self.others().map(|index| &self.ty.axes[index]).collect()
+    /// The same axes, with the sequence of one vector.
+    fn axes(&self) -> Vec<Axis> {
+        let others = self.others().map(|index| self.ty.axes[index].clone());
+        let mut axes: Vec<Axis> = others.collect();
+        if self.is_one {
+            axes.insert(axes.len() - 1, Axis::Size(Size::known(1)));
+        }
+        axes
     }
 
     fn batch(&self) -> Type {
-        let axes = self.axes();
-        let batch = axes[..axes.len() - 2].iter();
-        Type::floats(batch.map(|axis| (*axis).clone()).collect())
+        let mut axes = self.axes();
+        axes.truncate(axes.len() - 2);
+        Type::floats(axes)
     }
 
-    fn len(&self) -> &Axis {
-        let axes = self.axes();
-        axes[axes.len() - 2]
+    fn len(&self) -> Axis {
+        let mut axes = self.axes();
+        axes.swap_remove(axes.len() - 2)
     }
 
     fn width(&self) -> Option<Size> {
@@ -74,11 +84,11 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         arguments: Arguments,
-        name: Option<&Ident>,
+        names: &[Ident],
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let key_of = |name: &str| ATTEND_KEYS.iter().find(|key| key.name == name);
-        let (named_operands, complete) =
+        let (mut named_operands, complete) =
             self.operands_by_name(call, arguments.complete, key_of, builder);
         let [q, k, v] = call.operands.as_slice() else {
             self.read_all(&call.operands, builder);
@@ -92,17 +102,34 @@ impl Lowering<'_> {
         };
         let heads_of = |key: &str| arguments.tokens(key).cloned();
         let [heads, kv_heads] = ["heads", "kv_heads"].map(heads_of);
-        let q = self.queries(call, q, heads.as_ref())?;
+        let mut q = self.queries(call, q, heads.as_ref())?;
         let k = self.keys(call, k, &q, kv_heads.as_ref())?;
         let v = self.keys(call, v, &q, kv_heads.as_ref())?;
+        let [of_q, of_k] = [&q, &k].map(|vectors| vectors.others().count());
+        q.is_one = of_q + 1 == of_k;
+        let message = match (of_q, of_k) {
+            (1, 3) => Some(messages::differ(
+                [&q.ty, &k.ty, &v.ty],
+                "the batches of q and k",
+            )),
+            (1, 1) => Some(messages::axes(&k.ty)),
+            // The axis of a batch would be read as that of a sequence.
+            (2, 2) if self.scan.is_some() => Some(messages::of_a_step(&k.ty)),
+            _ => None,
+        };
+        if let Some(message) = message {
+            self.cx.error(&call.name, message);
+            return None;
+        }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
-        let result = named(name, "attend");
+        let result = named(names.first(), "attend");
         let asked = ("attend", arguments.name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
-        let draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let given = self.give(&mut draft, site.index, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let complete = complete && self.cx.count() == before;
@@ -110,32 +137,70 @@ impl Lowering<'_> {
         let rows =
             rows.map(|(vectors, of)| self.rows(vectors, &format!("{of}_of_{result}"), builder));
         let types = rows.map(|rows| self.ty(rows).clone());
-        let attended = match q.heads {
-            Some(_) => types[0].ending_in(spec.d_model.clone()),
-            None => ty.clone(),
+        let given = self.values_given(call, (&spec, &graph), [&types[0], &types[2]], &given);
+        let complete = complete && given.is_some();
+        let is_of_rows = q.heads.is_some() || q.is_one;
+        let attended = match is_of_rows {
+            true => types[0].ending_in(spec.d_model.clone()),
+            false => ty.clone(),
         };
         let called = Called {
             call,
             spec,
+            inputs: Inputs::vectors().and(graph.given.len()),
             graph,
-            inputs: Inputs::vectors(),
             sequences: [&types[0], &types[2]],
             result: attended,
+            heads: match q.heads {
+                Some(index) => q.ty.axes[index].clone(),
+                None => Axis::Size(Size::known(1)),
+            },
+            names,
             complete,
         };
-        let of_rows = match q.heads {
-            Some(_) => format!("rows_of_{result}"),
-            None => result.clone(),
+        let of_rows = match is_of_rows {
+            true => format!("rows_of_{result}"),
+            false => result.clone(),
         };
-        let attended = self.attention_node(
+        let given = given.into_iter().flatten();
+        let results = self.attention_node(
             called,
             site,
-            rows.to_vec(),
+            rows.into_iter().chain(given).collect(),
             named_operands,
             &of_rows,
             builder,
         )?;
-        Some(self.heads_apart(attended, &q, ty, &result, builder))
+        let results =
+            results
+                .into_iter()
+                .enumerate()
+                .map(|(index, value)| match (index, q.heads) {
+                    (0, _) => self.heads_apart(value, &q, ty.clone(), &result, builder),
+                    (_, Some(_)) => value,
+                    (index, None) => self.without_heads(value, &q, &names[index], builder),
+                });
+        Some(results.collect())
+    }
+
+    /// A value beside the attended ones without the axis of the only head.
+    fn without_heads(
+        &mut self,
+        value: ValueId,
+        q: &Vectors,
+        name: &Ident,
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let ty = self.ty(value).clone();
+        let mut axes = ty.axes.clone();
+        axes.remove(q.batch().axes.len());
+        let op = Rearrange::of_axes(ty.axes.clone(), (0..ty.axes.len()).collect());
+        self.node(
+            builder,
+            op,
+            vec![value],
+            (&named(Some(name), ""), Type::floats(axes)),
+        )
     }
 
     /// The queries, with the axis of their heads.
@@ -150,7 +215,13 @@ impl Lowering<'_> {
             Some(tokens) => Some(self.index_of_axis(tokens, &ty)?),
             None => ty.axes.iter().position(|axis| axis.name() == Some("heads")),
         };
-        self.vectors(call, Vectors { value, ty, heads }, "heads")
+        let queries = Vectors {
+            value,
+            ty,
+            heads,
+            is_one: false,
+        };
+        self.vectors(call, queries, ("heads", 1..=3))
     }
 
     /// Keys or values, with the axis of their heads: the one that is named, or that of the queries.
@@ -174,19 +245,30 @@ impl Lowering<'_> {
             }),
             (None, None) => named("kv_heads"),
         };
-        self.vectors(call, Vectors { value, ty, heads }, "kv_heads")
+        let keys = Vectors {
+            value,
+            ty,
+            heads,
+            is_one: false,
+        };
+        self.vectors(call, keys, ("kv_heads", 2..=3))
     }
 
     /// Checks that there are a sequence and a width, perhaps a batch, and perhaps heads.
-    fn vectors(&mut self, call: &Call, vectors: Vectors, key: &str) -> Option<Vectors> {
+    fn vectors(
+        &mut self,
+        call: &Call,
+        vectors: Vectors,
+        (key, counts): (&str, RangeInclusive<usize>),
+    ) -> Option<Vectors> {
         let Vectors { ty, heads, .. } = &vectors;
         let last = ty.axes.len().checked_sub(1);
         let message = match (vectors.others().count(), heads) {
-            (2 | 3, _) if *heads == last => messages::heads_last(ty),
-            (2 | 3, Some(index)) if ty.axes[*index].size().is_none() => {
+            (count, _) if counts.contains(&count) && *heads == last => messages::heads_last(ty),
+            (count, Some(index)) if counts.contains(&count) && ty.axes[*index].size().is_none() => {
                 messages::heads_of_any_number(&ty.axes[*index], ty)
             }
-            (2 | 3, _) => {
+            (count, _) if counts.contains(&count) => {
                 self.width(&call.name, ty)?;
                 return Some(vectors);
             }
@@ -202,7 +284,7 @@ impl Lowering<'_> {
         let at = call.name.span();
         let all = [&q.ty, &k.ty, &v.ty];
         let one = |size: Option<Size>| Type::floats(size.map(Axis::Size).into_iter().collect());
-        let seq = |of: &Vectors| Type::floats(vec![of.len().clone()]);
+        let seq = |of: &Vectors| Type::floats(vec![of.len()]);
         let pairs = [
             (q.batch(), k.batch(), "the batches of q and k"),
             (q.batch(), v.batch(), "the batches of q and v"),
@@ -214,20 +296,23 @@ impl Lowering<'_> {
         for (a, b, what) in pairs {
             fits &= self.agree(&a, &b, at, || messages::differ(all, what));
         }
-        let is_same = matches!(q.len().same(k.len()), Same::Yes) && !q.len().is_another(k.len());
-        fits.then_some(!is_same)
+        let [q_len, k_len] = [q.len(), k.len()];
+        let is_same = matches!(q_len.same(&k_len), Same::Yes) && !q_len.is_another(&k_len);
+        fits.then_some(q.is_one || !is_same)
     }
 
     /// The vectors of all heads side by side: `[batch, len, heads * width]`.
     fn rows(&mut self, vectors: &Vectors, name: &str, builder: &mut RegionBuilder) -> ValueId {
-        let (Some(_), Some(heads), Some(width)) = (vectors.heads, vectors.count(), vectors.width())
-        else {
-            return vectors.value;
-        };
         let ty = &vectors.ty;
-        let mut axes: Vec<Axis> = vectors.axes().into_iter().cloned().collect();
-        axes.pop();
-        axes.push(Axis::Size(heads.times(&width)));
+        let mut axes = vectors.axes();
+        match (vectors.heads, vectors.count(), vectors.width()) {
+            (Some(_), Some(heads), Some(width)) => {
+                axes.pop();
+                axes.push(Axis::Size(heads.times(&width)));
+            }
+            _ if vectors.is_one => {}
+            _ => return vectors.value,
+        }
         let op = Rearrange::of_axes(ty.axes.clone(), vectors.order());
         self.node(builder, op, vec![vectors.value], (name, Type::floats(axes)))
     }
@@ -241,7 +326,7 @@ impl Lowering<'_> {
         name: &str,
         builder: &mut RegionBuilder,
     ) -> ValueId {
-        if q.heads.is_none() {
+        if q.heads.is_none() && !q.is_one {
             return attended;
         }
         let order = q.order();

@@ -27,6 +27,7 @@ mod scan;
 mod scope;
 mod statements;
 mod tied;
+mod unread;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -93,6 +94,9 @@ pub(crate) fn lower(
     if poisoned {
         lowering.forget();
         lowering.forget_statements(&mut functions);
+    }
+    for function in &mut functions {
+        unread::drop_unread(&mut function.body, &function.results);
     }
     lowering.drop_empty_blocks();
     for layer in &mut lowering.attentions {
@@ -532,6 +536,7 @@ impl<'a> Lowering<'a> {
             op: Rc::new(op),
             operands,
             result,
+            others: Vec::new(),
             name: None,
         }));
         result

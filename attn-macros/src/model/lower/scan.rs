@@ -237,14 +237,7 @@ impl Lowering<'_> {
             }
             return Vec::new();
         }
-        self.close_scan(
-            (axis, reverse, scan.at.span()),
-            body,
-            states,
-            &lasts,
-            inner,
-            builder,
-        )
+        self.close_scan((axis, reverse), body, states, &lasts, inner, builder)
     }
 
     /// The axis, which has a name.
@@ -358,7 +351,7 @@ impl Lowering<'_> {
 
     fn close_scan(
         &mut self,
-        (axis, reverse, at): (Axis, bool, Span),
+        (axis, reverse): (Axis, bool),
         scan: ScanBody,
         mut states: Vec<State>,
         lasts: &[Option<usize>],
@@ -367,9 +360,6 @@ impl Lowering<'_> {
     ) -> Vec<Option<ValueId>> {
         builder.region.steps.extend(scan.before.steps);
         let (once, body) = split_once(inner.region, scan.first_value);
-        if body.nodes().iter().any(|node| node.attention().is_some()) {
-            self.error(at, messages::ATTENTION_IN_SCAN);
-        }
         builder.region.steps.extend(once.steps);
         let mut yields = Vec::new();
         for (value, _) in scan.yields.iter().flatten() {

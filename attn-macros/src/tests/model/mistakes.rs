@@ -90,7 +90,7 @@ mistakes! {
     assigned_in_a_loop: "let y = x; repeat 2 { y = gelu(y); } y", "y", "`y` cannot be assigned to twice";
     an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
     a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
-    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, `top_k` or a block with several results";
+    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, `top_k`, `attention`, `attend` or a block with several results";
     an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "a choice begins with `if`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
@@ -211,9 +211,9 @@ mistakes! {
     module_with_an_operand_by_name: "module::<ReLU, out = [batch, seq, d]>(x, lens = lens)", "lens",
         "`module` has no operand `lens`";
     module_with_a_body: "module::<ReLU, out = [batch, seq, d]>(x) { fn mask(q_idx) { q_idx > 0 } }", "module",
-        "`module` has no body: only `attention` has functions of its own";
+        "`module` has no body: only `attention` and `attend` have functions of their own";
     module_that_is_open: "let y = module::<Linear<8, 3, out = [batch, seq, d]>(x); y", ";", "expected `,` or `>`";
-    body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
+    body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` and `attend` have functions of their own";
     a_part_of_nothing: "x[]", "[]", "expected an axis and an index or a range of it, found nothing";
     a_part_of_no_axis: "x[=]", "=", "expected an axis and an index or a range of it, found `=`";
     a_part_without_an_index: "x[seq]", "seq", "expected an axis and an index or a range of it, found `seq`";
@@ -254,7 +254,7 @@ mistakes! {
     parts_in_brackets: "let [y, z] = split(x); concat(y, z)", "[y, z]", "expected a name for each part, found `[y, z]`";
     parts_without_parentheses: "let y, z = split(x); concat(y, z)", ",", "several names stand in parentheses behind `let`";
     parts_without_let: "(y, z) = split(x); concat(y, z)", "(y, z)", "several names stand in parentheses behind `let`";
-    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, `top_k` or a block with several results";
+    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, `top_k`, `attention`, `attend` or a block with several results";
     parts_without_names: "split(x)", "split", "`split` has several results, and each needs a name";
     parts_of_one_name: "let y = split(x); y", "split", "`split` has several results, and each needs a name";
     parts_in_a_sum: "let (y, z) = split(x) + 1; y + z", "split", "`split` has several results, and each needs a name";

@@ -6,7 +6,10 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::{FusedNode, ModelFrame};
 use crate::emit::block::{self, Frame, hidden};
 use crate::model::emit::{field, item};
-use crate::model::graph::{Holder, Module, ModuleId, ParamPath, Repeat, Scan, State, Submodule};
+use crate::model::given::DependsOn;
+use crate::model::graph::{
+    Holder, Module, ModuleId, ParamPath, Repeat, Scan, State, Submodule, ValueId,
+};
 use crate::model::plan::is_written_directly;
 use crate::model::types::Axis;
 use crate::ops::Attention;
@@ -215,7 +218,11 @@ impl ModelFrame<'_> {
         let states = self.states_in(id).into_iter().map(|(_, state)| {
             let name = self.past_name(state);
             let sizes = self.ty(state.value).axes.iter().filter_map(Axis::size);
-            quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*))
+            let initial = self
+                .is_given(state.before)
+                .then(|| self.read(state.before).slice);
+            let initial = initial.map(|initial| quote!(.starting_from(#initial)));
+            quote!(#name: p::StateOfScan::new(room.sequences, 1 #(* #sizes)*) #initial)
         });
         quote!(#name { #(#fields,)* #(#states,)* __types: p::PhantomData })
     }
@@ -225,6 +232,11 @@ impl ModelFrame<'_> {
         let scans = self.model().scans_in(module).into_iter();
         let states = scans.flat_map(|scan| scan.states.iter().map(move |state| (scan, state)));
         states.collect()
+    }
+
+    /// Whether a value is computed when a session starts.
+    pub(super) fn is_given(&self, id: ValueId) -> bool {
+        self.given.depends_on(self.block(), id) == DependsOn::Given
     }
 
     /// The field of a state. It is the name of no layer, since these do not end so.

@@ -108,6 +108,10 @@ impl Frame for ModelFrame<'_> {
         format_ident!("___Loop{}", index.unwrap_or(0))
     }
 
+    fn is_of_outside(&self, id: ValueId) -> bool {
+        self.step.is_some() && self.block().is_input(id)
+    }
+
     fn emits(&self, step: &Step) -> bool {
         let kind = match step {
             Step::Node(node) => self.given.depends_on(self.block(), node.result),

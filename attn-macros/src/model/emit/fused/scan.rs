@@ -544,20 +544,37 @@ impl ModelFrame<'_> {
         let loads = scan.states.iter().map(|state| {
             let (all, past) = (self.states(state), self.past_of_state(scan, state));
             let [rows, width] = self.extents(state.value);
-            let before = self.read(state.before).slice;
+            // What is given is there since the session started.
+            let to = quote!(#all.at_mut(span.rows.start).as_mut_slice());
+            let load = match self.is_given(state.before) {
+                true => quote!(load_given(span.sequence, #to)),
+                false => {
+                    let before = self.read(state.before).slice;
+                    quote!(load(span.sequence, #before, #to))
+                }
+            };
             quote! {
                 let mut #all = p::Steps::<E>::uninit(2, #rows, #width);
-                #past.load(span.sequence, #before, #all.at_mut(span.rows.start).as_mut_slice());
+                #past.#load;
             }
         });
         let stores = scan.states.iter().map(|state| {
             let (all, past) = (self.states(state), self.past_of_state(scan, state));
             quote!(#past.store(span.sequence, #all.at(span.rows.end).as_slice());)
         });
+        // To an attention, a step is a sequence of one token.
+        let attends = scan
+            .body
+            .nodes()
+            .into_iter()
+            .any(|node| node.attention().is_some());
+        let new = attends
+            .then(|| quote!(let new = &p::NewTokens::step(span.sequence, new.ids()[#step]);));
         lines.line(quote! {
             for span in new.spans() {
                 #(#loads)*
                 for #step in span.rows.clone() {
+                    #new
                     #states
                     #body
                 }

@@ -1,0 +1,180 @@
+//! Dates as people write them and as ISO 8601 has them, for the lessons that translate from one to the other.
+
+#![allow(dead_code, reason = "no lesson uses all of it")]
+
+use attn::dfdx::prelude::*;
+use rand::{Rng, rngs::StdRng, seq::SliceRandom};
+
+/// The characters of both languages. The first is padding, the next two are the start and the end of an answer.
+pub const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
+pub const ROOM: usize = 0;
+pub const BEGIN: usize = 1;
+pub const END: usize = 2;
+
+/// The length of an answer: ten characters and its end.
+pub const ANSWER: usize = 11;
+
+pub type Ids = Tensor<(usize, usize), usize, Cpu>;
+pub type Lens = Tensor<(usize,), usize, Cpu>;
+
+/// A day, a month, a year.
+#[derive(Clone, Copy)]
+pub struct Date {
+    pub day: usize,
+    pub month: usize,
+    pub year: usize,
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// The number of days of a month.
+fn days(month: usize, year: usize) -> usize {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+impl Date {
+    /// A date of the training split, or of the tenth that is held out.
+    pub fn random(rng: &mut StdRng, to_learn: bool) -> Self {
+        loop {
+            let month = rng.gen_range(1..=12);
+            let year = rng.gen_range(1900..2100);
+            let day = rng.gen_range(1..=days(month, year));
+            let date = Date { day, month, year };
+            let number = (date.year * 12 + date.month) * 31 + date.day;
+            let is_kept_back = (number * 7919).is_multiple_of(10);
+            if is_kept_back != to_learn {
+                return date;
+            }
+        }
+    }
+
+    /// The day of the week, by Sakamoto's method.
+    pub fn weekday(self) -> &'static str {
+        const SHIFTS: [usize; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];
+        const NAMES: [&str; 7] = [
+            "sunday",
+            "monday",
+            "tuesday",
+            "wednesday",
+            "thursday",
+            "friday",
+            "saturday",
+        ];
+        let year = self.year - usize::from(self.month < 3);
+        let days = year + year / 4 - year / 100 + year / 400;
+        NAMES[(days + SHIFTS[self.month - 1] + self.day) % 7]
+    }
+
+    pub fn iso(self) -> String {
+        format!("{}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+
+    /// The date in one of many written forms.
+    pub fn text(self, rng: &mut StdRng) -> String {
+        let Date { day, month, year } = self;
+        let name = MONTHS[month - 1];
+        let short = &name[..3];
+        let ending = match day {
+            1 | 21 | 31 => "st",
+            2 | 22 => "nd",
+            3 | 23 => "rd",
+            _ => "th",
+        };
+        let ways = [
+            format!("{day} {name} {year}"),
+            format!("{name} {day}, {year}"),
+            format!("{day}{ending} of {name} {year}"),
+            format!("{day} {short} {year}"),
+            format!("{short}. {day}, {year}"),
+            format!("{day}/{month}/{year}"),
+            format!("{day:02}.{month:02}.{year}"),
+            format!("the {day}{ending} of {short} in {year}"),
+        ];
+        ways.choose(rng).cloned().unwrap_or_default()
+    }
+}
+
+pub fn id(character: char) -> usize {
+    CHARACTERS.find(character).unwrap_or(ROOM)
+}
+
+pub fn letter(id: usize) -> char {
+    CHARACTERS.chars().nth(id).unwrap_or('?')
+}
+
+/// Dates as inputs and targets of the model.
+pub struct Batch {
+    pub source: Ids,
+    pub lens: Lens,
+    /// The start token and the answers without their ends.
+    pub target: Ids,
+    /// The answers with their ends, which are the targets.
+    pub next: Ids,
+}
+
+impl Batch {
+    pub fn of(dates: &[Date], texts: &[String], device: &Cpu) -> Self {
+        let (source, lens) = encode(texts, device);
+        let mut target = Vec::new();
+        let mut next = Vec::new();
+        for date in dates {
+            let answer: Vec<usize> = date.iso().chars().map(id).collect();
+            target.push(BEGIN);
+            target.extend(&answer);
+            next.extend(&answer);
+            next.push(END);
+        }
+        let shape = (dates.len(), ANSWER);
+        Self {
+            source,
+            lens,
+            target: device.tensor_from_vec(target, shape),
+            next: device.tensor_from_vec(next, shape),
+        }
+    }
+}
+
+/// Texts as one batch, with padding and lengths.
+pub fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
+    let lens: Vec<usize> = texts.iter().map(String::len).collect();
+    let longest = lens.iter().copied().max().unwrap_or(0);
+    let mut source = Vec::new();
+    for text in texts {
+        source.extend(text.chars().map(id));
+        source.resize(source.len() + longest - text.len(), ROOM);
+    }
+    let count = texts.len();
+    (
+        device.tensor_from_vec(source, (count, longest)),
+        device.tensor_from_vec(lens, (count,)),
+    )
+}
+
+pub fn likeliest(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (index, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = index;
+        }
+    }
+    best
+}

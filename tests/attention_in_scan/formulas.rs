@@ -1,0 +1,128 @@
+//! What a step attends to, against the same by hand.
+
+use super::*;
+
+model! {
+    /// The attention of Bahdanau et al. (2015), as an operation and by its formula, with the same tensors.
+    struct Both<d = 3>;
+    fn forward(memory: [batch, src, d], x: [batch, tgt, d], lens: lens[batch]) -> ([batch, tgt, d], [batch, tgt, d], [batch, tgt, src]) {
+        let keys = linear::<d, name = keys>(memory);
+        let (y, z, weights) = scan tgt {
+            state h: [batch, d] = 1;
+            let q = linear::<d, name = to_query>(h + x);
+            let y = attend::<score = scaled_dot, mask = padding>(q, keys, memory, padding = lens);
+            let weights = softmax::<src>(einsum::<[batch, src]>(q, keys) / sqrt(d), lens);
+            let z = einsum::<[batch, d]>(weights, memory);
+            h = tanh(h + y);
+            yield (y, z, weights);
+        };
+        (y, z, weights)
+    }
+}
+
+#[test]
+fn a_step_attends_with_the_weights_of_the_formula() {
+    let mut model = Cpu::default().build_module::<Both, f64>();
+    scatter(&mut model);
+    let memory = tensor::<_, f64>("memory", (3, 4, Const::<3>));
+    let x = tensor::<_, f64>("x", (3, 5, Const::<3>));
+    let (y, z, weights) = model.forward((memory, x, lens_up_to(3, 4)));
+    support::close::assert_close(0, &y.as_vec(), &z.as_vec(), 1e-14);
+    let rows = weights.as_vec();
+    let sums = rows.chunks(4).map(|row| row.iter().sum::<f64>());
+    // The third sequence has no tokens.
+    let sums: Vec<f64> = sums.collect();
+    assert!(sums[..10].iter().all(|sum| (sum - 1.0).abs() < 1e-14));
+    assert!(sums[10..].iter().all(|sum| *sum == 0.0));
+}
+
+model! {
+    struct Dropped<d = 2>;
+    fn forward(memory: [batch, src, d], x: [batch, tgt, d]) -> [batch, tgt, d] {
+        scan tgt {
+            state h: [batch, d] = 0;
+            h = attend::<dropout = 0.5>(x, memory, memory) + 0 * h;
+            yield h;
+        }
+    }
+}
+
+#[test]
+fn weights_are_dropped_anew_at_each_step() {
+    let mut model = Cpu::default().build_module::<Dropped, f64>();
+    let memory = Cpu::default().ones::<Rank3<1, 40, 2>>();
+    let x = Cpu::default().ones::<Rank3<1, 3, 2>>();
+    let y = model.forward_mut((memory.leaky_traced(), x.clone()));
+    let numbers = y.as_vec();
+    // All weights are 1 / 40, and a kept one counts twice.
+    let kept = |step: usize| numbers[2 * step] * 20.0;
+    let counts: Vec<f64> = (0..3).map(kept).collect();
+    assert!(
+        counts
+            .iter()
+            .all(|count| (count - count.round()).abs() < 1e-12)
+    );
+    assert!(counts.iter().any(|count| *count != counts[0]), "{counts:?}");
+    // The derivative of a value is twice the weight of it, for each of those that are kept.
+    let sum: f64 = numbers.iter().sum();
+    let d_memory = y.sum::<Rank0, _>();
+    assert_eq!(d_memory.array(), sum);
+}
+
+#[test]
+fn the_steps_of_a_scan_are_the_queries_of_one_map() {
+    let mut model = Cpu::default().build_module::<Both, f64>();
+    scatter(&mut model);
+    let memory = tensor::<_, f64>("memory", (3, 4, Const::<3>));
+    let x = tensor::<_, f64>("x", (3, 5, Const::<3>));
+    let (_, _, weights) = model.forward((memory.clone(), x.clone(), lens_up_to(3, 4)));
+    let maps = model.attention_maps((memory.clone(), x, lens_up_to(3, 4)));
+    assert_eq!((maps.len(), maps[0].name()), (1, "attend"));
+    assert_eq!(maps[0].shape(), [3, 1, 5, 4]);
+    support::close::assert_close(0, maps[0].weights(), &weights.as_vec(), 1e-6);
+    // A scan without steps has a map without weights.
+    let none = tensor::<_, f64>("x", (3, 0, Const::<3>));
+    let maps = model.attention_maps((memory, none, lens_up_to(3, 4)));
+    assert!(maps[0].weights().is_empty());
+}
+
+model! {
+    /// Two attentions at a step, of which one is in a loop, backwards.
+    struct Several<d = 2>;
+    fn forward(memory: [batch, src, d], x: [batch, tgt, d]) -> [batch, tgt, d] {
+        let y = attend(x, memory, memory);
+        scan tgt, reverse = true {
+            state h: [batch, d] = 0;
+            let mut z = attend(h + x, memory, memory);
+            repeat 2 {
+                z = tanh(linear::<d>(z) + attend(z, memory, memory));
+            }
+            h = z + y;
+            yield h;
+        }
+    }
+}
+
+#[test]
+fn every_attention_of_a_step_has_a_map_in_the_order_of_the_axis() {
+    let mut model = Cpu::default().build_module::<Several, f64>();
+    scatter(&mut model);
+    let memory = tensor::<_, f64>("memory", (1, 3, Const::<2>));
+    let x = tensor::<_, f64>("x", (1, 4, Const::<2>));
+    let maps = model.attention_maps((memory.clone(), x.clone()));
+    let names: Vec<&str> = maps.iter().map(|map| map.name()).collect();
+    assert_eq!(
+        names,
+        ["attend", "attend_2", "blocks.0.attend", "blocks.1.attend"]
+    );
+    assert!(maps.iter().all(|map| map.shape() == [1, 1, 4, 3]));
+    // The last step comes first: its state is 0, so it attends with `x` alone.
+    for place in [0, 3] {
+        let same = maps[0]
+            .row(0, 0, place)
+            .iter()
+            .zip(maps[1].row(0, 0, place))
+            .all(|(a, b)| (a - b).abs() < 1e-6);
+        assert_eq!(same, place == 3);
+    }
+}
