@@ -152,10 +152,14 @@ const STATEMENTS: [(&str, &str); 5] = [
         "A tensor of constants: `buffer name: [axes] = |i, j| number;`, with an index for each axis.",
     ),
 ];
-const OPTIONS: [(&str, &str); 2] = [
+const OPTIONS: [(&str, &str); 3] = [
     (
         "name",
         "The name of the field that has the layers. Default: `blocks`.",
+    ),
+    (
+        "tied",
+        "The loop of a function before, whose layers run again: those of the same names.",
     ),
     (
         "share",

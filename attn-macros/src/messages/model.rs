@@ -81,7 +81,7 @@ pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes va
 pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\
     help: declare `let mut x = ..;` before it, and assign to `x` in it";
 pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
-pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
+pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, `share = true`, for one set of parameters, and `tied = blocks`, for the layers of a loop before";
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
 pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";

@@ -186,6 +186,24 @@ pub(crate) enum Submodule {
 }
 
 impl Submodule {
+    /// In a word or two, with its sizes.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Submodule::Layer(layer) => layer.label(),
+            Submodule::Attention(_) => "attention".to_owned(),
+            Submodule::Opaque { ty, .. } => format!("module {ty}"),
+            Submodule::Block { block, .. } => format!("block {block}"),
+            Submodule::Repeat { count, share, .. } => {
+                let share = if *share {
+                    ", one set of parameters"
+                } else {
+                    ""
+                };
+                format!("repeat {count}{share}")
+            }
+        }
+    }
+
     /// The module that it is made of, with what stands between the names of both.
     pub(crate) fn inner(&self) -> Option<(ModuleId, &'static str)> {
         match self {
