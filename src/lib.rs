@@ -318,8 +318,8 @@ pub mod generate {
 
 /// Attention weights of a model: one [`AttentionMap`](maps::AttentionMap) per attention.
 ///
-/// `attention_maps(x)` of a declared model returns the maps in the order of execution. It runs the composed form, the only one that stores
-/// the weights, so its memory grows with the square of the lengths. `attn::viz` (feature `viz`) draws them.
+/// `attention_maps(x)` of a declared model returns the maps in the order of execution. It keeps all weights, so its memory
+/// grows with the square of the lengths. `attn::viz` (feature `viz`) draws them.
 pub mod maps {
     pub use attn_core::maps::{AttentionMap, MapError};
 }

@@ -38,3 +38,20 @@ fn results_that_nobody_reads_take_no_memory() {
         assert_eq!(taken, promised, "{batch}, {seq}");
     }
 }
+
+attn::attention! { struct Layer<heads = 2, d_model = 8, mask = causal, dropout = 0.5>; }
+
+/// A layer that returns its weights takes the memory of these, of the copy that the derivative reads, and of their gradient: scores are
+/// nowhere.
+#[test]
+fn weights_beside_the_output_are_all_that_has_the_square_of_the_length() {
+    let _alone = alone();
+    for [batch, len] in sizes() {
+        let mut layer = Cpu::default().build_module::<Layer, f32>();
+        let x: Tensor<(usize, usize, Const<8>), f32, _> = tensor("x", (batch, len, Const));
+        let weights = batch * 2 * len * len * size_of::<f32>();
+        let taken = peak::<f32, _>(|| layer.forward_mut_with_weights(x.leaky_traced()));
+        let promised = Layer::activation_bytes(batch, len, len) + 3 * weights;
+        assert_eq!(taken, promised, "{batch}, {len}");
+    }
+}

@@ -13,6 +13,7 @@ mod networks;
 mod rope;
 mod scan;
 mod step;
+mod values;
 
 use attn::{
     Backend, Element,

@@ -22,7 +22,7 @@ fn a_pointer_network_learns_to_point() {
         .map(|at| if (at / 6 + 1) % 6 == at % 6 { 1.0 } else { 0.0 })
         .collect();
     let target: Tensor<Rank3<1, 6, 6>, f32, _> = Cpu::default().tensor(behind);
-    for _ in 0..400 {
+    for _ in 0..800 {
         let weights = model.forward_mut(x.clone().traced(model.alloc_grads()));
         // -Σ ln p of what is pointed to.
         let loss = ((weights + 1e-9).ln() * target.clone()).sum() * (-1.0 / 6.0);

@@ -27,6 +27,7 @@ pub mod rope_cases;
 pub mod row_cases;
 pub mod shape_cases;
 pub mod step_cases;
+pub mod value_cases;
 pub mod waves;
 
 #[cfg(feature = "dfdx")]

@@ -1,7 +1,7 @@
-//! The weights of a layer beside its output: those of training, their gradients, and the memory that they take.
+//! The weights of a layer beside its output: those of training, their gradients, and both forms.
 
 use attn::__private::{Attends, ForwardOptions};
-use attn::{Element, attention, dfdx::prelude::*, memory};
+use attn::{Element, attention, dfdx::prelude::*};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{
     cases::tensor,
@@ -194,22 +194,4 @@ fn generic_code_runs_with_weights() {
     }
     // Two heads of three queries, whose weights have the sum 1.
     assert!((sum::<f32>() - 6.0).abs() < 1e-5 && (sum::<f64>() - 6.0).abs() < 1e-13);
-}
-
-/// Beside the memory of the output it takes that of the weights, of their tensor and of its gradient: scores are nowhere.
-#[test]
-fn the_weights_are_all_that_is_kept_of_the_square_of_the_length() {
-    let mut layer = Cpu::default().build_module::<Dropped, f32>();
-    let (batch, len) = (2, 40);
-    let x: Tensor<(usize, usize, Const<8>), f32, Cpu> = tensor("x", (batch, len, Const));
-    memory::reset_peak();
-    let before = memory::allocated();
-    let (y, weights) = layer.forward_mut_with_weights(x.leaky_trace());
-    (y.sum() + weights.square().sum()).backward();
-    let weights = 3 * batch * 2 * len * len * size_of::<f32>();
-    assert_eq!(memory::allocated(), before);
-    assert_eq!(
-        memory::peak() - before,
-        Dropped::activation_bytes(batch, len, len) + weights
-    );
 }

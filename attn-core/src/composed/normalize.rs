@@ -106,7 +106,8 @@ pub fn softmax_lse<
         max.try_clamp(lowest::<E>(), f64::INFINITY)
     })?;
     // The maximum contributes exp(0) = 1. Without one, the logarithm of 1 has the gradient 0, and the maximum is -∞.
-    let sum = sum_over_keys(&shifted.try_exp()?)?.try_clamp(1.0, f64::INFINITY)?;
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_clamp(1.0, f64::INFINITY)?;
     let largest = largest.into_iter();
     largest.fold(sum.try_ln(), |lse, max| lse?.try_add(max))
 }
@@ -130,7 +131,8 @@ pub fn softmax1_lse<
     }
     let (shifted, max) = shift(scores, bias(mask), |max| max.try_clamp(0.0, f64::INFINITY))?;
     let additional = max.clone().try_negate()?.try_exp()?;
-    let sum = sum_over_keys(&shifted.try_exp()?)?.try_add(additional)?;
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_add(additional)?;
     sum.try_ln()?.try_add(max)
 }
 
@@ -152,7 +154,8 @@ pub fn sink_lse<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
     let floor = sink.retaped::<NoneTape>();
     let (shifted, max) = shift(scores, bias(mask), |max| max.try_maximum(floor))?;
     let additional = sink.try_sub(max.clone())?.try_exp()?;
-    let sum = sum_over_keys(&shifted.try_exp()?)?.try_add(additional)?;
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_add(additional)?;
     sum.try_ln()?.try_add(max)
 }
 

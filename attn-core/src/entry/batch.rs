@@ -1,7 +1,7 @@
 //! The batch axis of an input without one, and of the output.
 
 use dfdx::{
-    shapes::{Const, Dim, HasShape},
+    shapes::{Const, Dim, HasShape, Shape},
     tensor::{Tape, Tensor},
     tensor_ops::Device,
 };
@@ -15,6 +15,14 @@ pub fn add_batch<S: Dim, const W: usize, E: Element, D: Device<E>, T: Tape<E, D>
 ) -> Result<Tensor<(Const<1>, S, Const<W>), E, D, T>, D::Err> {
     let (len, width) = *x.shape();
     reshape(x, (Const, len, width))
+}
+
+/// The same numbers in another shape: with a batch axis, where the axes stand in any order.
+pub fn in_shape<Src: Shape, Dst: Shape, E: Element, D: Device<E>>(
+    x: Tensor<Src, E, D>,
+    shape: Dst,
+) -> Result<Tensor<Dst, E, D>, D::Err> {
+    reshape(x, shape)
 }
 
 /// The results of a layer without the batch axis: `[1, len, width]` to `[len, width]`, `[1, heads, query, key]` to

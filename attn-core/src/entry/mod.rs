@@ -11,7 +11,7 @@ mod recorder;
 
 pub use absent::{or_count, or_full, or_marks};
 pub use attended::{Attended, Wanted, into_device, output, wanted, with_weights};
-pub use batch::{add_batch, drop_batch};
+pub use batch::{add_batch, drop_batch, in_shape};
 pub use checks::{
     Tokens, Widths, check_axes, check_batch, check_grid, check_grid_capacity, check_inputs,
     check_mask_lengths, check_one_sequence, check_sizes, check_values,

@@ -57,9 +57,9 @@ impl ForwardOptions<'_> {
         D::FUSED && !self.composed
     }
 
-    /// Whether a model runs as one operation on the tape. Operations that are observed are one each.
+    /// Whether a model runs as one operation on the tape. Operations are one each where their results are observed, or weights recorded.
     pub fn is_one_operation<E: Element, D: Backend<E>>(self) -> bool {
-        self.is_fused::<E, D>() && self.observer.is_none()
+        self.is_fused::<E, D>() && self.observer.is_none() && self.recorder.is_none()
     }
 
     /// The output of an attention. The recorder gets its weights, if there is one.

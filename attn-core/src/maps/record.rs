@@ -7,7 +7,7 @@ use crate::{
     model::Outline,
 };
 
-/// Runs a model in its composed form and returns its attention maps.
+/// Runs a model as a chain of operations and returns its attention maps.
 ///
 /// # Errors
 /// The error of the model.
@@ -19,7 +19,7 @@ pub fn attention_maps<Output, Dev>(
     run(ForwardOptions {
         recorder: Some(&recorder),
         wanted: Wanted::WEIGHTS,
-        ..ForwardOptions::COMPOSED
+        ..ForwardOptions::FORWARD
     })?;
     let mut of = Outline::default();
     outline(&mut of);

@@ -164,10 +164,11 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
     let (tensors, data) = names.split_at(cx.graph.block.inputs.len());
     let label = cx.label();
-    let first = tensors.first();
+    let sequences = &tensors[..cx.graph.sequences()];
+    let first = sequences.first();
     let keys = match cx.spec.d_values {
-        Some(_) => tensors.get(1),
-        None => tensors.last(),
+        Some(_) => sequences.get(1),
+        None => sequences.last(),
     };
     let check_values = cx
         .spec
@@ -176,7 +177,7 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .then(|| quote!(p::check_values(#label, &#keys, &values)?;));
     let widths = emit_widths(cx);
     // In a model it is a part of the one operation.
-    let fused = cx.fused.filter(|_| cx.spec.of_operands.is_none());
+    let fused = cx.fused.filter(|_| !cx.is_in_model());
     let weights = {
         let heads = &cx.spec.heads;
         tracked_code::array(&[
@@ -191,7 +192,8 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
             if how.is_fused::<E, D>() {
                 let footprint = footprint_by_itself(axes);
                 let footprint = match how.wanted.weights {
-                    true => footprint.with_result(#weights),
+                    // The derivative reads a copy.
+                    true => footprint.with_kept(#weights).with_result(#weights),
                     false => footprint,
                 };
                 footprint.check::<E, D, T>(#label)?;
@@ -213,11 +215,26 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
             }
         },
     };
+    let given = cx.input_values().into_iter().skip(sequences.len());
+    let given = given.filter(|(_, dims)| dims.contains(&Dim::Batch));
+    let given = given.map(|(name, dims)| {
+        let dims = dims.iter().map(|dim| match dim {
+            Dim::Batch => quote!(p::Const::<1>),
+            Dim::Query => quote!(p::HasShape::shape(&#first).1),
+            Dim::Key => quote!(p::HasShape::shape(&#keys).1),
+            Dim::Size(size) => {
+                let size = size.arg();
+                quote!(p::Const::<#size>)
+            }
+        });
+        quote!(let #name = p::in_shape(#name, (#(#dims,)*))?;)
+    });
     let attend = if batched {
         attend
     } else {
         quote! {
-            #(let #tensors = p::add_batch(#tensors)?;)*
+            #(let #sequences = p::add_batch(#sequences)?;)*
+            #(#given)*
             p::drop_batch({ #attend }?)
         }
     };
@@ -387,7 +404,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let sequences = cx.sequence_vars();
     let batch = batched.then(|| quote!(B: p::Dim,));
     let lead = batched.then(|| quote!(B,));
-    if cx.spec.of_operands.is_some() {
+    if cx.is_in_model() {
         return parts_of_operands(cx, batched);
     }
     let d_model = cx.spec.d_model.arg();

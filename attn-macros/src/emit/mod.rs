@@ -293,6 +293,11 @@ impl<'a> Layer<'a> {
         quote!(#(#tensors)* #(#data)*)
     }
 
+    /// Whether only a model can call it: its inputs are more than sequences of tokens.
+    fn is_in_model(&self) -> bool {
+        self.spec.of_operands.is_some() || !self.graph.given.is_empty()
+    }
+
     /// The tensors that are inputs, with their dimensions. The first one carries the tape.
     fn input_values(&self) -> Vec<(Ident, Vec<Dim>)> {
         let block = &self.graph.block;

@@ -18,7 +18,8 @@ pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
     let vectors = std::mem::take(&mut layer.inputs);
     let names = ["x", "context", "source"];
     let mut projections = Vec::new();
-    for (vector, operand) in vectors.into_iter().zip(operands) {
+    let (vectors, others) = vectors.split_at(operands.len());
+    for (vector, operand) in vectors.iter().copied().zip(operands) {
         let Operand::Projected(Projected {
             input,
             field,
@@ -42,6 +43,7 @@ pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
             name: None,
         }));
     }
+    layer.inputs.extend(others);
     layer.body.steps.splice(0..0, projections);
 }
 

@@ -112,6 +112,8 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::SizePerAxis(_) => "3".to_owned(),
         // A probability, a factor, a bound.
         KeyKind::Number => "0.1".to_owned(),
+        // All of its words have arguments.
+        KeyKind::Word(_) if key.name == "scaling" => "linear(2.0)".to_owned(),
         KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words
             .iter()
             .find(|word| word.name != "none")

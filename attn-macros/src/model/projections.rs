@@ -155,12 +155,7 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
     // Of each input: whether it is projected.
     let mut are_projected: Vec<bool> = Vec::new();
     let fields = ["q_proj", "k_proj", "v_proj"];
-    for (operand, field) in node
-        .operands
-        .iter()
-        .zip(fields)
-        .take(attention.inputs.len())
-    {
+    for (operand, field) in node.operands.iter().zip(fields) {
         let taken = projection(model, region, *operand, attention);
         let value = taken.as_ref().map_or(*operand, |taken| taken.x);
         let mut known = plan.inputs.iter().zip(&are_projected);
@@ -185,6 +180,9 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
             }
         });
     }
+    // What the body reads stays behind them.
+    let others = &node.operands[plan.operands.len()..attention.inputs.len()];
+    plan.inputs.extend(others);
     plan
 }
 
@@ -286,7 +284,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
         Operand::Input(input) => *input,
         Operand::Projected(projected) => projected.input,
     };
-    let gradients = (0..plan.inputs.len()).map(|input| {
+    let others = attention.inputs.len() - plan.operands.len();
+    let gradients = (0..plan.inputs.len() - others).map(|input| {
         match plan.takes().any(|projected| projected.input == input) {
             true => Gradient::Together,
             false => Gradient::Apart,
@@ -299,7 +298,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
             gradients: gradients.collect(),
             keys: plan.operands.last().map_or(0, input_of),
             saves_result: true,
-        },
+        }
+        .and(others),
         dropout: attention.dropout,
     });
     let data = &node.operands[attention.inputs.len()..];

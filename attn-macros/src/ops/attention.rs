@@ -24,8 +24,8 @@ pub(super) static ATTENTION: Operation = Operation {
     keys: KEYS,
     positional: 2,
     may_be_tied: false,
-    signature: "`[batch, seq, d_model]` to the same",
-    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention, and `values = z` beside it gives the values, so that `context` gives the keys alone; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
+    signature: "`[batch, seq, d_model]` to the same, perhaps with `[batch, heads, seq, kv]` and `[batch, heads, seq]`",
+    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention, and `values = z` beside it gives the values, so that `context` gives the keys alone; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too. Floats that are computed have a gradient. `let (y, weights, lse) = attention::<heads>(x);` has the weights of each head beside the result, and the logarithms of the sums that they are divided by.",
     lower: Lower::Attention(|lowering, call, arguments, names, builder| {
         lowering.attention(call, arguments, names, builder)
     }),
@@ -68,6 +68,13 @@ impl Inputs {
             keys: 2,
             saves_result: true,
         }
+    }
+
+    /// With so many behind them that the body reads.
+    pub(crate) fn and(mut self, others: usize) -> Self {
+        let all = self.gradients.len() + others;
+        self.gradients.resize(all, Gradient::Together);
+        self
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -228,6 +235,9 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
         CallData::Document | CallData::PositionIds => false,
     };
+    if let Some(given) = graph.given.first() {
+        return Err(messages::session_value(name, &given.name));
+    }
     if !graph
         .data
         .iter()

@@ -45,7 +45,7 @@ pub use mask_blocks::{MaskBlocks, mask_density};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{
-    Coverage, Everything, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
+    Coverage, Everything, MAX_BIAS_TERMS, Mask, PairSink, Score, ScoreSums, SumLens, TileOrigin,
 };
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
 pub use rope::{Angles, AnglesAt, angles, angles_at, with_angles_at};

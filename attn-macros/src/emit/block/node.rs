@@ -220,7 +220,13 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:
     /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`, and that take those of inputs.
-    pub(crate) fn gradients_mut(&self, gradients: &Gradients) -> (TokenStream, Vec<TokenStream>) {
+    /// That of the last operands, as many as `others`, is none of these.
+    pub(crate) fn gradients_mut(
+        &self,
+        gradients: &Gradients,
+        others: usize,
+    ) -> (TokenStream, Vec<TokenStream>) {
+        let count = self.operands.len() - others;
         let block = self.frame.block();
         let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
         let buffers = gradients.to.iter().filter_map(|(operand, to)| {
@@ -240,14 +246,16 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         });
         let inputs = gradients.to.iter().zip(&gradients.targets);
         let inputs = inputs.filter_map(|((operand, to), target)| match to {
-            GradTarget::Input(_) => Some((name(self.operands[*operand]), target)),
+            GradTarget::Input(_) if *operand < count => {
+                Some((name(self.operands[*operand]), target))
+            }
             _ => None,
         });
         let (names, targets): (Vec<_>, Vec<_>) = inputs.unzip();
         let taken = (!names.is_empty()).then(|| {
             quote!(let [#(#names),*] = p::GradTarget::overwritten([#(&mut #targets),*], gradients);)
         });
-        let matrices = (0..self.operands.len()).map(|operand| {
+        let matrices = (0..count).map(|operand| {
             let id = self.operands[operand];
             let to = name(id);
             match block.value(id).view.filter(View::is_part) {

@@ -23,6 +23,7 @@ impl LayerFrame<'_> {
         let check_grid = input::emit_grid_check(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
+        let given_numbers = self.given();
         let (weighted, given) = match self.has_projections() {
             true => ("WithProjections", Some(quote!(projections,))),
             false => ("Weighted", None),
@@ -67,7 +68,7 @@ impl LayerFrame<'_> {
                     output: p::MatrixMut<'_, E>,
                     beside: p::Beside<'_, E>,
                 ) -> Self::Saved {
-                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed);
+                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed #(, #given_numbers.values())*);
                     let saved = forward(&call, weights, #(#inputs,)* output, beside);
                     (call, saved)
                 }

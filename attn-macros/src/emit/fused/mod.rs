@@ -140,7 +140,7 @@ impl LayerFrame<'_> {
     }
 
     fn emit_fused(&self) -> TokenStream {
-        if self.cx.spec.of_operands.is_some() {
+        if self.cx.is_in_model() {
             return TokenStream::new();
         }
         let Layer {

@@ -88,7 +88,7 @@ impl Lowering<'_> {
         builder: &mut RegionBuilder,
     ) -> Option<Vec<ValueId>> {
         let key_of = |name: &str| ATTEND_KEYS.iter().find(|key| key.name == name);
-        let (named_operands, complete) =
+        let (mut named_operands, complete) =
             self.operands_by_name(call, arguments.complete, key_of, builder);
         let [q, k, v] = call.operands.as_slice() else {
             self.read_all(&call.operands, builder);
@@ -128,7 +128,8 @@ impl Lowering<'_> {
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
-        let draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let given = self.give(&mut draft, site.index, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let complete = complete && self.cx.count() == before;
@@ -136,6 +137,8 @@ impl Lowering<'_> {
         let rows =
             rows.map(|(vectors, of)| self.rows(vectors, &format!("{of}_of_{result}"), builder));
         let types = rows.map(|rows| self.ty(rows).clone());
+        let given = self.values_given(call, (&spec, &graph), [&types[0], &types[2]], &given);
+        let complete = complete && given.is_some();
         let is_of_rows = q.heads.is_some() || q.is_one;
         let attended = match is_of_rows {
             true => types[0].ending_in(spec.d_model.clone()),
@@ -144,8 +147,8 @@ impl Lowering<'_> {
         let called = Called {
             call,
             spec,
+            inputs: Inputs::vectors().and(graph.given.len()),
             graph,
-            inputs: Inputs::vectors(),
             sequences: [&types[0], &types[2]],
             result: attended,
             heads: match q.heads {
@@ -159,10 +162,11 @@ impl Lowering<'_> {
             true => format!("rows_of_{result}"),
             false => result.clone(),
         };
+        let given = given.into_iter().flatten();
         let results = self.attention_node(
             called,
             site,
-            rows.to_vec(),
+            rows.into_iter().chain(given).collect(),
             named_operands,
             &of_rows,
             builder,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use proc_macro2::{Ident, Span};
 use quote::{ToTokens, format_ident};
+use syn::ext::IdentExt;
 
 use super::arguments::Arguments;
 use super::operators::named;
@@ -27,7 +28,7 @@ pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
 /// Where an attention stands in the model.
 pub(super) struct Site {
     place: ParamPath,
-    index: usize,
+    pub(super) index: usize,
     pub(super) name_of_type: Ident,
 }
 
@@ -85,9 +86,11 @@ impl Lowering<'_> {
         let asked = ("attention", arguments.name.as_ref());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let name_of_type = site.name_of_type.clone();
+        let place = site.index;
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
-        let draft = draft?;
+        let mut draft = draft?;
+        let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let found = Axis::Size(width);
@@ -101,8 +104,11 @@ impl Lowering<'_> {
         let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
         operands.extend(sources.iter().map(|(value, _)| *value));
-        let inputs = Inputs::sequences(operands.len());
-        let complete = complete && agrees && fills && self.cx.count() == before;
+        let given = self.values_given(call, (&spec, &graph), [&ty, &key], &given);
+        let inputs = Inputs::sequences(operands.len()).and(graph.given.len());
+        let complete = complete && agrees && fills && given.is_some();
+        let complete = complete && self.cx.count() == before;
+        operands.extend(given.into_iter().flatten());
         let called = Called {
             call,
             heads: Axis::Size(spec.heads.clone()),
@@ -131,7 +137,8 @@ impl Lowering<'_> {
         for (key, values) in &call.named {
             // A body may declare a name that is also a key.
             if call.body.is_none() && key_of(&key.to_string()).is_some() {
-                self.cx.error(key, messages::key_as_operand(key, values));
+                self.cx
+                    .error(key, messages::key_as_operand(&call.name, key, values));
                 complete = false;
                 continue;
             }
@@ -139,6 +146,70 @@ impl Lowering<'_> {
             named_operands.push((key, values.collect::<Vec<_>>()));
         }
         (named_operands, complete)
+    }
+
+    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name. A layer that is called again,
+    /// the one of this number, has the inputs that it has.
+    pub(super) fn give<'c>(
+        &self,
+        draft: &mut Draft,
+        number: usize,
+        named: &mut NamedOperands<'c>,
+    ) -> Vec<(&'c Ident, ValueId)> {
+        let known = self.attentions.get(number);
+        let mut given = Vec::new();
+        named.retain(|(name, values)| {
+            let [Some(value)] = values.as_slice() else {
+                return true;
+            };
+            let has_gradient = match known {
+                Some(known) => known.graph.is_given(&name.unraw().to_string()),
+                None => !self.is_input(*value) || self.has_tape(*value),
+            };
+            let is_float = self.ty(*value).kind == ValueKind::Floats;
+            let is_given = has_gradient && is_float && draft.body.give(name);
+            if is_given {
+                given.push((*name, *value));
+            }
+            !is_given
+        });
+        given
+    }
+
+    /// These values, in the order in which the body declares them. `None` if one has not the declared axes.
+    pub(super) fn values_given(
+        &mut self,
+        call: &Call,
+        (spec, graph): (&Spec, &graph::Graph),
+        sequences: [&Type; 2],
+        given: &[(&Ident, ValueId)],
+    ) -> Option<Vec<ValueId>> {
+        // A mistake in the axes is reported already.
+        if spec.poisoned {
+            return None;
+        }
+        let mut values = Vec::new();
+        for declared in &graph.given {
+            let (at, value) = given
+                .iter()
+                .find(|(name, _)| declared.name == name.unraw().to_string())?;
+            let data = CallData::Declared(declared.clone());
+            let expected = Expected::of(&data, graph.cross, sequences);
+            let fits = self.are(call, &[*value], &expected, (&declared.name, at));
+            values.push(fits.then_some(*value));
+        }
+        values.into_iter().collect()
+    }
+
+    /// Whether a value is an input of the model.
+    fn is_input(&self, value: ValueId) -> bool {
+        self.inputs.contains(&self.memory(value))
+    }
+
+    /// Whether it is the input that carries the tape, of floats.
+    fn has_tape(&self, value: ValueId) -> bool {
+        let value = self.memory(value);
+        self.inputs.first() == Some(&value) && self.ty(value).kind == ValueKind::Floats
     }
 
     /// The field of an attention, its number, and its type. A function that is called again has them already.
@@ -462,8 +533,7 @@ impl Lowering<'_> {
         operands.into_iter().collect()
     }
 
-    /// Whether a call may pass these values as data: inputs of the model that have no tape. No gradient flows into data, so that of
-    /// any other value would silently be 0.
+    /// Whether a call may pass these values as data that have no gradient: inputs of the model.
     fn are_inputs(
         &self,
         call: &Call,
@@ -471,18 +541,10 @@ impl Lowering<'_> {
         expected: &Expected,
         (name, at): (&str, &Ident),
     ) -> bool {
-        let values: Vec<ValueId> = values.iter().map(|id| self.memory(*id)).collect();
-        let has_tape = |id: &ValueId| {
-            self.inputs.first() == Some(id) && self.ty(*id).kind == ValueKind::Floats
-        };
-        let message = if values.iter().any(|id| !self.inputs.contains(id)) {
-            messages::computed_data(&call.name, name, &expected.to_string())
-        } else if let Some(id) = values.iter().find(|id| has_tape(id)) {
-            let input = &self.values[id.0].name;
-            messages::data_with_tape(&call.name, name, input, &expected.to_string())
-        } else {
+        if values.iter().all(|value| self.is_input(*value)) {
             return true;
-        };
+        }
+        let message = messages::computed_data(&call.name, name, &expected.to_string());
         self.cx.error(at, message);
         false
     }

@@ -30,6 +30,8 @@ pub(crate) struct Attend {
     pub(crate) parts: Option<Parts>,
     /// The transform of each operand as it is loaded.
     pub(crate) loads: Vec<HeadTransform>,
+    /// How many operands behind these the functions read.
+    pub(crate) given: usize,
 }
 
 /// The score of a query and a key, before any function of it.
@@ -121,7 +123,10 @@ impl Op for Attend {
     }
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
-        vec![Gradient::Together; operands]
+        let vectors = operands - self.given;
+        let mut gradients = vec![Gradient::Computed; operands];
+        gradients[..vectors].fill(Gradient::Together);
+        gradients
     }
 }
 
@@ -200,7 +205,7 @@ impl Emit<LayerFrame<'_>> for Attend {
                 }
             }
         };
-        let values = of.last_operand();
+        let values = of.operand_before(self.given);
         let attended = of.define(&quote!(p::attend(weights, #values)?));
         quote! {
             let scores: #ty = #scores;
@@ -234,7 +239,7 @@ impl Emit<LayerFrame<'_>> for Attend {
     }
 
     fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
-        let operands = vectors(of.matrices(), "Matrix");
+        let operands = vectors(self.vectors_of(of.matrices()), "Matrix");
         let attention = of.attention(self);
         let y = to.matrix();
         match of.mode() {
@@ -250,7 +255,7 @@ impl Emit<LayerFrame<'_>> for Attend {
     }
 
     fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
-        let operands = vectors(of.matrices(), "Matrix");
+        let operands = vectors(self.vectors_of(of.matrices()), "Matrix");
         let attended = of.matrix_of_result();
         let lse = of.kept();
         let d_attended = gradients.matrix();
@@ -259,7 +264,7 @@ impl Emit<LayerFrame<'_>> for Attend {
         let makes = learned.iter().map(|gradient| &gradient.make);
         let adds = learned.iter().map(|gradient| &gradient.add);
         let [query, key, w, sink, score] = learned.each_ref().map(|gradient| &gradient.argument);
-        let (split, to) = of.gradients_mut(gradients);
+        let (split, to) = of.gradients_mut(gradients, self.given);
         let [to_q, to_k, to_v] = vectors(to, "MatrixMut");
         let lines = quote! {
             #(#makes)*
@@ -292,6 +297,12 @@ impl Emit<LayerFrame<'_>> for Attend {
 }
 
 impl Attend {
+    /// Those of queries, keys and values.
+    fn vectors_of(&self, mut operands: Vec<TokenStream>) -> Vec<TokenStream> {
+        operands.truncate(operands.len() - self.given);
+        operands
+    }
+
     /// The gradients of what it learns: of the gains of queries and keys, of additive scores, of the sink, of the score's function.
     fn parameter_gradients(&self, of: &LayerNode<'_>) -> [ParameterGradient; 5] {
         let [query, key, _] = self.transforms();

@@ -65,7 +65,7 @@ pub(super) fn check(
     params.collect()
 }
 
-fn check_name(name: &Ident, checker: &Checker<'_>) {
+pub(super) fn check_name(name: &Ident, checker: &Checker<'_>) {
     if is_field(name) {
         checker
             .cx
