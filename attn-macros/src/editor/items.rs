@@ -166,10 +166,16 @@ const OPTIONS: [(&str, &str); 3] = [
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
-const OPTIONS_OF_SCAN: [(&str, &str); 1] = [(
-    "reverse",
-    "`true`: the last step comes first. Default: `false`.",
-)];
+const OPTIONS_OF_SCAN: [(&str, &str); 2] = [
+    (
+        "reverse",
+        "`true`: the last step comes first. Default: `false`.",
+    ),
+    (
+        "keep",
+        "`sqrt`: the states are kept before every √n-th step, and the steps between are computed again. Default: `all`.",
+    ),
+];
 const STATEMENTS_OF_SCAN: [(&str, &str); 1] = [(
     "state",
     "`state name: [axes] = initial;`: a value that each step assigns for the next one.",

@@ -8,8 +8,9 @@ pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`";
 pub(crate) const EXPECTED_STATE: &str =
     "expected a state with its axes and its initial value: `state h: [batch, hidden] = 0.0;`";
 pub(crate) const SCAN_AXIS: &str = "expected an axis by its name, as in `scan seq { .. }`";
-pub(crate) const SCAN_OPTIONS: &str =
-    "a `scan` takes `reverse = true`: then the last step comes first";
+pub(crate) const SCAN_OPTIONS: &str = "a `scan` takes `reverse = true` and `keep = sqrt`\n\
+    help: with the first the last step comes first; with the second the states are kept before every √n-th step, and the steps between are \
+    computed again";
 pub(crate) const SCAN_IS_NOT_READ: &str = "nothing reads the results of this `scan`\n\
     help: `let y = scan ..`";
 pub(crate) const SCAN_ALONE: &str = "a `scan` is no operand: its results get names first\n\
@@ -45,6 +46,14 @@ pub(crate) fn scan_of_indices(name: &Ident, ty: &Type, axis: &Axis) -> String {
 
 pub(crate) fn yield_of(ty: &Type, most: usize) -> String {
     format!("expected floats of at most {most} axes, found {ty}")
+}
+
+pub(crate) fn scan_keeps(found: &str) -> String {
+    format!(
+        "expected `keep = all` or `keep = sqrt`, found `keep = {found}`\n\
+         help: `all` keeps what the derivative of each step reads; `sqrt` keeps the states before every √n-th step, and computes the steps \
+         between again"
+    )
 }
 
 pub(crate) fn initial_state(name: &Ident, ty: &Type, found: &Type) -> String {

@@ -173,7 +173,7 @@ impl Lowering<'_> {
             return Vec::new();
         }
         let axis = self.axis_of_scan(scan);
-        let reverse = self.scan_options(scan);
+        let (reverse, keep) = self.scan_options(scan);
         let is_state = |statement: &&Statement| matches!(statement, Statement::State { .. });
         let count = scan.statements.iter().take_while(is_state).count();
         let (states, statements) = scan.statements.split_at(count);
@@ -237,7 +237,7 @@ impl Lowering<'_> {
             }
             return Vec::new();
         }
-        self.close_scan((axis, reverse), body, states, &lasts, inner, builder)
+        self.close_scan((axis, reverse, keep), body, states, &lasts, inner, builder)
     }
 
     /// The axis, which has a name.
@@ -251,17 +251,21 @@ impl Lowering<'_> {
         Some(axis)
     }
 
-    /// `reverse = true`
-    fn scan_options(&mut self, scan: &syntax::Scan) -> bool {
+    /// `reverse = true, keep = sqrt`
+    fn scan_options(&mut self, scan: &syntax::Scan) -> (bool, Keep) {
         let mut reverse = false;
+        let mut keep = Keep::All;
         for option in &scan.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {
                 Some("reverse") if value == "true" || value == "false" => reverse = value == "true",
+                Some("keep") if value == "all" => keep = Keep::All,
+                Some("keep") if value == "sqrt" => keep = Keep::Sqrt,
+                Some("keep") => self.error(option.span(), messages::scan_keeps(&value)),
                 _ => self.error(option.span(), messages::SCAN_OPTIONS),
             }
         }
-        reverse
+        (reverse, keep)
     }
 
     /// The value of a state before the first step, with all of its axes.
@@ -351,7 +355,7 @@ impl Lowering<'_> {
 
     fn close_scan(
         &mut self,
-        (axis, reverse): (Axis, bool),
+        (axis, reverse, keep): (Axis, bool, Keep),
         scan: ScanBody,
         mut states: Vec<State>,
         lasts: &[Option<usize>],
@@ -392,7 +396,7 @@ impl Lowering<'_> {
             axis,
             module: builder.module,
             reverse,
-            keep: Keep::All,
+            keep,
             slices: scan.slices,
             states,
             yields,
