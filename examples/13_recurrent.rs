@@ -44,7 +44,7 @@ model! {
 
     fn encode(source: ids[batch, s], lens: lens[batch]) -> [batch, s, { 2 * hidden }] {
         let x = embedding::<vocab, d_model, name = source>(source);
-        let is_text = expand::<[batch, s]>(if arange::<s>() < lens { 1 } else { 0 });
+        let is_text = if expand::<[batch, s]>(float(arange::<s>())) < lens { 1 } else { 0 };
         let forwards = scan s {
             state h: [batch, hidden] = 0;
             h = gru::<name = forwards>(x, h);
