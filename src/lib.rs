@@ -318,8 +318,8 @@ pub mod generate {
 
 /// Attention weights of a model: one [`AttentionMap`](maps::AttentionMap) per attention.
 ///
-/// `attention_maps(x)` of a declared model returns the maps in the order of execution. It runs the composed form, the only one that stores
-/// the weights, so its memory grows with the square of the lengths. `attn::viz` (feature `viz`) draws them.
+/// `attention_maps(x)` of a declared model returns the maps in the order of execution. It keeps all weights, so its memory
+/// grows with the square of the lengths. `attn::viz` (feature `viz`) draws them.
 pub mod maps {
     pub use attn_core::maps::{AttentionMap, MapError};
 }
@@ -417,8 +417,8 @@ pub mod __private {
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
                 RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TileOrigin,
-                angles, angles_at, head_transform, head_transform_backward, mask_density,
-                per_head_linear, per_head_linear_backward,
+                WeightGradients, angles, angles_at, head_transform, head_transform_backward,
+                mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
             loops::{
@@ -434,9 +434,8 @@ pub mod __private {
         maps::{AttentionMap, attention_maps},
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted,
-            WithProjections, asserted, axis, check_at_least, check_axis, check_ids_below,
-            check_length, check_multiple, count, on, output_and_weights, summary, summary_of,
-            tapes_of_results,
+            WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
+            check_length, check_multiple, count, on, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,

@@ -33,6 +33,7 @@ pub use crate::ops::{
     permute::slices::{permute, permute_backward},
     rank::slices::{arange, top_k},
     reduce::slices::{Reduction, reduce, reduce_backward},
+    rope::slices::{Positions, rope, rope_backward},
     sinusoidal_position::slices::{sinusoidal_position, sinusoids},
     slice::slices::{slice, slice_backward},
     softmax::slices::{

@@ -26,6 +26,7 @@ pub(crate) fn attention(input: TokenStream) -> TokenStream {
             graph,
             fused,
             operands: Vec::new(),
+            values_in_keys: None,
         };
         let passes = layer.passes();
         output.extend(emit::layer(

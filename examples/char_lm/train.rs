@@ -180,8 +180,11 @@ impl Trainer<'_> {
 
 /// The name of the first parameter with a gradient that is not finite, which its mean shows.
 fn first_damaged(state: &AdamWState<f32>) -> String {
-    let mut moments = state.moments.iter();
-    let damaged = moments.find(|(_, moments)| moments.mean.iter().any(|x| !x.is_finite()));
+    let mut means = state
+        .lists
+        .iter()
+        .filter_map(|(name, list)| Some((name.strip_suffix(".mean")?, list)));
+    let damaged = means.find(|(_, mean)| mean.iter().any(|x| !x.is_finite()));
     damaged.map_or(String::new(), |(name, _)| {
         format!(" (that of {name} for one)")
     })

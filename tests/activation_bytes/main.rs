@@ -10,8 +10,10 @@ mod attend;
 mod indices;
 mod layers;
 mod networks;
+mod rope;
 mod scan;
 mod step;
+mod values;
 
 use attn::{
     Backend, Element,

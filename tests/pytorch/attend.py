@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from attention_layers import rope
 from case import case
 
 
@@ -39,3 +40,97 @@ def valid_keys(c):
     lens = c.numbers("lens", [6, 2])
     keep = torch.arange(6)[None, None, None] < lens[:, None, None, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+
+
+@case
+def weights_and_sums(c):
+    q, k, v = c.floats("q", 2, 4, 5, 3), c.floats("k", 2, 2, 6, 3), c.floats("v", 2, 2, 6, 3)
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    scores = q @ k.transpose(-2, -1) / 3**0.5
+    weights, lse = scores.softmax(-1), scores.logsumexp(-1)
+    return F.scaled_dot_product_attention(q, k, v), (weights**2 * lse[..., None]).sum(2)
+
+
+@case
+def weights_of_multi_head_attention(c):
+    x = c.floats("x", 2, 5, 6)
+    projections = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    weights = [c.param(f"attention.{name}.weight", 6, 6) for name in projections]
+    biases = [c.param(f"attention.{name}.bias", 6) for name in projections]
+    of_time = x.transpose(0, 1)
+    y, weights = F.multi_head_attention_forward(
+        of_time, of_time, of_time, 6, 2,
+        torch.cat(weights[:3]), torch.cat(biases[:3]), None, None, False, 0.0, weights[3], biases[3],
+        need_weights=True, average_attn_weights=False,
+    )
+    return y.transpose(0, 1), weights
+
+
+@case
+def rotated_vectors(c):
+    x = c.floats("x", 2, 2, 3, 6)
+    at = c.ids("at", 9, 2, 3)
+    angles = at[:, None, :, None] * 100.0 ** (-torch.arange(0, 4, 2) / 4)
+    pairs = torch.view_as_complex(x[..., :4].unflatten(-1, (2, 2)).contiguous())
+    turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+    return rope(x) + torch.cat([turned, x[..., 4:]], -1)
+def heads_of(x, heads):
+    """`[batch, seq, heads * d]` to `[batch, heads, seq, d]`."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def places(query, key):
+    """`kv_idx - q_idx`"""
+    return torch.arange(key) - torch.arange(query)[:, None]
+
+
+@case
+def a_bias_of_all_layers(c):
+    """T5: the first layer has the table, and all of them add its biases."""
+    x, table = c.floats("x", 2, 5, 4), c.weight("table", 8, 2)
+    bias = torch.tanh(table)[(places(5, 5) + 4).clamp(0, 7)].permute(2, 0, 1)
+    for round in range(2):
+        w = c.weight(f"blocks.{round}.linear", 4, 4)
+        q = heads_of(x @ w.T, 2)
+        x = x + F.scaled_dot_product_attention(q, heads_of(x, 2), heads_of(x, 2), attn_mask=bias).transpose(1, 2).flatten(2)
+    return x
+
+
+@case
+def a_bias_of_pairs(c):
+    """AlphaFold: attention of rows, with the biases of a representation of pairs."""
+    q, k, v = c.floats("q", 2, 2, 5, 3), c.floats("k", 2, 2, 5, 3), c.floats("v", 2, 2, 5, 3)
+    pairs, w = c.floats("pairs", 2, 5, 5, 4), c.weight("linear", 2, 4)
+    bias = F.linear(F.layer_norm(pairs, (4,)), w).permute(0, 3, 1, 2)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+@case
+def relative_keys(c):
+    """Shaw et al. 2018, with a tensor of all pairs and widths."""
+    q, k, v = c.floats("q", 2, 2, 5, 4), c.floats("k", 2, 2, 6, 4), c.floats("v", 2, 2, 6, 4)
+    table = c.weight("table", 7, 4)
+    of_pairs = table[(places(5, 6) + 3).clamp(0, 6)]
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) + torch.einsum("bhqd,qkd->bhqk", q, of_pairs)
+    return torch.softmax(scores / 4**0.5, -1) @ v
+
+
+def rel_shift(x):
+    """Row `i` starts `len - 1 - i` columns later. This is `_rel_shift` of Transformer-XL."""
+    batch, heads, query, key = x.shape
+    padded = torch.cat([x.new_zeros(batch, heads, query, 1), x], -1)
+    return padded.view(batch, heads, key + 1, query)[:, :, 1:].view_as(x)
+
+
+@case
+def relative_positions_of_transformer_xl(c):
+    """`r` has the positions in descending order, as there."""
+    q, k, v = c.floats("q", 2, 2, 5, 3), c.floats("k", 2, 2, 5, 3), c.floats("v", 2, 2, 5, 3)
+    r, w = c.floats("r", 5, 4), c.weight("linear", 6, 4)
+    u, s = c.weight("u", 2, 3), c.weight("s", 2, 3)
+    r = (r @ w.T).unflatten(-1, (2, 3)).flip(0)
+    content = torch.einsum("bhqd,bhkd->bhqk", q + u[:, None], k)
+    position = rel_shift(torch.einsum("bhqd,khd->bhqk", q + s[:, None], r))
+    scores = (content + position) / 3**0.5
+    scores = scores.masked_fill(places(5, 5) > 0, -torch.inf)
+    return torch.softmax(scores, -1) @ v

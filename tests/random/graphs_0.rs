@@ -3,145 +3,141 @@
 graphs! {
     g0 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = l2_norm::<7, epsilon = 0.1>(v2);
-            let v4 = v3[7 = -1];
-            v1 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[d = [0, -1, 0, 0, -1]];
+            let x_2 = max::<[5, seq]>(v1);
+            let v2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            v2 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g1 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<[d]>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = softmax::<batch>(2 * v1);
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            let v2 = x[seq = order];
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 - 0.5 * gelu(v3); }
             v2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g2 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = softmax::<d>(2 * x);
-            let x_2 = linear::<2, bias = false>(x);
-            let v1 = attention::<2, score = bilinear>(v2, context = v1);
-            x_2 + mean::<[d]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = variance::<[batch, d]>(x);
+            let v2 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, tokens);
+            let v3 = pad::<d, after = 1, value = 0.5>(x);
+            let v4 = cumsum::<seq>(0.5 * v3);
+            v2 + v1 + mean::<[5]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g3 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v1_2 = v1[d = argmax::<d>(v1 + v2)];
-            buffer v3: [2, d] = 0.7;
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v6 = sum::<2>(v4 * grouped_linear::<rows, 7>(v1, v5));
-            linear::<5, name = head>(v6 + v1_2 + mean::<[2, d]>(v3))
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v3 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let v4 = v3 * sigmoid(v2) + 0.5 * v2;
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g4 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v4 = sum::<2>(v2 * grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, v3));
-            let v5 = layer_norm::<epsilon = 0.1>(x);
-            let v6 = v4 * v4;
-            let v7 = softmax::<d>(2 * v5);
-            let v8 = einsum::<[seq, d]>(v5, v7);
-            let v8_2 = v8 * detach(floor(2 * v8 + 0.37));
-            let v9 = conv1d::<seq, d, 4, groups = d, padding = causal>(v7);
-            v6 + mean::<[d]>(v8_2) + mean::<[d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = cumsum::<d>(0.5 * x);
+            let v2 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let x_2 = conv1d::<seq, d, 1>(v2);
+            let v3 = clamp(x_2, x_2 - 1, x_2 + 1);
+            let v1 = one_hot::<7>(tokens);
+            let v4 = rope::<seq, dims = 2, interleaved = true>(v3);
+            let x = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v5 = einsum::<[batch, seq]>(x, x);
+            v4 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g5 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 7] {
-            let v1 = x[batch = -1];
-            let x_2 = x + learned_position::<9, d>(x);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(x_2 + v2);
-            let v5 = one_hot::<7>(v4);
-            let v6 = tanh(m);
-            let v7 = conv_transpose1d::<seq, d, 1>(v1);
-            let v8 = scatter_add::<[batch, 7, 2]>(v3, tokens);
-            let v9 = expand::<[batch, seq, d]>(v7);
-            v5 + mean::<[rows, d]>(v6) + v8 + mean::<[d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let v2 = v1 * v1;
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = max(0.1, v2);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let v8 = if keep && tokens != 2 { tanh(v7) } else { 0 };
+            let (v9, v10) = top_k::<seq, k = 2>(v5 + p);
+            let v11 = v8[seq = v10];
+            v4 + mean::<[2]>(v9) + mean::<[2]>(v11)
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g6 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, d] {
-            let v1 = x[seq = some];
-            param v2: [d] = normal(1.0);
-            let v3 = rms_norm(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            v1 + v3 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v3 = permute::<[seq, d, batch]>(v2);
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g7 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = variance::<[d]>(v1);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            let v8 = expand::<[batch, seq, d]>(v2);
-            let v2 = stack::<[batch, seq, 2]>(v3, 0.5 * v3);
-            let v9 = einsum::<[batch, seq]>(v8, v3);
-            let v1_2 = clamp(v9, v3 - 1, v3 + 1);
-            let v10 = v7[d = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v5 + v2 + v1_2 + mean::<[5]>(v10))
+            let v2 = 0.5 * float(tokens);
+            let v3 = shift::<d, 2>(v1);
+            let v4 = pad::<d, after = 1, value = 0.5>(v3);
+            let v5 = shift::<5, 2>(v4);
+            param v6: [5] = normal(1.0);
+            let (v7, v8) = top_k::<5, k = 2>(v5 + v6);
+            let v9 = one_hot::<7>(v8);
+            let mut v10 = v9 + 0.1 * v2;
+            repeat 2, name = r_v10 { param v11: [7] = ones; v10 *= v11; v10 = v10 - 0.5 * gelu(v10); }
+            buffer v12: [d] = |i| 0.3 * i - 0.4;
+            let v4_2 = conv_transpose1d::<2, 7, 3, padding = 1>(v9);
+            linear::<5, name = head>(v7 + mean::<[7]>(v10) + mean::<[d]>(v12) + mean::<[7]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g8 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let v1 = max_pool(x, lens);
-            let v2 = linear::<2, bias = false>(v1);
-            let v3 = max_pool(x, keep);
-            let v4 = grouped_linear::<rows, 7, bias = false>(x, tokens);
-            let x = linear::<d>(v4);
-            let (v5, v6) = top_k::<seq, k = 2>(x + p);
-            let v1 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v5, v6);
-            v5 + v2 + v3 + mean::<[seq]>(v1)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v2 = abs(v1);
+            param v3: [rows, d] = normal(1.0);
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v2), linear::<4>(v2), linear::<4>(v2));
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4);
+            let v6 = 0.5 * float(lens);
+            v5 + mean::<[rows]>(v3) + v6
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g9 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let x_2 = softmax::<seq>(2 * x, some_lens);
-            let v2 = clamp(x, x_2 - 1, x_2 + 1);
-            let v3 = silu(v2);
-            v3 + mean::<[2]>(v1)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v3 = grouped_linear::<5, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
+            let v4 = rope::<seq, dims = 2, interleaved = true>(v2);
+            v3 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g10 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            let v1 = conv1d::<7, d, 2, padding = causal, dilation = 2>(x_2);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); }
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<batch>()];
-            v2 + mean::<[batch]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = one_hot::<7>(tokens);
+            let v2_2 = attention::<2, score = bilinear>(x, context = v2);
+            let v3 = linear::<d, bias = false>(v1);
+            v3 + v2_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -149,105 +145,111 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rms_norm(v1);
-            let v3 = v1[d = [-1, 0]];
-            let v4 = v2[d = 0];
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = min::<[d]>(v5);
-            linear::<5, name = head>(v3 + v4 + v6)
+            let v2 = v1[d = 0];
+            let v3 = attend::<mask = causal, normalizer = sink>(v1, v1, v1);
+            let v4 = one_hot::<7>(arange::<d>());
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
+            let v6 = rope::<theta = 50.0>(v3, tokens);
+            linear::<5, name = head>(v6 + v2 + mean::<[7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            let v1 = max_pool(x, keep);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, rows]>(v1, v2);
-            let v4 = conv1d::<7, d, 2, padding = causal, dilation = 2>(x_2);
-            let v5 = softmax::<7>(2 * v4);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            let v9 = grouped_linear::<5, 7>(v3, argmax::<7>(linear::<7>(v3)));
-            v7 + mean::<[7]>(v5) + mean::<[rows, 7]>(v8) + mean::<[5]>(v9)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g13 {
-        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = sigmoid(x);
-            let v2 = grouped_linear::<rows, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
-            let v3 = conv1d::<seq, rows, 2, padding = same>(v2);
-            let x_2 = one_hot::<7>(tokens);
-            let (v4, v5) = split::<d>(v1);
-            v3 + mean::<[7]>(x_2) + mean::<[2]>(v4) + mean::<[2]>(v5)
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = linear::<rows>(v2);
+            let x_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            param v4: [7, d] = normal(1.0);
+            let v2 = v4[arange::<rows>()];
+            let v5 = rearrange::<[(d, rows)]>(v2);
+            let v6 = feed_forward::<6, activation = tanh>(x_2);
+            param v7: [] = normal(1.0);
+            param v8: [12] = normal(1.0);
+            let x = mean::<12>(one_hot::<12>(argmax::<12>(v5 + v8)));
+            v3 + mean::<[d]>(v6) + v7 + x
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g13 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [5, seq, d] {
+            let v1 = feed_forward::<6, activation = tanh>(x);
+            buffer v2: [2, d] = 0.7;
+            let v3 = linear::<d, bias = false>(v1);
+            let v1_2 = v3[batch = [0, -1, 0, 0, -1]];
+            let v4 = clamp(v2, v2 - 1, v2 + 1);
+            v1_2 + mean::<[2]>(v4)
+        }
+    } (x: floats[batch, seq, 4]);
 
     g14 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = relu_squared(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let x = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = sigmoid>(x);
-            v2 + mean::<[7]>(v3) + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = variance::<d>(x, keep_d);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v3 = scatter_add::<[7]>(v1, tokens);
+            let v4 = max::<[7]>(v3);
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
 
     g15 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            param v4: [2, d] = normal(1.0);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = tanh(linear::<d>(v5)); }
-            let v1 = v3[d = -1];
-            linear::<5, name = head>(v3 + mean::<[2]>(v5) + v1)
+            let v2 = cumsum::<d>(0.5 * v1);
+            param v3: [d] = normal(1.0);
+            let v4 = v2[d = argmax::<d>(v2 + v3)];
+            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v1 = expand::<[batch, seq, d]>(v4);
+            let v6 = v5[d = -2..];
+            linear::<5, name = head>(v1 + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g16 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[batch]>(x);
-            let v2 = v1[seq = [-1, 0]];
-            let v3 = cumsum::<seq>(0.5 * x);
-            let v4 = sum::<[d, 2]>(v2);
-            let v5 = feed_forward::<6, activation = geglu>(v3);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = feed_forward::<6, activation = relu>(v3);
-            v5 + v4 + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, d] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = l2_norm::<2, epsilon = 0.1>(v1);
+            let v3 = x[seq = [-1, 0]];
+            let v4 = variance::<[d, 2]>(v1);
+            let v5 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let x = if keep && tokens != 2 { tanh(v5) } else { 0 };
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[2, rows]>(v2, v6);
+            v3 + v4 + mean::<[seq]>(x) + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g17 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = tanh(z);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v2 = conv1d::<batch, d, 1>(v2);
-            let v3 = l2_norm::<d, epsilon = 0.1>(x);
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            v2 + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[v4];
+            let x_2 = linear::<d, bias = false>(v3);
+            let v7 = tanh(z);
+            let v8 = rearrange::<[batch, seq, (2, d)]>(v6);
+            v1 + x_2 + mean::<[rows]>(v7) + mean::<[8]>(v8)
         }
     } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g18 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = min::<[seq]>(x);
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v3 = min::<[d]>(v2);
-            let (v4, v5) = split::<d>(x);
-            let v6 = attention::<2, score = additive(3)>(x, context = v4);
-            v5 + v3 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = rms_norm(v1) * sigmoid(v1); }
+            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v1_2 = if x < v3 { x * v3 } else { tanh(x) };
+            let x = v1 * detach(floor(2 * x + 0.37));
+            let v4 = if v1_2 < x { v1_2 * x } else { tanh(v1_2) };
+            v4
         }
     } (x: floats[batch, seq, 4]);
 
@@ -255,281 +257,287 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = feed_forward::<6, activation = silu>(v1);
-            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v4 = one_hot::<7>(tokens);
-            let (v5, v6) = split::<d>(v3);
-            linear::<5, name = head>(v4 + mean::<[2]>(v5) + mean::<[2]>(v6))
+            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v4 = shift::<d, 1>(v3);
+            let mut v5 = v2 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); }
+            linear::<5, name = head>(v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g20 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<seq>()];
-            let v3 = feed_forward::<6, activation = swiglu>(x);
-            let v4 = expand::<[batch, seq, d]>(v2);
-            let x_2 = v2 * v2;
-            v3 + v4 + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let x = v1 + learned_position::<9, d>(v1);
+            let v3 = x[batch = argmax::<batch>(v2 + b)];
+            let x_2 = max::<[seq, 7]>(v3);
+            x_2
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+
+    g21 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = layer_norm(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let x_2 = x * v1;
+            let v1 = attention::<2, mask = causal>(x_2);
+            let v4 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(v3);
+            let v5 = v4 + sinusoidal_position::<rows>(v4);
+            let v6 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            v5 + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
-    g21 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[d = v3];
-            let v5 = attention::<2, mask = document & causal>(x, document = documents);
-            let v6 = max_pool(v5, lens);
-            let v7 = scatter_add::<[7, 2]>(v4, tokens);
-            let v8 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v6_2 = detach(floor(2 * v6 + 0.37));
-            let v9 = expand::<[batch, seq, d]>(v6_2);
-            v8 + v2 + mean::<[7]>(v7) + v9
-        }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
-
     g22 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 8, 2] {
-            let x_2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v1 = concat::<d>(x_2, 0.5 * x_2);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = v2[3 = ..2];
-            let v4 = mean_pool(v3, keep);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v7 = sum::<2>(v5 * grouped_linear::<d, 7, capacity_factor = 0.8>(v2, v6));
-            v1 + v4 + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = einsum::<[batch, rows]>(v2, v2);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = linear::<d>(v3);
+            let v5 = v5 * v5;
+            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            v4 + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g23 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min(v1, v1);
-            let v3 = sum::<[d]>(v2);
-            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = v1_2 + learned_position::<9, d>(v1_2);
-            linear::<5, name = head>(v4 + v3 + mean::<[d]>(v5))
+            let v2 = cumsum::<d>(0.5 * v1);
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = v4 + learned_position::<9, 2>(v4);
+            param v7: [7, d] = normal(1.0);
+            let v4_2 = v7[arange::<rows>()];
+            let v8 = v6[2 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v8 + mean::<[rows, d]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g24 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [2, 3, d] {
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let (v1, _v2) = top_k::<seq, k = 2>(x_2 + p);
-            let v3 = embedding::<7, d>(argmax::<batch>(detach(v1 + b)));
-            let v4 = einsum::<[2, 3]>(v3, v3);
-            let v5 = shift::<2, 2>(v3);
-            v5 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, 7] {
+            let v1 = linear::<d>(x);
+            let x_2 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = feed_forward::<6, activation = tanh>(x_2);
+            let v4 = exp(tanh(logsumexp::<d>(v1, keep_d)));
+            v2 + mean::<[d]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g25 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
-            let v1 = x[seq = 0];
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let x_2 = x[seq = order];
-            let v1 = sum::<seq>(x_2, lens);
-            v2 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
+            let v2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            param v3: [7, d] = normal(1.0);
+            let x_2 = v3[tokens];
+            let v4 = permute::<[d, batch, seq]>(x_2);
+            v1 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g26 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, d]>(v1, v1);
-            let v1 = embedding::<7, d>(tokens);
-            let v3 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v5 = exp(tanh(logsumexp::<batch>(v4, keep)));
-            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(v1_2);
-            v3 + v2 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean::<[batch]>(x);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = softmax::<batch>(2 * x);
+            let x_2 = v2 + learned_position::<9, d>(v2);
+            let v2 = tanh(w);
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
+            let v5 = cumsum::<batch>(0.5 * v3);
+            let x = 0.5 * float(keep);
+            x_2 + v1 + v2 + v4 + v5 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq], keep: marks[batch, seq]);
 
     g27 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            param v3: [2, d] = normal(1.0);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v7 = linear::<d>(v2);
-            param v8: [rows] = normal(1.0);
-            linear::<5, name = head>(v4 + v5 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[rows]>(v8))
+            let v2 = linear::<d>(v1);
+            let (v3, v4) = split::<d>(v1);
+            let v5 = linear::<d, bias = false>(v4);
+            let v6 = grouped_linear::<rows, 7, bias = false>(v5, tokens);
+            let mut v7 = v1 + 0.1 * v2;
+            repeat 2, share = true, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); v7 = v7 + softmax(v7) * v2; v7 += attention::<2, mask = causal>(v7); }
+            let v8 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v3 + mean::<[rows]>(v6) + mean::<[d]>(v7) + mean::<[d, 7]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g28 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let v4 = softmax::<seq>(2 * v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v1 = softmax::<d>(2 * v3);
-            let v5 = pad::<d, before = 1>(v5);
-            v4 + mean::<[rows]>(v2) + mean::<[7]>(v6) + v1 + mean::<[5]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = linear::<2>(x);
+            let v1 = detach(floor(2 * v1 + 0.37));
+            let v2 = x * x;
+            let v2 = attend::<mask = causal, position = rope>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            let v4 = v3[d = -1];
+            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
+            v1 + v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g29 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = min::<[d, batch]>(x);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = max(v1, v1);
-            let v4 = mean::<[seq]>(v3);
-            let v5 = max::<seq>(v2, keep);
-            v5 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<d, -1>(x);
+            let v2 = cumsum::<d>(0.5 * v1);
+            let x = ln(2 + v2 * v2);
+            let v3 = linear::<d>(x);
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g30 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = max(x, v1);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            v2 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = x + learned_position::<9, d>(x);
+            let v4 = embedding::<7, d>(tokens);
+            v3 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g31 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = min(v1, v1);
-            let v4 = abs(v3);
-            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v1_2 = feed_forward::<6, activation = sigmoid>(v4);
-            let v3_2 = v1[d = -2..];
-            linear::<5, name = head>(v5 + v2 + v1_2 + mean::<[2]>(v3_2))
+            let (v2, v3) = split::<d>(v1);
+            let v4 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v5 = clamp(v4, v4 - 1, v4 + 1);
+            let (v6, v7) = split::<d>(v1);
+            let v8 = l2_norm::<rows, epsilon = 0.1>(v4);
+            let v9 = if v5 > 0.1 && !(v4 >= 0.6) { 0.5 * v5 } else { v4 - 1 };
+            linear::<5, name = head>(v2 + v3 + v6 + v7 + mean::<[rows]>(v8) + mean::<[rows]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
-            let x = tanh(w);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = layer_norm::<epsilon = 0.1>(v1);
-            v2 + x + mean::<[7]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let x = variance::<[seq, 5]>(v1);
+            let v2 = v1 + learned_position::<9, 5>(v1);
+            let v3 = v2 + sinusoidal_position::<5>(v2);
+            v3 + x
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g33 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = einsum::<[batch, 5]>(v2, v2);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v3_2 = sum::<[batch]>(v4);
-            let v5 = max_pool(x, lens);
-            let v6 = cumsum::<5>(0.5 * v3);
-            v5 + mean::<[5]>(v3_2) + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let x_2 = grouped_linear::<d, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
+            buffer v1: [2, d] = 0.7;
+            let v2 = conv1d::<2, d, 3, padding = same, groups = d>(v1);
+            let v3 = shift::<d, -1>(v2);
+            let v2_2 = shift::<seq, 2>(x_2);
+            let (v4, v5) = split::<d>(x_2);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v2_2);
+            v4 + mean::<[d]>(v3) + v5 + mean::<[d]>(v6) + mean::<[7]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g34 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = mean::<5>(one_hot::<5>(v2));
-            let v4 = v1 / (2 + v3 * v3);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = feed_forward::<6, activation = gelu>(v5);
-            let v7 = softmax::<seq>(2 * v6);
-            param v8: [d] = normal(1.0);
-            let v1 = one_hot::<7>(argmax::<d>(v7 + v8));
-            let v7 = linear::<d>(v1);
-            v4 + mean::<[seq]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = group_norm::<2>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<seq>()];
+            let v4 = attend::<mask = causal, normalizer = sink>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            param v5: [d, rows] = normal(0.5);
+            let x = einsum::<[seq, rows]>(v3, v5);
+            buffer v6: [2, d] = 0.7;
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[arange::<batch>()];
+            let v9 = min(v8, 0.2);
+            v4 + mean::<[rows]>(x) + mean::<[2]>(v6) + v9
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g35 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max::<[d]>(v1);
-            let v2 = expand::<[batch, seq, d]>(v1_2);
-            let v3 = variance::<[d]>(v2);
-            let v4 = min(v3, v3);
-            let v1 = expand::<[batch, seq, d]>(v4);
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v5 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            linear::<5, name = head>(v5)
+            let v1_2 = pad::<d, before = 1>(v1);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = mean::<[rows]>(v3);
+            let v3_2 = l2_norm::<5, epsilon = 0.1>(v1_2);
+            let v5 = max::<[5]>(v3_2);
+            let v6 = einsum::<[batch, seq]>(v1, v4);
+            let v7 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            linear::<5, name = head>(v7 + v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g36 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = x[batch = argmax::<batch>(detach(x + b))];
-            let v2 = softmax::<seq>(2 * x, keep_some);
-            let v3 = v1 + v1;
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
-            v2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 5] {
+            let v1 = conv1d::<batch, d, 1>(x);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g37 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = v1 * detach(floor(2 * v1 + 0.37));
-            let v3 = max(v2, v2);
-            let v4 = mean::<seq>(v2, some_lens);
-            let v5 = permute::<[d, batch]>(v4);
-            let v6 = permute::<[batch, d]>(v5);
-            let v7 = linear::<d, bias = false>(v3);
-            let v2 = 0.5 * float(tokens);
-            v7 + v6 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, 3] {
+            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let mut v1 = x_2 + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); }
+            let v2 = layer_norm(v1);
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v2 = if v2_2 < v2_2 { v2_2 * v2_2 } else { tanh(v2_2) };
+            let v1 = max_pool(v2, lens);
+            let v3 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v2 = max(v3, v3);
+            v2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
 
     g38 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v4 = softmax(v1);
-            v4 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = 0.5 * float(keep);
+            let v4 = rms_norm::<epsilon = 0.5>(v2);
+            v1 + v3 + mean::<[7]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g39 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = gelu_tanh(v1);
-            let v3 = l2_norm(v2);
-            let v4 = grouped_linear::<d, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
-            param v5: [2, d] = normal(1.0);
-            let v3 = detach(floor(2 * v5 + 0.37));
-            let v6 = linear::<2>(v4);
-            let v7 = cumsum::<d>(0.5 * v3);
-            let v1 = v1[d = -2..];
-            linear::<5, name = head>(v6 + mean::<[d]>(v7) + v1)
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v2 = v2 / (2 + v2 * v2);
+            let v2_2 = pad::<d, before = 1>(v2);
+            let v2 = softmax::<5>(2 * v2_2);
+            let v3 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v2 = l2_norm::<5, epsilon = 0.1>(v2);
+            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, name = r_v5 { param v6: [5] = ones; v5 *= v6; v5 = tanh(linear::<5>(v5)); param v7: [5] = normal(1.0); v5 += one_hot::<5>(argmax::<5>(v5 + v7)); }
+            linear::<5, name = head>(v5 + mean::<[d, 2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

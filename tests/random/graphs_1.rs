@@ -3,317 +3,315 @@
 graphs! {
     g40 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1 - v1;
-            let v1 = variance::<[seq, 8]>(v2);
-            v1
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g41 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = concat::<d>(x, 0.5 * x);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v5 = max(0.1, v1);
-            let v6 = shift::<seq, 1>(v4);
-            let v7 = conv1d::<seq, d, 3, padding = causal>(x);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[arange::<batch>()];
-            v2 + v5 + mean::<[rows]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
+            v1 + mean::<[7]>(v2) + v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g42 {
+    g41 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let (v1, v2) = split::<d>(x);
-            let v1 = dropout::<0.5>(v1);
-            let v3 = logsumexp::<[2, seq]>(v1);
-            let v4 = softmax(x);
-            let v5 = max(v2, v3);
-            let v6 = expand::<[batch, seq, d]>(v3);
-            let v7 = pad::<d, after = 1, value = 0.5>(v6);
-            let v6_2 = max::<[batch]>(v5);
-            v4 + mean::<[5]>(v7) + mean::<[2]>(v6_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1 = softmax::<d>(2 * v1);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let mut v5 = x + 0.1 * v2;
+            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v7 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
+            v6 + mean::<[d]>(v3) + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4]);
+
+    g42 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = attention::<2, mask = document & causal>(v1, document = documents);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
+            let v4 = 0.5 * float(tokens);
+            let mut v5 = v1 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = v5 + softmax(v5) * v4; v5 += attention::<2, mask = causal>(v5); }
+            let v1 = 1 - v5 / 3;
+            let v6 = conv_transpose1d::<seq, d, 1>(v1);
+            let v7 = cos(2 * v6);
+            v3 + v7
+        }
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
 
     g43 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = v1[d = [0, -1, 0, 0, -1]];
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = v2[5 = -2..];
-            let v7 = linear::<d, bias = false>(v3);
-            let v8 = feed_forward::<6, activation = silu>(v5);
-            linear::<5, name = head>(v6 + mean::<[d]>(v7) + mean::<[d]>(v8))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = stack::<[batch, seq, 7, 2]>(v3, 0.5 * v3);
+            let v5 = concat::<7>(v3, 0.5 * v3);
+            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v7 = shift::<7, 1>(v4);
+            let v1 = cumsum::<d>(0.5 * v6);
+            linear::<5, name = head>(v5 + mean::<[7, 2]>(v7) + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2 * v2;
-            let v4 = pad::<d, after = 1, value = 0.5>(x);
-            v1 + mean::<[d]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<batch, 2>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v1 = conv1d::<batch, d, 1>(v1);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v1);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g45 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = clamp(v2, -0.7, 0.7);
-            let v5 = v3 * v3;
-            let v6 = max_pool(v4, keep);
-            let v1 = variance::<[seq]>(v1);
-            let v7 = v6 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            v5 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = conv_transpose1d::<batch, d, 1>(x);
+            let v2 = softmax::<batch>(2 * v1);
+            let v3 = clamp(v2, -0.7, 0.7);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(v3, v5));
+            let v2 = min::<seq>(v3, keep_some);
+            let v7 = 0.5 * float(lens);
+            let v8 = pad::<d, before = 1>(v2);
+            v6 + v7 + mean::<[5]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], lens: lens[batch]);
 
     g46 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, 2, 7] {
-            let v1 = one_hot::<7>(argmax::<batch>(x + b));
-            let v1 = rms_norm::<epsilon = 0.5>(v1);
-            let v2 = rms_norm(v1);
-            let v3 = einsum::<[seq, 7]>(v2, v2);
-            let (v4, v5) = split::<d>(v2);
-            v4 + v3 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let x = attend::<mask = causal, normalizer = sink>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let v2 = cumsum::<7>(0.5 * v1);
+            let v3 = group_norm::<2>(x);
+            param v4: [7] = normal(1.0);
+            let (v5, v6) = top_k::<7, k = 2>(v2 + v4);
+            let v7 = v1[7 = v6];
+            v3 + mean::<[2]>(v5) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g47 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = v1[d = ..2];
-            let (v6, v7) = split::<d>(v1);
-            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v1_2, v8);
-            linear::<5, name = head>(v3 + v5 + v6 + v7 + mean::<[rows]>(v9))
+            let (v2, v3) = split::<d>(v1);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v1; v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            let v6 = l2_norm::<2, epsilon = 0.1>(v2);
+            let v4_2 = concat::<d>(v4, 0.5 * v1);
+            let v7 = silu(v4_2);
+            linear::<5, name = head>(v3 + v6 + mean::<[8]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v2: [] = normal(1.0);
-            param v3: [d] = normal(1.0);
-            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
-            let v4 = conv_transpose2d::<[batch, 7], 2, [3, 1], padding = [1, 0], bias = false>(v4);
-            let v4_2 = rearrange::<[batch, (2, 7)]>(v4);
-            let v6 = v2 * sigmoid(v4_2) + 0.5 * v4_2;
-            let v7 = expand::<[batch, seq, d]>(v2);
-            v7 + mean::<[14]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [d, batch, seq] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let x_2 = 0.5 * float(tokens);
+            let v2 = if x_2 <= 0 || x_2 > x_2 { x_2 } else if x_2 > 0.5 { sqrt(x_2) } else { 0.25 };
+            let v3 = variance::<seq>(v2, keep);
+            let x_2 = embedding::<7, d>(tokens);
+            let v4 = v3 * detach(floor(2 * v3 + 0.37));
+            let v5 = feed_forward::<6, activation = reglu>(x_2);
+            v1 + v4 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g49 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = attention::<2, score = bilinear>(v1, context = x);
-            let v3 = einsum::<[seq, d]>(v2, v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = rms_norm(v4) * sigmoid(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[arange::<seq>()];
-            v4 + v7
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<d, 1>(x);
+            let v2 = softmax::<batch>(2 * v1, keep);
+            let v2 = clamp(v1, v2 - 1, v2 + 1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            buffer v5: [2, d] = 0.7;
+            v2 + v4 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g50 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, batch] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = mean_pool(v1, keep);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); }
-            let v4 = v3[d = [-1, 0]];
-            let v5 = permute::<[2, batch]>(v4);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v2));
+            let v4 = tanh(z);
+            let v5 = sum::<[batch, seq]>(v3);
+            let x_2 = softmax::<rows>(2 * v4);
+            let v6 = logsumexp::<[rows]>(v5);
+            x_2 + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g51 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 + sinusoidal_position::<d>(v1);
-            let v2 = detach(floor(2 * v1_2 + 0.37)) + v1_2;
-            let v1_2 = shift::<d, 1>(v1_2);
-            let v3 = clamp(v2, v1_2 - 1, v1_2 + 1);
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1_2 = v3 + sinusoidal_position::<d>(v3);
-            let mut v5 = v1_2 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 += attention::<2, mask = causal>(v5); }
-            linear::<5, name = head>(v5 + mean::<[rows]>(v4))
+            let v2 = v1 * detach(floor(2 * v1 + 0.37));
+            let v3 = embedding::<7, d>(tokens);
+            let v1 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
+            param v4: [d] = normal(1.0);
+            let v5 = v1[d = argmax::<d>(v2 + v4)];
+            let v6 = einsum::<[batch, seq]>(v3, v5);
+            let v7 = sqrt(1 + v6 * v6);
+            let v8 = linear::<d, bias = false>(v1);
+            linear::<5, name = head>(v8 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 10] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); }
-            let x = pad::<d, before = 1>(v1);
-            let v1_2 = concat::<5>(x, 0.5 * x);
-            let v1 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            v1_2 + mean::<[d]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<d, 2>(x);
+            let x = embedding::<7, d>(tokens);
+            let v2 = 0.5 * float(tokens);
+            let v3 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            x + v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g53 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = softmax::<batch>(2 * x);
-            param v2: [d] = normal(1.0);
-            param v3: [7, d] = normal(1.0);
-            let v1 = v3[argmax::<d>(detach(v1 + v2))];
-            let x = softmax::<seq>(v1, some_lens);
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d, rows] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = feed_forward::<6, activation = silu>(x);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
+            let (v6, v7) = top_k::<seq, k = 2>(v3 + p);
+            let v8 = v5[seq = v7];
+            v8 + v1 + v6
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g54 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = tanh(linear::<d>(v1)); }
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = v1[seq = 0];
-            let v5 = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(v3);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            let x = tanh(c);
-            let v8 = 0.5 * float(lens);
-            v2 + v4 + mean::<[7]>(v5) + v7 + x + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = v2 + v2;
+            param v4: [7, d] = normal(1.0);
+            let x = v4[arange::<rows>()];
+            let v5 = min::<batch>(v1, keep);
+            let v6 = 0.5 * float(tokens);
+            let v7 = rms_norm::<epsilon = 0.5>(v3);
+            v7 + mean::<[rows]>(x) + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g55 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = v3[rows = ..2];
-            let v6 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v7 = v5[2 = [0, -1, 0, 0, -1]];
-            let v8 = min(v7, v7);
-            linear::<5, name = head>(v4 + v6 + mean::<[5]>(v8))
+            let v2 = detach(floor(2 * v1 + 0.37));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v1 = max::<[3]>(v1);
+            param v3: [d] = normal(1.0);
+            let v4 = one_hot::<7>(argmax::<d>(v2 + v3));
+            let v5 = mean::<[d]>(v2);
+            let v6 = cumsum::<7>(0.5 * v4);
+            param v7: [7, d] = normal(1.0);
+            let v1_2 = v7[tokens];
+            linear::<5, name = head>(v6 + v1 + v5 + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = v1 / (2 + v1 * v1);
-            let v2 = linear::<rows>(x);
-            let v3 = linear::<rows, bias = false>(v1);
-            let v1 = one_hot::<7>(arange::<batch>());
-            let x_2 = max::<[rows]>(v2);
-            let v4 = v3 + learned_position::<9, rows>(v3);
-            let x = concat::<rows>(v2, 0.5 * v3);
-            v4 + mean::<[7]>(v1) + x_2 + mean::<[6]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
+            let v3 = x[seq = [0, -1, 0, 0, -1]];
+            let v4 = softmax::<batch>(2 * v2);
+            let v5 = one_hot::<7>(tokens);
+            let v6 = rope::<batch, dims = 2, interleaved = true>(v3);
+            let v7 = silu(v4);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            v5 + mean::<[5, d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g57 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[arange::<batch>()];
-            let v3 = 0.5 * float(lens);
-            let v4 = 0.5 * float(keep);
-            let v5 = v4[batch = argmax::<batch>(x + b)];
-            let x_2 = embedding::<7, d>(tokens);
-            let v6 = stack::<[batch, 2, d]>(x, 0.5 * x);
-            v1 + v3 + v5 + x_2 + mean::<[2]>(v6)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
-
-    g58 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = rms_norm(v1) * sigmoid(v1); }
-            let (v2, v3) = split::<d>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v6 = softmax::<batch>(2 * x);
-            v2 + v3 + mean::<[rows]>(v5) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v4 = detach(floor(2 * x + 0.37)) + v2;
+            param v5: [2, d] = normal(1.0);
+            let v6 = linear::<d>(v5);
+            let v7 = max::<[2, d]>(v6);
+            let v5 = conv_transpose1d::<batch, d, 3, padding = 1>(v4);
+            v5 + v7
         }
     } (x: floats[batch, seq, 4]);
 
+    g58 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let x_2 = x * sigmoid(x) + 0.5 * x;
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x_2);
+            let v3 = rope::<theta = 50.0>(v1, tokens);
+            let v4 = scatter_add::<[batch, 7, d]>(v3, tokens);
+            v2 + mean::<[d]>(v4)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
     g59 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = v2 - v2;
-            let v4 = attend::<mask = causal, position = rope>(v1, linear::<4>(v1), tanh(v1));
-            let v5 = pow(v3, 2);
-            param v6: [d, rows] = normal(0.5);
-            let v3_2 = einsum::<[batch, seq, rows]>(v4, v6);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v3_2))
+            let v1_2 = max(0.1, v1);
+            let v2 = v1_2[d = -1];
+            let v3 = min::<[d]>(v1_2);
+            let v2_2 = v2 / (2 + v3 * v3);
+            let v4 = stack::<[batch, seq, 2]>(v2_2, 0.5 * v2_2);
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = gelu(x);
-            let v2 = grouped_linear::<5, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
-            let v3 = conv2d::<[batch, seq], 5, 3, padding = 1>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v7 = shift::<seq, 1>(v6);
-            v4 + mean::<[7]>(v5) + mean::<[5]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = softmax::<seq>(x, keep);
+            let mut v1 = x + 0.1 * x_2;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = min(v1, 0.2);
+            let v4 = cumsum::<d>(0.5 * v3);
+            let v5 = clamp(v4, -0.7, 0.7);
+            let v3_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v5);
+            v3_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g61 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = min::<[seq]>(v1);
-            let v4 = conv_transpose1d::<seq, 8, 3, padding = 1>(v2);
-            v4 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = min(x, 0.2);
+            let v1 = conv1d::<seq, d, 3, padding = same, groups = d>(v1);
+            let v2 = einsum::<[seq, d]>(v1, v1);
+            let x_2 = mean_pool(v1);
+            v2 + mean::<[batch]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g62 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let x_2 = clamp(x, x - 1, x + 1);
-            let v1 = concat::<d>(x_2, 0.5 * x_2);
-            param v2: [d] = normal(1.0);
-            v1 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = linear::<d, bias = false>(x);
+            let x_2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
+            let v1 = feed_forward::<6, activation = sigmoid>(x_2);
+            x_2_2 + v1
         }
     } (x: floats[batch, seq, 4]);
 
@@ -321,232 +319,229 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v3_2 = v3 + sinusoidal_position::<d>(v3);
-            linear::<5, name = head>(v3_2 + mean::<[2]>(v2) + mean::<[7]>(v4))
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v2_2 = grouped_linear::<5, 7>(v2, tokens);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v3_2 = rms_norm(v3);
+            linear::<5, name = head>(v2_2 + mean::<[d]>(v3_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v1_2 = detach(floor(2 * v2 + 0.37)) + v2;
-            let v3 = shift::<seq, 1>(v2);
-            let v1 = l2_norm::<batch, epsilon = 0.1>(v1_2);
-            let v4 = group_norm::<2>(v1);
-            let v5 = v3[batch = [-1, 0]];
-            v4 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let x_2 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x_2);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v3 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
+            let v4 = x[batch = [-1, 0]];
+            let v1_2 = mean::<[seq, d]>(v4);
+            let v5 = shift::<seq, 1>(v3);
+            v5 + v1_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g65 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            let v4 = attend::<mask = causal>(v3, v3, v3);
-            v4
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
+            let x_2 = feed_forward::<6, activation = relu>(x);
+            let x = x_2 + learned_position::<9, d>(x_2);
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x_2);
+            let x_2_2 = tanh(w);
+            x + v1 + x_2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g66 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, rows] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = variance::<seq>(v1, keep_some);
-            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            let (v8, v9) = top_k::<7, k = 2>(linear::<7>(v7));
-            let v10 = sum::<2>(v8 * grouped_linear::<d, 7, capacity_factor = 0.8>(v7, v9));
-            v5 + mean::<[d]>(v2) + mean::<[d]>(v10)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, 7, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
+            let v4 = conv2d::<[batch, 7], d, [2, 3], padding = same>(v3);
+            let v5 = softmax::<d>(2 * v2, keep_d);
+            let v5 = v5[d = 0];
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g67 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = cumsum::<d>(0.5 * v1_2);
-            let v4 = mean::<[d]>(v3);
-            param v5: [d] = normal(1.0);
-            param v6: [7, d] = normal(1.0);
-            let v1 = v6[argmax::<d>(v2 + v5)];
-            linear::<5, name = head>(v1_2 + v4 + v1)
+            let v1_2 = einsum::<[batch, seq]>(v1, v1);
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = 0.5 * float(tokens);
+            let v4 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v5 = feed_forward::<6, activation = relu>(v1);
+            linear::<5, name = head>(v4 + v1_2 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
-            param v1: [rows, d] = normal(1.0);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = rms_norm(v2) * sigmoid(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v5 = einsum::<[rows]>(v1, v1);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[arange::<rows>()];
-            v4 + v2 + mean::<[rows]>(v5) + mean::<[rows]>(v7)
+        fn forward(x: [batch, seq, d], m: [rows, d], z: [batch, rows, d], keep: bool[batch, seq]) -> [batch, rows, d] {
+            let v1 = tanh(m);
+            let v2 = tanh(z);
+            let x_2 = exp(tanh(logsumexp::<seq>(x, keep)));
+            let v3 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v4 = mean_pool(v3, keep);
+            v2 + v1 + x_2 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], z: floats[batch, 3, 4], keep: marks[batch, seq]);
 
     g69 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [7, d, batch] {
-            let x_2 = permute::<[seq, d, batch]>(x);
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = mean::<[seq]>(x_2);
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v4 = v2[batch = argmax::<batch>(detach(v3 + b))];
-            let v3 = softmax::<d>(2 * v2);
-            let v2_2 = scatter_add::<[7, d, batch]>(x_2, tokens);
-            let v1_2 = expand::<[batch, seq, d]>(v3);
-            v2_2 + v4 + mean::<[seq]>(v1_2)
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, d, 5] {
+            let v1 = mean::<d>(x, keep_d);
+            let v2 = grouped_linear::<5, 7>(x, tokens);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(x);
+            let v4 = if keep && tokens != 2 { tanh(v4) } else { 0 };
+            let v5 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v5 = v5[seq = argmax::<seq>(v3 + p)];
+            let v6 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(v4);
+            let v4_2 = v6 + learned_position::<9, 7>(v6);
+            v5 + mean::<[seq]>(v1) + mean::<[seq, 7]>(v4_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d] {
-            let v1 = max_pool(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * v1; v2 = dropout::<0.2>(tanh(v2)); param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v6 = v2 * v1;
-            let v7 = conv1d::<batch, d, 2, padding = same>(v6);
-            let v8 = v7[batch = argmax::<batch>(v5 + b)];
-            v8
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = order];
+            let x = attention::<2, score = additive(3)>(v1, context = v1);
+            let x = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v3 = softmax::<batch>(2 * v2, keep);
+            v1_2 + v3
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], keep: marks[batch, seq]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = pow(v2, 2);
-            let v2_2 = softmax::<d>(2 * v1);
-            let v4 = logsumexp::<[d]>(v3);
-            linear::<5, name = head>(v2_2 + v4)
+            let (v2, v3) = split::<d>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = one_hot::<7>(tokens);
+            let v6 = 1 - v5 / 3;
+            linear::<5, name = head>(v2 + v3 + mean::<[7]>(v4) + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 5] {
-            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v1_2 = variance::<seq>(v1, some_lens);
-            let v1 = v1_2[d = 0];
-            let v2 = pad::<d, after = 1, value = 0.5>(x);
-            v2 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 6] {
+            let v1 = linear::<rows>(x);
+            let v1_2 = concat::<rows>(v1, 0.5 * v1);
+            let v2 = max_pool(v1_2, lens);
+            let v1 = feed_forward::<6, activation = silu>(v2);
+            v1
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g73 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
-            let v1 = variance::<[d]>(x);
-            let v2 = v1 - v1;
-            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v4 = v2 / (2 + v3 * v3);
-            let v5 = scatter_add::<[7, d]>(v4, tokens);
-            param v6: [rows] = normal(1.0);
-            v5 + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = sigmoid(x);
+            let x_2 = linear::<5>(x);
+            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v3 = variance::<seq>(v2, lens);
+            let v3 = rope::<batch, dims = 2, interleaved = true>(v3);
+            param v4: [rows] = normal(1.0);
+            x_2 + mean::<[d]>(v3) + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
 
     g74 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = softmax::<d>(2 * v1);
-            let x_2 = v2[seq = -1];
-            let v2_2 = embedding::<7, d>(tokens);
-            let v3 = if arange::<seq>() < tokens || !keep { v2_2 } else { 0.5 * v2_2 };
-            let v4 = if keep && tokens != 2 { tanh(v3) } else { 0 };
-            let v5 = v1 + sinusoidal_position::<d>(v1);
-            let v6 = one_hot::<7>(tokens);
-            v4 + x_2 + v5 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], b: [batch], p: [seq]) -> [batch, 2, 5, d] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = conv_transpose1d::<seq, 5, 3, padding = 1>(v1);
+            param v3: [7, d] = normal(1.0);
+            let x_2 = v3[argmax::<batch>(v2 + b)];
+            let v1_2 = attend::<mask = causal>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let (v4, v5) = top_k::<seq, k = 2>(x_2 + p);
+            let v6 = v1_2[seq = v5];
+            param v7: [] = normal(1.0);
+            let v8 = linear::<d, bias = false>(v6);
+            let v9 = conv1d::<2, d, 3, padding = same, groups = d>(v4);
+            v8 + v7 + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], p: floats[seq]);
 
     g75 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = silu(v1);
-            let v3 = max::<[d]>(v2);
-            let v4 = expand::<[batch, seq, d]>(v3);
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = softmax::<d>(2 * v1_2);
+            let v2 = einsum::<[batch, seq]>(v2, v2);
+            let v3 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v4 = l2_norm::<rows, epsilon = 0.1>(v3);
             let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = v5[d = [0, -1, 0, 0, -1]];
-            let v2 = pad::<5, before = 1>(v6);
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v2 + mean::<[3]>(v7))
+            let v1 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v5 + v2 + mean::<[7]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = silu(x);
-            let v5 = einsum::<[batch, 2]>(v3, v3);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = l2_norm::<seq, epsilon = 0.1>(v3);
-            let v9 = stack::<[batch, 2, seq, d]>(v4, 0.5 * x);
-            v9 + v2 + v5 + v6 + mean::<[7]>(v7) + v8
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = v2 * v2;
+            let v4 = mean::<seq>(x, keep);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v6 = conv1d::<batch, 3, 1>(v3);
+            let v7 = embedding::<7, d>(tokens);
+            v6 + v5 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g77 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            let v3 = cumsum::<seq>(0.5 * v2);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(x, v4);
-            v3 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v2 = v1[seq = order];
+            let v3 = mean::<[seq, d]>(v2);
+            let v4 = softmax(v1);
+            v4 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], order: places[batch, seq]);
 
     g78 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            let x_2 = conv1d::<batch, d, 1>(v1);
-            let v2 = shift::<d, 1>(x_2);
-            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v3 = cumsum::<d>(0.5 * x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1_2);
-            let v6 = max_pool(v3);
-            let v3_2 = softmax::<seq>(x_2, keep);
-            v4 + mean::<[7]>(v5) + v6 + v3_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = pad::<d, before = 1>(x);
+            let v4 = x + sinusoidal_position::<d>(x);
+            let (v5, v6) = split::<d>(v4);
+            let v2_2 = conv2d::<[batch, seq], rows, 3, padding = 1>(v2);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v4);
+            let v9 = attend::<mask = causal, normalizer = sink>(v7, v7, v7);
+            let v10 = stack::<[batch, seq, d, 2]>(v9, 0.5 * v9);
+            v10 + mean::<[5]>(v3) + v5 + v6 + mean::<[rows]>(v2_2) + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g79 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v2 = sum::<[2, d]>(v2);
-            let v4 = v1[d = -2..];
-            linear::<5, name = head>(v3 + v2 + mean::<[2]>(v4))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = embedding::<7, d>(v4);
+            let v6 = feed_forward::<6, activation = silu>(v5);
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(v1 + v7);
+            let v10 = v1[d = v9];
+            let v11 = feed_forward::<6, activation = relu_squared>(v8);
+            linear::<5, name = head>(v3 + mean::<[d]>(v6) + v10 + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

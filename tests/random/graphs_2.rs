@@ -2,315 +2,308 @@
 
 graphs! {
     g80 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(x, x, x);
-            let x = min(v1, x);
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = v2 + v2;
-            let v4 = permute::<[d, batch, seq]>(v3);
-            let v5 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 3] {
+            let x_2 = grouped_linear::<rows, 7>(x, tokens);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(x_2);
+            let v3 = rms_norm(v2);
+            let x = feed_forward::<6, activation = swiglu>(v3);
+            let v4 = 0.5 * float(lens);
+            v1 + mean::<[rows]>(x) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g81 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let x_2 = permute::<[seq, d, batch]>(x);
-            let x = grouped_linear::<rows, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
-            let x = stack::<[batch, seq, 2, rows]>(x, 0.5 * x);
-            let v1 = mean::<[batch]>(x);
-            x_2 + mean::<[2, rows]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let v1 = pow(v2, 2);
+            let v3 = mean_pool(v1, keep);
+            v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g82 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = sum::<[seq]>(x);
-            let x_2 = x + learned_position::<9, d>(x);
-            let v2 = stack::<[batch, seq, d, 2]>(x_2, 0.5 * x_2);
-            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v4 = clamp(v1, v1 - 1, v1 + 1);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], last: ids[batch]) -> [batch, seq, 3] {
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v1_2 = sqrt(1 + v1 * v1);
+            let v2 = if arange::<seq>() < tokens || !keep { v1_2 } else { 0.5 * v1_2 };
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v2_2 = x[seq = last];
+            v3 + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch]);
 
     g83 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = linear::<d, bias = false>(v1);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
-            let v3 = v2 / (2 + v2 * v2);
+            let v2 = embedding::<7, d>(tokens);
+            let v2_2 = conv1d::<seq, d, 3, padding = causal>(v2);
+            param v3: [rows, d] = normal(1.0);
             param v4: [d] = normal(1.0);
-            let v5 = v2[d = argmax::<d>(detach(v3 + v4))];
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            linear::<5, name = head>(v7 + v5)
+            let v5 = one_hot::<7>(argmax::<d>(detach(v1 + v4)));
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            linear::<5, name = head>(v2_2 + mean::<[rows]>(v3) + mean::<[7]>(v5) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g84 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = permute::<[seq, d, batch]>(x);
-            let x_2_2 = x_2[seq = last];
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
-            let v3 = expand::<[batch, seq, d]>(x_2_2);
-            v2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = concat::<d>(x, 0.5 * x);
+            let x_2 = tanh(m);
+            let v3 = abs(v3);
+            let (v4, v5) = split::<d>(x);
+            v2 + mean::<[rows]>(x_2) + mean::<[8]>(v3) + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
 
     g85 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d], turned: ids[seq, batch]) -> [batch, seq] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let x = einsum::<[batch, seq]>(x, x);
-            let x_2 = sum::<d>(v3, keep_d);
-            let v4 = rearrange::<[(rows, 7)]>(v1);
-            let v5 = x * detach(if x < 0.1 { 0.5 } else { -1 });
-            param v6: [2, d] = normal(1.0);
-            let v7 = v5[seq = turned];
-            x_2 + mean::<[21]>(v4) + mean::<[2, d]>(v6) + v7
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4], turned: places[seq, batch]);
-
-    g86 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, 2, batch, seq] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = grouped_linear::<d, 7>(v1, tokens);
-            let v2_2 = stack::<[batch, seq, d, 2]>(x, 0.5 * v2);
-            let x_2 = permute::<[d, 2, batch, seq]>(v2_2);
-            let x = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = linear::<rows>(x);
-            x_2 + mean::<[rows]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max::<[d]>(x);
+            param v2: [rows, d] = normal(1.0);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v4_2 = feed_forward::<6, activation = gelu_tanh>(v4);
+            let (v5, v6) = split::<d>(v2);
+            let v7 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4_2);
+            param v8: [d] = normal(1.0);
+            let v9 = v4_2 * detach(if v7 < 0.1 { 0.5 } else { -1 });
+            v9 + v1 + mean::<[rows, 2]>(v5) + mean::<[rows, 2]>(v6) + v8
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g86 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = min::<[batch, d]>(x);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x_2 = tanh(c);
+            let x = detach(floor(2 * v2 + 0.37));
+            let v3 = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
+            let v4 = one_hot::<7>(argmax::<seq>(v1 + p));
+            x + v3 + mean::<[7]>(v4)
+        }
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], p: floats[seq]);
+
     g87 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = silu(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            param v3: [d] = normal(1.0);
             param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            param v6: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v5, v6);
-            param v7: [rows] = normal(1.0);
-            let (v8, _v9) = top_k::<rows, k = 2>(v1_2 + v7);
-            linear::<5, name = head>(v1 + mean::<[2]>(v8))
+            let v5 = v4[argmax::<d>(v2 + v3)];
+            let v6 = v5 / (2 + v5 * v5);
+            let v6_2 = softmax::<d>(2 * v6);
+            param v7: [d] = normal(1.0);
+            linear::<5, name = head>(v6_2 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = floor(2 * x + 0.37) * x;
-            let v3 = l2_norm::<seq, epsilon = 0.1>(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            let v1 = min(v3, 0.2);
-            let v6 = pad::<d, after = 1, value = 0.5>(v4);
-            let v7 = max_pool(v6, lens);
-            v5 + mean::<[d]>(v1) + mean::<[5]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 2, d] {
+            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = stack::<[batch, seq, 2, d]>(x_2, 0.5 * x);
+            param v4: [7, d] = normal(1.0);
+            let x = v4[tokens];
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, 2, rows]>(v1, v5);
+            let v7 = one_hot::<7>(tokens);
+            let v8 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
+            v3 + mean::<[rows]>(v6) + mean::<[7]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g89 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = grouped_linear::<5, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
-            let x = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v2 = permute::<[seq, d, batch]>(x);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            v2 + mean::<[5]>(v3)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g90 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = conv1d::<seq, 2, 2, padding = same>(v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v1_2 = v1[seq = some];
-            let x_2 = conv_transpose1d::<seq, d, 1>(x);
-            let v6 = sum::<[d, batch]>(v5);
-            v3 + mean::<[rows]>(v1_2) + mean::<[d]>(x_2) + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = v1[seq = some];
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            v2 + mean::<[rows, d]>(v3) + mean::<[5, d]>(v1)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+
+    g90 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            param v1: [d] = normal(1.0);
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let mut v5 = v3 + 0.1 * v2;
+            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
+            let v6 = concat::<d>(v5, 0.5 * v5);
+            x_2 + mean::<[8]>(v6)
+        }
+    } (x: floats[batch, seq, 4]);
 
     g91 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = linear::<5>(v1);
-            linear::<5, name = head>(v3 + mean::<[2, d]>(v2) + mean::<[5]>(v4))
+            let v2 = 0.5 * float(tokens);
+            let v3 = linear::<d>(v1);
+            let v4 = softmax::<d>(2 * v3);
+            linear::<5, name = head>(v4 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, seq] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let x = x[d = v3];
-            let v4 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v5 = einsum::<[batch, seq]>(v4, v2);
-            let v6 = if v5 > 0.1 && !(v5 >= 0.6) { 0.5 * v5 } else { v5 - 1 };
-            let x_2 = stack::<[batch, 2, seq]>(v6, 0.5 * v6);
-            let v7 = stack::<[2, batch, seq]>(v6, 0.5 * v6);
-            let v8 = conv1d::<batch, 2, 1>(x);
-            x_2 + v7 + v8
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean::<[seq]>(x);
+            let v2 = mean_pool(x);
+            let v3 = min::<[d, batch]>(v1);
+            let v4 = expand::<[batch, seq, d]>(v2);
+            param v5: [7, d] = normal(1.0);
+            let x = v5[tokens];
+            let v6 = linear::<d, bias = false>(v4);
+            let v7 = v6 - v6;
+            x + v3 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g93 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = 0.5 * float(tokens);
-            param v3: [rows] = normal(1.0);
-            v1 + v2 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = sum::<[d, seq]>(x);
+            let x_2 = embedding::<7, d>(tokens);
+            let v2 = einsum::<[seq, d]>(x_2, x_2);
+            v2 + mean::<[batch]>(v1)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g94 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, d] {
-            param v1: [] = normal(1.0);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            let v3 = feed_forward::<6, activation = gelu>(v2);
-            v3 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = conv1d::<seq, d, 2, padding = same>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = tanh(v1);
+            v2 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g95 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = shift::<d, -1>(v2);
-            param v4: [2, d] = normal(1.0);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = v5 + softmax(v5) * v4; }
-            let v6 = cumsum::<d>(0.5 * v5);
-            let v3 = v3 * detach(floor(2 * v3 + 0.37));
-            param v7: [7, d] = normal(1.0);
-            let v2_2 = v7[arange::<rows>()];
-            linear::<5, name = head>(v3 + mean::<[2]>(v6) + mean::<[rows]>(v2_2))
+            let v2 = v1[d = 0];
+            let v3 = expand::<[batch, seq, d]>(v2);
+            let v4 = one_hot::<7>(arange::<d>());
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            let v6 = one_hot::<7>(arange::<d>());
+            let v7 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            let v2 = mean::<[7]>(v5);
+            linear::<5, name = head>(v7 + mean::<[7]>(v6) + mean::<[3]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let x = 0.5 * float(tokens);
-            param v2: [2, d] = normal(1.0);
-            let v3 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(v1, linear::<4>(v1), tanh(v1));
-            v3 + mean::<[seq]>(x) + mean::<[2]>(v2) + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 10] {
+            let v1 = x + x;
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = 0.5 * float(lens);
+            let v4 = concat::<5>(v2, 0.5 * v2);
+            let v5 = one_hot::<7>(tokens);
+            v4 + v3 + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g97 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = embedding::<7, d>(tokens);
-            let x_2 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v2);
-            x_2 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = variance::<[batch]>(x);
+            let v2 = permute::<[d, seq]>(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g98 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 5] {
-            let v1 = grouped_linear::<5, 7>(x, tokens);
-            let v2 = stack::<[batch, 2, seq, 5]>(v1, 0.5 * v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let v4 = embedding::<7, d>(tokens);
-            let v1_2 = attend::<mask = causal>(linear::<4>(v4), linear::<4>(v4), linear::<4>(v4));
-            let v5 = linear::<5, bias = false>(v3);
-            let v6 = v5 + v5;
-            v6 + mean::<[d]>(v1_2)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], turned: ids[seq, batch]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = max_pool(v1, keep);
+            let v1 = v1[seq = turned];
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v1_2 = conv_transpose1d::<batch, d, 1>(v2);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(v3);
+            let v5 = v1_2[d = [0, -1, 0, 0, -1]];
+            v4 + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], turned: places[seq, batch]);
 
     g99 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v1 = one_hot::<7>(tokens);
-            let v2 = v1_2 - v1_2;
-            param v3: [5] = normal(1.0);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[argmax::<5>(detach(v2 + v3))];
-            param v6: [2, d] = normal(1.0);
-            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v5);
-            let v8 = cumsum::<2>(0.5 * v6);
-            let v9 = 0.5 * float(tokens);
-            linear::<5, name = head>(v1 + mean::<[d]>(v7) + mean::<[2, d]>(v8) + v9)
+            let v1_2 = v1 + v1;
+            let v2 = linear::<rows, bias = false>(v1);
+            let v1 = v1_2 + learned_position::<9, d>(v1_2);
+            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = v1_2 + sinusoidal_position::<d>(v1_2);
+            buffer v4: [2, d] = 0.7;
+            let v1 = layer_norm::<epsilon = 0.1>(v2);
+            let v2 = cumsum::<2>(0.5 * v4);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v1) + mean::<[2]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v1 = l2_norm(v2);
-            param v3: [7, d] = normal(1.0);
-            let v2 = v3[tokens];
-            let v4 = x * sigmoid(x) + 0.5 * x;
-            param v5: [2, d] = normal(1.0);
-            let v6 = linear::<5, bias = false>(v5);
-            let v7 = concat::<d>(v2, 0.5 * x);
-            v1 + v4 + mean::<[2, 5]>(v6) + mean::<[8]>(v7)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
+            let v1 = conv1d::<seq, d, 1>(x);
+            let x = x + learned_position::<9, d>(x);
+            let (v2, v3) = split::<d>(x);
+            let x = v1 + learned_position::<9, d>(v1);
+            let v4 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v2);
+            let v5 = exp(tanh(logsumexp::<seq>(x, some_lens)));
+            let v6 = permute::<[d, batch]>(v5);
+            let x = logsumexp::<[batch]>(v6);
+            v3 + v4 + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g101 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x * x;
-            let v1 = shift::<batch, 1>(x_2);
-            let x_2 = embedding::<7, d>(tokens);
-            let v2 = x_2[seq = [-1, 0]];
-            let v3 = one_hot::<7>(arange::<rows>());
-            let v4 = 0.5 * float(tokens);
-            let x_2_2 = softmax::<rows>(2 * v3);
-            v1 + mean::<[2]>(v2) + v4 + mean::<[rows, 7]>(x_2_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = l2_norm::<batch, epsilon = 0.1>(x_2);
+            let x_2_2 = one_hot::<7>(tokens);
+            let v3 = min(v2, x);
+            let x_2_2_2 = max_pool(x_2_2, keep);
+            let v4 = einsum::<[batch]>(x_2_2_2, x_2_2_2);
+            v3 + mean::<[7]>(v1) + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g102 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = einsum::<[batch, seq]>(x, x);
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v2 = einsum::<[batch, seq]>(x, x);
-            let v3 = scatter_add::<[batch, 7]>(x_2, tokens);
-            let v4 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = conv1d::<batch, 5, 3, padding = same, groups = 5>(v4);
-            v5 + v2 + mean::<[7]>(v3) + mean::<[5]>(v6)
+            let v1 = one_hot::<7>(tokens);
+            let v1_2 = v1 + v1;
+            let v2 = einsum::<[batch, seq]>(v1_2, v1_2);
+            let v1_2_2 = min::<[batch, seq]>(v2);
+            param v3: [d] = normal(1.0);
+            let v4 = group_norm::<2>(v3);
+            let v5 = attention::<2, score = additive(3)>(x, context = x);
+            v5 + v1_2_2 + v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -318,97 +311,96 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v2_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = min(v3, v3);
-            let v5 = cumsum::<d>(0.5 * v2_2);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5))
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = cos(2 * v2);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
+            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let v2 = attend::<mask = causal>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v8 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
+            linear::<5, name = head>(v5 + mean::<[d]>(v2) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1 - v1;
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], p: [seq], keep_d: bool[d]) -> [batch, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let x_2 = variance::<d>(v3, keep_d);
+            v1 + mean::<[seq]>(x_2)
+        }
+    } (x: floats[batch, seq, 4], p: floats[seq], keep_d: marks[4]);
+
+    g105 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = linear::<d, bias = false>(x);
+            let v1 = cumsum::<batch>(0.5 * x_2);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            v2
         }
     } (x: floats[batch, seq, 4]);
 
-    g105 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
-            v5 + mean::<[rows]>(v2) + mean::<[7]>(v4)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
     g106 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, rows, d] {
-            let v1 = shift::<seq, 2>(x);
-            let v2 = tanh(z);
-            let v3 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            v2 + mean::<[seq]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            let v4 = linear::<2>(v3);
+            v2 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g107 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = 0.5 * float(tokens);
-            param v4: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(v1, linear::<4>(v1), tanh(v1));
-            let v5 = einsum::<[batch, seq]>(v1, v1);
-            let v6 = if v5 > 0.1 && !(v3 >= 0.6) { 0.5 * v5 } else { v3 - 1 };
-            linear::<5, name = head>(v2 + mean::<[rows]>(v1_2) + v6)
+            let v2 = relu(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v3 = variance::<[d]>(v1);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v5 = linear::<d, bias = false>(v4);
+            let v6 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            linear::<5, name = head>(v5 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = x + learned_position::<9, d>(x);
-            let v1 = x - x_2;
-            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(x));
-            let x = sum::<2>(v3 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v4));
-            v2 + mean::<[seq, rows]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let x = embedding::<7, d>(tokens);
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            v1 + x + v3 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g109 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<rows>(x);
-            let x_2 = x - x;
-            let x = l2_norm::<batch, epsilon = 0.1>(v1);
-            x_2 + mean::<[rows]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = one_hot::<7>(arange::<batch>());
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = v1 * detach(floor(2 * v1 + 0.37));
+            v2 + mean::<[7]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
     g110 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let x = concat::<d>(v1, 0.5 * x);
-            let v2 = 0.5 * float(keep);
-            let v1 = if v1 > 0.1 && !(v2 >= 0.6) { 0.5 * v1 } else { v2 - 1 };
-            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            param v4: [7, d] = normal(1.0);
-            let x = v4[tokens];
-            v1 + mean::<[8]>(v3) + x
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x = sum::<seq>(x, lens);
+            let v3 = linear::<5, bias = false>(v1);
+            let v4 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
+            let v5 = linear::<2>(x);
+            let v6 = einsum::<[batch, 5]>(v3, v3);
+            v4 + v5 + mean::<[5]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g111 {
         struct M<rows = 3, d = 4>;
@@ -416,131 +408,128 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d, rows] = normal(0.5);
             let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
-            let mut v3 = v1_2 + 0.1 * v1_2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v1_2; v3 = rms_norm(v3) * sigmoid(v3); param v4: [rows] = normal(1.0); v3 += one_hot::<rows>(argmax::<rows>(v3 + v4)); }
-            let v1_2_2 = attend::<mask = causal>(v1, linear::<4>(v1), tanh(v1));
-            let v1 = v1_2[rows = ..2];
-            let v5 = v1_2_2[d = ..2];
-            let v6 = linear::<d>(v5);
-            linear::<5, name = head>(v3 + mean::<[2]>(v1) + mean::<[d]>(v6))
+            let v3 = cumsum::<rows>(0.5 * v1_2);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v5 = sum::<[rows]>(v4);
+            let v6 = linear::<d, bias = false>(v4);
+            let v7 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v6 + v5 + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<batch>()];
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; v5 = tanh(linear::<d>(v5)); }
-            let v6 = mean::<d>(v5, keep_d);
-            let v7 = l2_norm::<2, epsilon = 0.1>(v2);
-            let mut v8 = v4 + 0.1 * v6;
-            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = tanh(linear::<d>(v8)); }
-            let v2_2 = mean_pool(x, lens);
-            let v10 = 0.5 * float(tokens);
-            v1 + v7 + mean::<[d]>(v8) + mean::<[d]>(v2_2) + v10
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x * x;
+            let v1 = conv_transpose1d::<seq, d, 1>(v1);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let x = v2 * v3;
+            let v4 = tanh(p);
+            let v5 = softmax::<seq>(2 * v1, keep);
+            let v6 = silu(v1);
+            x + v4 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
 
     g113 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v3 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v4 = scatter_add::<[7, 3]>(v2, tokens);
-            let v5 = min(v4, v4);
-            let v6 = v2[3 = -1];
-            let v7 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let v8 = if v7 < v7 { v7 * v7 } else { tanh(v7) };
-            v8 + mean::<[7, 3]>(v5) + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = x[seq = -1];
+            let x_2 = one_hot::<7>(tokens);
+            let v5 = x - v4;
+            let v6 = conv1d::<seq, 7, 1>(x_2);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v5, v7);
+            let v9 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(x_2);
+            let v10 = v6[7 = 0];
+            v2 + mean::<[rows]>(v8) + mean::<[7]>(v9) + v10
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g114 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
-            let v1 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v1 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = feed_forward::<6, activation = relu_squared>(v3);
-            let v5 = v4 * v4;
-            let v6 = feed_forward::<6, activation = gelu_tanh>(v5);
-            let v7 = mean_pool(v6);
-            v2 + mean::<[7]>(v1) + mean::<[7]>(v7)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d]) -> [5, seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = tanh(c);
+            let v4 = pad::<d, after = 1, value = 0.5>(x);
+            let v5 = v2[batch = [0, -1, 0, 0, -1]];
+            let v6 = permute::<[d, batch, seq]>(x);
+            let v7 = v4 + sinusoidal_position::<5>(v4);
+            buffer v8: [d] = |i| 0.3 * i - 0.4;
+            v5 + mean::<[batch]>(v3) + mean::<[batch]>(v6) + mean::<[batch]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4]);
 
     g115 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = einsum::<[batch, seq]>(v1, v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1 = rms_norm::<epsilon = 0.5>(v2);
-            let v4 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v2 = pow(v1_2, 2);
-            let v5 = embedding::<7, d>(tokens);
-            let v6 = l2_norm::<7, epsilon = 0.1>(v3);
-            let v1 = one_hot::<7>(arange::<rows>());
-            linear::<5, name = head>(v4 + v2 + v5 + mean::<[7]>(v6) + mean::<[rows, 7]>(v1))
+            let v2 = v1[d = -1];
+            let v1_2 = layer_norm::<epsilon = 0.1>(v1);
+            let v1_2 = einsum::<[batch, seq]>(v1_2, v2);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = einsum::<[batch, seq]>(v4, v1_2);
+            let v6 = concat::<d>(v1, 0.5 * v1);
+            let v7 = embedding::<7, d, name = t_v7>(tokens);
+            let v8 = linear::<tied = t_v7>(v1);
+            let v9 = 0.5 * float(tokens);
+            linear::<5, name = head>(v6 + v5 + mean::<[d]>(v7) + mean::<[7]>(v8) + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 8, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x_2_2 = scatter_add::<[batch, 7, rows]>(x_2, tokens);
-            let v2 = pad::<7, after = 1, value = 0.5>(x_2_2);
-            let v2 = conv_transpose1d::<8, rows, 1>(v2);
-            v2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v1_2 = min::<[seq]>(v1);
+            let v2 = conv2d::<[batch, seq], 8, 3, padding = 1>(v1);
+            let v3 = v2 * detach(if v1_2 < 0.1 { 0.5 } else { -1 });
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g117 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 8] {
-            let v1 = x - x;
-            let v2 = mean_pool(v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v2; v4 = dropout::<0.2>(tanh(v4)); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
-            let mut v6 = v2 + 0.1 * v2;
-            repeat 2, name = r_v6 { v6 = tanh(linear::<d>(v6)); }
-            let v7 = mean::<[batch, d]>(v4);
-            let (v8, v9) = split::<d>(v6);
-            let v1_2 = one_hot::<7>(arange::<seq>());
-            v3 + v7 + mean::<[2]>(v8) + mean::<[2]>(v9) + mean::<[seq, 7]>(v1_2)
+        fn forward(x: [batch, seq, d], p: [seq], c: [batch, d]) -> [batch, 2, 8] {
+            let v1 = 1 - x / 3;
+            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
+            let v1_2 = ln(2 + v2 * v2);
+            let v4 = concat::<d>(v1_2, 0.5 * v1_2);
+            let v5 = conv2d::<[batch, 2], 8, [2, 3], padding = same>(v4);
+            let v6 = tanh(c);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
+            let v8 = linear::<d, bias = false>(v7);
+            v5 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], c: floats[batch, 4]);
 
     g118 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = pow(x, 2);
-            let x_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = linear::<rows>(v1);
-            let v1 = one_hot::<7>(arange::<batch>());
-            x_2 + mean::<[rows]>(v2) + mean::<[rows]>(v3) + mean::<[7]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let x = cumsum::<batch>(0.5 * x);
+            let (v4, v5) = split::<d>(v2);
+            let v6 = one_hot::<7>(tokens);
+            x + mean::<[5, 2]>(v4) + mean::<[5, 2]>(v5) + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g119 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = v1 + v2;
-            let v4 = layer_norm::<epsilon = 0.1>(v3);
-            let v5 = clamp(v2, v2 - 1, v2 + 1);
-            linear::<5, name = head>(v4 + v5)
+            let v2 = attention::<2, mask = causal>(v1);
+            let v2 = linear::<d, bias = false>(v2);
+            param v3: [2, d] = normal(1.0);
+            let v4 = detach(floor(2 * v2 + 0.37));
+            linear::<5, name = head>(v4 + mean::<[2]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

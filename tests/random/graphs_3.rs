@@ -3,525 +3,524 @@
 graphs! {
     g120 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = logsumexp::<[batch, d]>(x);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let x_2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            buffer v4: [2, d] = 0.7;
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
-            x_2 + v2 + mean::<[2]>(v4) + mean::<[rows]>(v5) + x
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], c: [batch, d]) -> [batch, seq, d] {
+            let v1 = tanh(z);
+            let v2 = max(v1, v1);
+            let v3 = softmax::<batch>(2 * v2);
+            let v4 = max::<[rows, d]>(v1);
+            let v5 = tanh(c);
+            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v5));
+            let v1_2 = sum::<2>(v6 * grouped_linear::<rows, 7, bias = false>(v5, v7));
+            let v8 = cumsum::<rows>(0.5 * v1_2);
+            x + mean::<[rows]>(v3) + v4 + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], c: floats[batch, 4]);
 
     g121 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            v2 + v4
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = tanh(p);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = conv1d::<seq, d, 2, padding = same>(x);
+            v2 + v1 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g122 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq] {
-            let v1 = logsumexp::<[d]>(x);
-            let v2 = gelu_tanh(v1);
-            let v3 = stack::<[batch, 2, seq]>(v2, 0.5 * v2);
-            let v2 = shift::<2, 2>(v3);
-            let v4 = layer_norm(x);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
-            let v7 = scatter_add::<[7, d]>(v4, tokens);
-            v2 + mean::<[rows]>(v6) + mean::<[7, d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v2 = sin(v1_2);
+            let v3 = 0.5 * float(keep);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v2 = concat::<d>(v2, 0.5 * x);
+            v4 + v3 + mean::<[8]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g123 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 - v1;
-            let v1_2 = concat::<d>(v1_2, 0.5 * v1_2);
-            let v2 = v1_2 + learned_position::<9, 8>(v1_2);
-            let v3 = tanh(v2);
-            let v2 = einsum::<[batch, seq]>(v3, v3);
-            let v1_2_2 = pad::<d, before = 1>(v1);
-            let v4 = l2_norm::<8, epsilon = 0.1>(v1_2);
-            linear::<5, name = head>(v1_2_2 + v2 + mean::<[8]>(v4))
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = v2 * v2;
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let v5 = conv1d::<seq, d, 3, padding = causal>(v4);
+            let v6 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v7 = v3 * v3;
+            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v5 + v6 + mean::<[rows]>(v7) + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, d] {
-            let v1 = l2_norm::<d, epsilon = 0.1>(x);
-            let v2 = mean::<seq>(v1, some_lens);
-            let v3 = rms_norm(v2);
-            v3
+        fn forward(x: [batch, seq, d], last: ids[batch], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = min::<seq>(x, some_lens);
+            let x_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            x_2 + v1 + v2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], last: places[batch], some_lens: lens[4, batch]);
 
     g125 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = 2 * v2 - 1;
-            v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = max::<[seq, d]>(x);
+            let v2 = mean_pool(x, keep);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = one_hot::<7>(tokens);
+            v5 + v1 + mean::<[2]>(v3) + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v3 = v2 / (2 + v2 * v2);
-            let v4 = einsum::<[batch, d]>(v2, v2);
-            let v5 = linear::<5, bias = false>(v3);
-            v5 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 5] {
+            let x_2 = shift::<seq, -1>(x);
+            let v1 = x[seq = argmax::<seq>(detach(x_2 + p))];
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = einsum::<[d]>(v1, v1);
+            let v4 = pad::<d, before = 1>(x_2);
+            v4 + mean::<[3]>(v2) + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g127 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = attention::<2, mask = causal, position = rope>(v1);
-            let (v4, v5) = split::<d>(v3);
-            let v6 = v3[d = 0];
-            linear::<5, name = head>(v4 + v2 + v5 + v6)
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = tanh(linear::<d>(v3)); param v4: [7, d] = normal(1.0); v3 += v4[tokens]; }
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let mut v7 = v3 + 0.1 * v5;
+            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 - 0.2 * cumsum(v7); v7 = rms_norm(v7) * sigmoid(v7); param v9: [7, d] = normal(1.0); v7 += v9[tokens]; }
+            linear::<5, name = head>(v6 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = dropout::<0.5>(x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let x = min(v2, v2);
-            let v3 = tanh(p);
-            let (v4, v5) = split::<d>(v1);
-            x + v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let v2 = conv_transpose1d::<batch, d, 1>(v1);
+            let mut v3 = v2 + 0.1 * x;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v5 = one_hot::<7>(arange::<rows>());
+            let v6 = layer_norm(v5);
+            v3 + mean::<[rows, 7]>(v6)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g129 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = min::<seq>(x, keep);
-            let v4 = v2[d = [-1, 0]];
-            let v5 = detach(floor(2 * x + 0.37));
-            let v6 = tanh(c);
-            v5 + v3 + mean::<[rows, 2]>(v4) + v6
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4]);
-
-    g130 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            param v2: [3] = normal(1.0);
-            let (v3, _v4) = top_k::<3, k = 2>(v1 + v2);
-            let v5 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v6 = logsumexp::<[seq]>(v3);
-            let v7 = feed_forward::<6, activation = swiglu>(v3);
-            let v8 = 0.5 * float(tokens);
-            let v9 = logsumexp::<[d, batch]>(v5);
-            v7 + v6 + v8 + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = if v1 > 0.1 && !(x >= 0.6) { 0.5 * v1 } else { x - 1 };
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = rms_norm(v3) * sigmoid(v3); v3 += attention::<2, mask = causal>(v3); }
+            let v3 = stack::<[batch, 2, seq, d]>(v3, 0.5 * v3);
+            param v4: [d] = normal(1.0);
+            let (v5, _v6) = top_k::<d, k = 2>(v2 + v4);
+            v3 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g130 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], b: [batch], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = one_hot::<7>(argmax::<batch>(v1 + b));
+            let v3 = shift::<7, 2>(v2);
+            let v4 = einsum::<[seq, d]>(x, x);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = max::<[seq]>(v5);
+            let v7 = l2_norm::<seq, epsilon = 0.1>(v3);
+            v4 + mean::<[batch]>(v6) + mean::<[7]>(v7)
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
+
     g131 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = cumsum::<d>(0.5 * v1);
-            buffer v3: [2, d] = 0.7;
-            let v1 = softmax(v1);
-            let v4 = softmax::<d>(2 * v1);
-            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[2, rows]>(v3, v6);
-            let v1_2 = logsumexp::<[d]>(v5);
-            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v4 + mean::<[2, rows]>(v7) + v1_2 + mean::<[rows]>(v8))
+            let (v3, v4) = split::<d>(v2);
+            let v5 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v6 = concat::<d>(v5, 0.5 * v5);
+            let v2_2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v7 = einsum::<[batch, seq]>(v2_2, v2_2);
+            let v1 = clamp(v7, v7 - 1, v7 + 1);
+            let v8 = v7 + v6;
+            linear::<5, name = head>(v3 + v4 + v1 + mean::<[8]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 5, batch, 2] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = einsum::<[batch, 2, d]>(v1, x);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v4 = permute::<[seq, d, batch, 2]>(v1);
-            let v5 = pad::<d, after = 1, value = 0.5>(v4);
-            v5 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<seq, -1>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = tanh(v2);
+            let v4 = linear::<d, bias = false>(v3);
+            let x_2 = attention::<2, score = bilinear>(v4, context = v4);
+            x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g133 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, 7, rows] {
-            let v1 = attention::<2>(x);
-            let v2 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            let v4 = max::<seq>(x, keep_some);
-            let v5 = embedding::<7, d>(tokens);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, 7, rows]>(v3, v6);
-            let v8 = linear::<d>(v5);
-            let (v9, v10) = top_k::<7, k = 2>(linear::<7>(v4));
-            let v11 = sum::<2>(v9 * grouped_linear::<d, 7, bias = false>(v4, v10));
-            v7 + mean::<[seq, d]>(v8) + mean::<[d]>(v11)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = one_hot::<7>(argmax::<seq>(v1 + p));
+            let v3 = linear::<5>(v1);
+            let v4 = pad::<5, before = 1>(v3);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v4));
+            let v1 = sum::<2>(v5 * grouped_linear::<5, 7>(v4, v6));
+            let v2_2 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v7 = softmax::<seq>(x, lens);
+            param v8: [] = normal(1.0);
+            v1 + mean::<[d, 7]>(v2_2) + mean::<[d]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], lens: lens[batch]);
 
     g134 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 7, 5] {
-            let v1 = grouped_linear::<5, 7>(x, tokens);
-            let v1_2 = scatter_add::<[batch, 7, 5]>(v1, tokens);
-            let v1_2 = v1_2 + v1_2;
-            let v2 = shift::<5, -1>(v1_2);
-            let v3 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
-            let v4 = mean_pool(v3, lens);
-            v2 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let x_2 = embedding::<7, d>(tokens);
+            let v1 = min(x_2, v1);
+            let x_2 = pad::<d, after = 1, value = 0.5>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            x_2 + mean::<[d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g135 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5, bias = false>(v1);
-            let v3 = pad::<5, after = 1, value = 0.5>(v2);
-            let v4 = attend::<mask = causal, normalizer = sink>(v1, v1, v1);
-            let v5 = sqrt(1 + v1 * v1);
-            let v6 = pad::<6, after = 1, value = 0.5>(v3);
-            let mut v7 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); }
-            let v8 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
-            let v9 = v8 + learned_position::<9, d>(v8);
-            linear::<5, name = head>(v5 + mean::<[7]>(v6) + mean::<[6]>(v7) + v9)
+            let v1_2 = cumsum::<d>(0.5 * v1);
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1_2);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = v2[d = v5];
+            let v1_2 = rope::<theta = 50.0>(v6, tokens);
+            let v7 = 0.5 * float(tokens);
+            let v8 = softmax::<2>(2 * v4);
+            buffer v9: [d] = |i| 0.3 * i - 0.4;
+            let v10 = cos(2 * v1_2);
+            linear::<5, name = head>(v8 + v7 + mean::<[d]>(v9) + v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x - x;
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = pad::<d, before = 1>(v2);
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v6 = if v5 <= 0 || v5 > v5 { v5 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
-            v3 + mean::<[5]>(v4) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = softmax::<d>(2 * x, keep_d);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v3 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v2);
+            let v1_2 = one_hot::<7>(tokens);
+            let v4 = v3 / (2 + v3 * v3);
+            v4 + mean::<[7]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
 
     g137 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let x_2 = attend::<mask = causal>(x, x, x);
-            let v2 = v1 * detach(floor(2 * v1 + 0.37));
-            let v3 = min(v2, x_2);
-            let v4 = softmax::<seq>(2 * v3);
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = conv_transpose1d::<seq, rows, 3, padding = 1>(v2);
+            let mut v4 = v3 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [rows] = normal(1.0); v4 += one_hot::<rows>(argmax::<rows>(v4 + v5)); }
+            let v6 = sum::<[seq]>(v4);
+            let v7 = v3[seq = turned];
+            v7 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = v1 - v1;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = max::<seq>(v3, keep_some);
-            let v6 = v5[batch = -1];
-            v2 + mean::<[7]>(v4) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            param v3: [2, d] = normal(1.0);
+            let v3 = v3 / (2 + v3 * v3);
+            let v4 = feed_forward::<6, activation = sigmoid>(v2);
+            let v5 = one_hot::<7>(tokens);
+            v1 + mean::<[2]>(v3) + mean::<[7]>(v4) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g139 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v1_2 = v1_2[d = 0];
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            linear::<5, name = head>(v2 + v1_2)
+            let v2 = max(v1, v1);
+            let v3 = v2[d = [-1, 0]];
+            let v4 = v1[d = ..2];
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v1_2 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let v4 = linear::<d, bias = false>(v1_2);
-            let v4_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v4);
-            v4_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = softmax(x);
+            let x_2 = max::<[d, seq]>(v1);
+            let v2 = conv_transpose1d::<batch, d, 1>(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v4 = softmax::<batch>(2 * x_2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g141 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = v1 + learned_position::<9, d>(v1);
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = layer_norm(x);
+            let v2 = conv1d::<seq, d, 2, padding = same>(v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
             let v4 = max(v3, v3);
-            let v3_2 = 0.5 * float(tokens);
-            v4 + v3_2
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g142 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, seq, 5] {
-            let v1 = max::<[seq, batch]>(x);
-            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v2 = einsum::<[seq, d]>(x_2, v1);
-            let v3 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let v4 = pad::<d, after = 1, value = 0.5>(x);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v3);
-            let v6 = stack::<[batch, 2, seq, 5]>(v4, 0.5 * v4);
-            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
-            v6 + mean::<[d]>(v2) + mean::<[d]>(v5) + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v3 = variance::<[d, seq]>(v2);
+            let x = exp(tanh(v1));
+            let v4 = one_hot::<7>(tokens);
+            let x_2 = v3[batch = -1];
+            let v4 = max(x_2, v4);
+            let v5 = conv1d::<seq, 7, 1>(v4);
+            v5 + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g143 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); }
-            let v3 = logsumexp::<[d]>(v2);
-            param v4: [rows] = normal(1.0);
-            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v4))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = pad::<8, before = 1>(v2);
+            let v2_2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            linear::<5, name = head>(v3 + mean::<[d]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x = cumsum::<seq>(0.5 * x);
-            let v2 = x[d = -2..];
-            v1 + mean::<[2]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let v2 = min::<[seq, d]>(v1);
+            let v3 = one_hot::<7>(tokens);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g145 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
             let (v1, v2) = split::<d>(x);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(x_2 + v5);
-            let v8 = attention::<2, score = bilinear>(v3, context = v4);
-            v1 + v2 + v6 + mean::<[d]>(v8)
+            let v2_2 = gelu_tanh(v2);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
+            let mut v5 = v4 + 0.1 * x;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
+            v1 + v2_2 + mean::<[7]>(v3) + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g146 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v2 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let v3 = cos(2 * v2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], m: [rows, d]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = 0.5 * float(lens);
+            let x = tanh(m);
+            v1 + v2 + mean::<[rows, d]>(x)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], m: floats[3, 4]);
 
     g147 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [] = normal(1.0);
-            let v1_2 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let mut v5 = v1_2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = dropout::<0.2>(tanh(v5)); }
-            let v6 = linear::<d>(v5);
-            let v7 = expand::<[batch, seq, d]>(v2);
-            linear::<5, name = head>(v3 + mean::<[7]>(v4) + v6 + v7)
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v1 = v1_2 * detach(floor(2 * v1_2 + 0.37));
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v5 = stack::<[batch, seq, 2, 3]>(v2_2, 0.5 * v2_2);
+            linear::<5, name = head>(v4 + mean::<[2, 3]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = min(x, x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            param v3: [d] = normal(1.0);
-            let x_2 = v2[d = argmax::<d>(detach(v2 + v3))];
-            param v4: [7, d] = normal(1.0);
-            let v2_2 = v4[tokens];
-            v2_2 + x_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let x_2 = x[d = v3];
+            let v4 = one_hot::<7>(tokens);
+            let x = stack::<[batch, 2, seq, 7]>(v4, 0.5 * v4);
+            let v5 = max(0.1, v2);
+            x + x_2 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g149 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], some: ids[rows], tokens: ids[batch, seq]) -> [batch, rows, d] {
-            let v1 = x[batch = argmax::<batch>(x + b)];
-            let v2 = x[seq = some];
-            param v3: [2, d] = normal(1.0);
-            let x = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = x + sinusoidal_position::<d>(x);
-            v2 + mean::<[seq]>(v1) + mean::<[2]>(v3) + mean::<[seq, 7]>(v4) + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = mean::<[seq, d]>(v1);
+            let x = mean::<5>(one_hot::<5>(argmax::<seq>(detach(x + p))));
+            let v3 = concat::<d>(x, 0.5 * x);
+            let (v4, _v5) = top_k::<seq, k = 2>(v1 + p);
+            let mut v6 = x + 0.1 * v2;
+            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v2; v6 = dropout::<0.2>(tanh(v6)); }
+            v4 + mean::<[8]>(v3) + v6
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], some: places[3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g150 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            let v2_2 = variance::<[batch]>(v2);
-            v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = softmax::<seq>(2 * v1, some_lens);
+            let v4 = v3[batch = 0];
+            v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch]);
 
     g151 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = sum::<[d]>(v1);
-            let v4 = sum::<[d]>(v1);
-            let v1 = l2_norm::<d, epsilon = 0.1>(v2);
-            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            linear::<5, name = head>(v1_2 + v3 + v4)
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(detach(v2 + v3))];
+            let v5 = group_norm::<2>(v2);
+            buffer v6: [2, d] = 0.7;
+            let v7 = v4 * sigmoid(v2) + 0.5 * v2;
+            linear::<5, name = head>(v5 + mean::<[2]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = pad::<d, after = 1, value = 0.5>(x);
-            let v1 = conv1d::<batch, 5, 3, padding = 1, bias = false>(x_2);
-            param v2: [5] = normal(1.0);
-            let (v3, _v4) = top_k::<5, k = 2>(v1 + v2);
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = swiglu>(x);
+            let v2 = min(v1, v1);
+            let v3 = conv1d::<seq, d, 3, padding = 1, bias = false>(v2);
             v3
         }
     } (x: floats[batch, seq, 4]);
 
     g153 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [2, batch, d] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = v1[seq = argmax::<seq>(v1 + p)];
-            let v3 = stack::<[2, batch, d]>(v2, 0.5 * v2);
-            let v4 = max_pool(v1, keep);
-            let v5 = conv_transpose1d::<2, d, 1>(v3);
-            param v6: [d] = normal(1.0);
-            let v6 = l2_norm::<d, epsilon = 0.1>(v6);
-            v5 + v4 + v6
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = turned];
+            let v2 = mean::<seq>(v1, keep_some);
+            let (v3, v4) = split::<d>(v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = softmax(v6);
+            let v8 = min::<[2, batch]>(v4);
+            let v1_2 = embedding::<7, d>(tokens);
+            v7 + mean::<[2]>(v3) + v8 + v1_2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = conv_transpose1d::<batch, d, 1>(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = max(v2, v2);
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 8] {
+            let v1 = attention::<2>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = max_pool(v2, lens);
             v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g155 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v6 = cumsum::<d>(0.5 * v4);
-            let (v7, v8) = split::<d>(v6);
-            let mut v9 = v1 + 0.1 * v4;
-            repeat 2, name = r_v9 { v9 = v9 - 0.2 * cumsum(v9); v9 += attention::<2, mask = causal>(v9); }
-            let v10 = v7 * sigmoid(v7) + 0.5 * v7;
-            linear::<5, name = head>(v2 + mean::<[7]>(v3) + v5 + mean::<[2]>(v8) + v9 + mean::<[2]>(v10))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = v2[8 = [0, -1, 0, 0, -1]];
+            let v1 = one_hot::<7>(arange::<rows>());
+            param v4: [2, d] = normal(1.0);
+            let v5 = v3[5 = [-1, 0]];
+            let v6 = v5 - v5;
+            param v7: [7, d] = normal(1.0);
+            let v5 = v7[arange::<rows>()];
+            let v8 = v6 + sinusoidal_position::<2>(v6);
+            linear::<5, name = head>(v8 + mean::<[rows, 7]>(v1) + mean::<[d]>(v4) + mean::<[rows, d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = sum::<[d]>(x);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v3 = feed_forward::<6, activation = reglu>(v2);
-            let v4 = stack::<[2, batch, seq]>(v1, 0.5 * v1);
-            let v5 = sqrt(1 + v4 * v4);
-            param v6: [7, d] = normal(1.0);
-            let x_2 = v6[tokens];
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v3, v7);
-            v5 + mean::<[d]>(x_2) + mean::<[rows]>(v8)
+            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v4 = sum::<[seq, d]>(v2);
+            let v5 = attention::<2, score = additive(3)>(v3, context = v3);
+            let v6 = l2_norm::<batch, epsilon = 0.1>(v4);
+            let v7 = one_hot::<7>(tokens);
+            v5 + v1 + v6 + mean::<[7]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g157 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
-            let v2 = v1[batch = -1];
-            let v2 = einsum::<[seq]>(v2, v2);
-            let v1_2 = rms_norm::<epsilon = 0.5>(x);
-            let x = v1_2[seq = [-1, 0]];
-            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v5 = sum::<2>(v3 * grouped_linear::<5, 7, capacity_factor = 0.8>(v1, v4));
-            param v6: [5] = normal(1.0);
-            let v7 = v5[5 = argmax::<5>(v5 + v6)];
-            x + mean::<[seq]>(v2) + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = einsum::<[seq, 8]>(v1, v1);
+            let v2 = rms_norm::<epsilon = 0.5>(v2);
+            let v3 = sqrt(1 + v2 * v2);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v6 = sum::<2>(v4 * grouped_linear::<5, 7, bias = false>(v3, v5));
+            let v7 = v6[seq = last];
+            let v8 = softmax::<8>(2 * v1);
+            v8 + mean::<[5]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g158 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(lens);
-            let v1_2 = v1 / (2 + v1 * v1);
-            let v2 = one_hot::<7>(tokens);
-            x + v1_2 + mean::<[7]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let x = tanh(z);
+            v1 + v3 + mean::<[rows]>(x)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g159 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5, bias = false>(v1);
-            let v1_2 = concat::<5>(v2, 0.5 * v2);
-            let v3 = abs(v1);
-            linear::<5, name = head>(v1_2 + mean::<[d]>(v3))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = rms_norm(v2) * sigmoid(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            param v4: [d] = normal(1.0);
+            let (v5, _v6) = top_k::<d, k = 2>(v2 + v4);
+            let v7 = 0.5 * float(tokens);
+            linear::<5, name = head>(v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,553 +3,564 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = pad::<d, before = 1>(v1);
-            let v4 = min(v3, v3);
-            let v5 = feed_forward::<6, activation = gelu>(v4);
-            let v6 = conv1d::<seq, 5, 2, padding = causal, dilation = 2>(v5);
-            let v7 = concat::<5>(v4, 0.5 * v6);
-            let v8 = if v6 < v3 { v6 * v3 } else { tanh(v6) };
-            let v9 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            v2 + mean::<[10]>(v7) + mean::<[5]>(v8) + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, d] {
+            let v1 = variance::<[seq]>(x);
+            let v2 = x[seq = order];
+            let v3 = mean_pool(v2, keep);
+            let v4 = cumsum::<d>(0.5 * v1);
+            let v5 = permute::<[d, batch]>(v4);
+            let v6 = stack::<[2, batch, d]>(v1, 0.5 * v3);
+            let x_2 = attend::<mask = causal, normalizer = sink>(v2, linear::<4>(v2), tanh(v2));
+            let v7 = conv_transpose1d::<batch, d, 1>(v1);
+            v6 + v5 + mean::<[seq]>(x_2) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], keep: marks[batch, seq]);
 
     g161 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = tanh(m);
-            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(x));
-            let v5 = sum::<2>(v3 * grouped_linear::<rows, 7, bias = false>(x, v4));
-            let v6 = embedding::<7, d>(tokens);
-            let x = v5 + sinusoidal_position::<rows>(v5);
-            v1 + mean::<[rows, d]>(v2) + mean::<[d]>(v6) + mean::<[rows]>(x)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
-
-    g162 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
-            let v1 = mean::<[d]>(v1);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = sum::<[3, batch]>(v2);
-            let v3 = conv1d::<seq, d, 2, padding = same>(x);
-            let v4 = mean::<[batch]>(v3);
-            let v5 = one_hot::<7>(arange::<batch>());
-            v1 + v2 + mean::<[d]>(v4) + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = v1 + v1;
+            let v1 = rope::<seq, dims = 2, interleaved = true>(v2);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(x + v4);
+            let v1_2 = x[d = v6];
+            let v7 = x[batch = [-1, 0]];
+            v3 + v1 + v5 + v1_2 + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4]);
 
+    g162 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 7, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); v1 = v1 + softmax(v1) * x; }
+            let v2 = scatter_add::<[7, d]>(v1, tokens);
+            let v3 = mean::<seq>(v1, keep);
+            let v4 = clamp(x, v3 - 1, v3 + 1);
+            let v5 = softmax::<d>(2 * x);
+            let v6 = scatter_add::<[batch, 7, d]>(v4, tokens);
+            let v5 = linear::<rows, bias = false>(v5);
+            v6 + v2 + mean::<[seq, rows]>(v5)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
     g163 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v2 = ln(2 + v2 * v2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let mut v5 = v2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
-            let v6 = l2_norm(v5);
-            let v2 = 0.5 * float(tokens);
-            let v7 = sum::<[d]>(v1);
-            linear::<5, name = head>(v6 + v2 + v7)
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<rows, 7, bias = false>(v1, v3));
+            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v6 = linear::<rows, bias = false>(v5);
+            let v7 = cumsum::<rows>(0.5 * v6);
+            let mut v8 = v7 + 0.1 * v6;
+            repeat 2, name = r_v8 { param v9: [rows] = ones; v8 *= v9; v8 = v8 * sigmoid(linear::<rows, bias = false>(v8)) + v6; }
+            let v4_2 = l2_norm::<rows, epsilon = 0.1>(v8);
+            let v10 = softmax::<rows>(2 * v4_2);
+            linear::<5, name = head>(v10)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq] {
-            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let x = mean::<[d]>(v1);
-            let v2 = max_pool(v1, lens);
-            let v3 = permute::<[seq, batch]>(x);
-            let v3 = max(x, v3);
-            let v4 = shift::<batch, 2>(v2);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = 0.5 * float(tokens);
+            let x_2 = one_hot::<7>(tokens);
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            let v4 = conv2d::<[batch, seq], 7, 3, padding = 1>(v2);
+            let v5 = v4[seq = last];
+            x_2 + v3 + mean::<[d]>(v1) + v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
 
     g165 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = max(x, x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = feed_forward::<6, activation = silu>(v2);
-            let v4 = shift::<batch, 1>(v3);
-            let v3_2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = tanh(linear::<d>(v5)); }
-            v3_2 + mean::<[seq]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x, some_lens);
+            param v2: [rows] = normal(1.0);
+            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v4 = scatter_add::<[7, d]>(v1, tokens);
+            let v5 = max_pool(v3);
+            let v6 = conv1d::<batch, d, 3, padding = 1, bias = false>(v1);
+            v6 + mean::<[rows]>(v2) + mean::<[7]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
 
     g166 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep_some: bool[d, seq]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = mean::<seq>(x, keep_some);
-            let x_2 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
-            let v4 = clamp(v4, -0.7, 0.7);
-            v1 + mean::<[seq]>(v5) + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d], p: [seq]) -> [rows] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let x = tanh(c);
+            param v2: [rows] = normal(1.0);
+            let v2_2 = softmax(v2);
+            let v3 = einsum::<[batch, seq]>(v1, x);
+            let v3_2 = v3[seq = argmax::<seq>(v3 + p)];
+            v2_2 + mean::<[batch]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], p: floats[seq]);
 
     g167 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = one_hot::<7>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = silu(v1_2);
-            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[3]>(v4))
+            let v2 = 0.5 * float(tokens);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            param v6: [d] = normal(1.0);
+            let v7 = one_hot::<7>(argmax::<d>(v1 + v6));
+            linear::<5, name = head>(v4 + v2 + mean::<[7]>(v5) + mean::<[7]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows, bias = false>(x);
-            let x_2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = max_pool(x);
-            let v4 = one_hot::<7>(tokens);
-            v2 + mean::<[d]>(x_2) + mean::<[d]>(v3) + mean::<[7]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, 8] {
+            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
+            let mut v2 = v1 + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = tanh(linear::<d>(v2)); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v2; v4 = v4 + softmax(v4) * v2; }
+            let v6 = min(v4, 0.2);
+            let v1 = concat::<d>(v6, 0.5 * v2);
+            v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g169 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
             let v1 = sum::<[d, seq]>(x);
-            let v2 = sum::<[batch]>(v1);
-            let v3 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v4 = shift::<seq, 2>(v3);
-            let v5 = tanh(z);
-            v4 + v2 + mean::<[rows]>(v5)
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = concat::<d>(v2, 0.5 * x);
+            let v1_2 = relu(x);
+            param v4: [rows, d] = normal(1.0);
+            v3 + mean::<[d]>(v1_2) + mean::<[rows, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g170 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = geglu>(x);
-            let v2 = cumsum::<seq>(0.5 * v1);
-            param v3: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v1, v3);
-            let v1_2 = einsum::<[batch, rows]>(v1, v1);
-            v2 + mean::<[rows]>(v1_2)
+            let v1 = einsum::<[batch, seq]>(x, x);
+            let v2 = detach(floor(2 * x + 0.37));
+            let v1_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v1 = expand::<[batch, seq, d]>(v1_2);
+            v2 + v1
         }
     } (x: floats[batch, seq, 4]);
 
     g171 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v2 = v2 - v2;
-            let v1 = v2[d = -1];
-            param v3: [rows] = normal(1.0);
-            let v3_2 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v3 = if v3_2 <= 0 || v3_2 > v3_2 { v3_2 } else if v3_2 > 0.5 { sqrt(v3_2) } else { 0.25 };
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            linear::<5, name = head>(v5 + v1 + mean::<[rows]>(v3))
+            let v3 = rope::<theta = 50.0>(v2, tokens);
+            let v3_2 = softmax::<d>(2 * v3);
+            param v4: [d] = normal(1.0);
+            let (v5, v6) = top_k::<d, k = 2>(v3_2 + v4);
+            let v3_2_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
+            let v7 = softmax::<d>(2 * v3_2_2);
+            let v8 = cumsum::<d>(0.5 * v7);
+            let v2_2 = v8 + learned_position::<9, d>(v8);
+            linear::<5, name = head>(v5 + mean::<[d]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
-            let v1 = logsumexp::<[d]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let x = v1[seq = argmax::<seq>(v2 + p)];
-            let (v4, v5) = split::<d>(x);
-            v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            param v2: [rows] = normal(1.0);
+            let v3 = 0.5 * float(keep);
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            v1 + mean::<[rows]>(v2) + v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g173 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], last: ids[batch]) -> [batch, d] {
-            let v1 = variance::<seq>(x, keep_some);
-            let v2 = x[seq = last];
-            let v2 = v1 / (2 + v2 * v2);
-            let v3 = mean::<[d, batch]>(v2);
-            let v1 = permute::<[d, batch]>(v2);
-            param v4: [rows] = normal(1.0);
-            let v5 = feed_forward::<6, activation = tanh>(v4);
-            let v6 = permute::<[batch, d]>(v1);
-            v6 + v3 + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [rows, batch, seq] {
+            let v1 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let v2 = attention::<2>(v1);
+            let v1 = permute::<[d, batch, seq]>(v2);
+            let v3 = max(0.1, v1);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[rows, batch, seq]>(v3, v4);
+            let x = one_hot::<7>(tokens);
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v7 = linear::<d, bias = false>(x);
+            v5 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g174 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, d] {
-            let x_2 = x[seq = argmax::<seq>(detach(x + p))];
-            let x_2 = shift::<batch, -1>(x_2);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.5 * gelu(v1); }
-            let v3 = min(v1, v1);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, 8] {
+            buffer v1: [2, d] = 0.7;
+            param v2: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[2, rows]>(v1, v2);
+            let v1 = x[seq = some];
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            v3 + mean::<[2]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g175 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = grouped_linear::<rows, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v1_2 = v2 + v2;
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = variance::<[rows]>(v1_2);
-            let v3_2 = sum::<[3]>(v3);
-            let v5 = feed_forward::<6, activation = geglu>(v1_2);
-            let v6 = einsum::<[batch, seq]>(v5, v5);
-            linear::<5, name = head>(v1 + v4 + v3_2 + v6)
+            let v2 = 0.5 * float(tokens);
+            let v3 = linear::<d>(v1);
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            param v5: [d] = normal(1.0);
+            let v6 = v3[d = argmax::<d>(detach(v4 + v5))];
+            let v7 = linear::<5, bias = false>(v4);
+            let v8 = linear::<rows>(v7);
+            linear::<5, name = head>(v8 + v2 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = cumsum::<seq>(0.5 * x);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = permute::<[seq, 7, batch]>(v2);
-            let v4 = conv_transpose1d::<seq, d, 1>(v1);
-            let v5 = embedding::<7, d>(tokens);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[arange::<seq>()];
-            let v8 = expand::<[batch, seq, d]>(v7);
-            let v9 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v4);
-            v9 + mean::<[7]>(v3) + v8
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = min(x, 0.2);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = mean_pool(v2, lens);
+            let v4 = attend::<mask = causal, position = rope>(v1, v1, v1);
+            let v5 = max_pool(v4, lens);
+            let v2_2 = dropout::<0.5>(v1);
+            let x_2 = v2_2 + v2_2;
+            let v6 = min(v5, 0.2);
+            x_2 + mean::<[3]>(v3) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g177 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, rows] {
-            let v1 = linear::<rows>(x);
-            let v2 = 0.5 * float(keep);
-            let v3 = min(v2, v2);
-            let v2 = attention::<2, mask = padding>(x, padding = lens);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(v2, v5));
-            let v2 = shift::<batch, 1>(v6);
-            buffer v7: [d] = |i| 0.3 * i - 0.4;
-            v1 + v3 + mean::<[d]>(v2) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = einsum::<[batch, d]>(x, x);
+            let v3 = feed_forward::<6, activation = tanh>(v2);
+            let v4 = 0.5 * float(lens);
+            let v5 = softmax::<seq>(2 * v1);
+            let mut v6 = x + 0.1 * v3;
+            repeat 2, share = true, name = r_v6 { v6 = v6 + feed_forward::<5>(layer_norm(v6)); v6 = v6 - 0.5 * gelu(v6); param v7: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v7)); }
+            let v4 = cumsum::<batch>(0.5 * v4);
+            v5 + v6 + v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g178 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, seq, 8] {
-            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
-            let v2 = ln(2 + v1 * v1);
-            let v3 = l2_norm(v2);
-            let v4 = v3[seq = last];
-            let v2_2 = min::<[2]>(v4);
-            let v5 = rearrange::<[batch, seq, (2, d)]>(v1);
-            v5 + mean::<[d]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = rms_norm(v1);
+            let v3 = einsum::<[batch, d]>(x, v2);
+            let v2 = max::<[d, batch]>(v3);
+            let v4 = mean_pool(v1, keep);
+            let v5 = v4[d = -2..];
+            v5 + v2
         }
-    } (x: floats[batch, seq, 4], last: places[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g179 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = concat::<d>(v1, 0.5 * v2);
-            let v4 = feed_forward::<6, activation = sigmoid>(v3);
-            let v2 = v2 + v2;
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = tanh(linear::<d>(v6)); param v7: [7, d] = normal(1.0); v6 += v7[tokens]; }
-            let v2_2 = detach(floor(2 * v2 + 0.37));
-            linear::<5, name = head>(v4 + mean::<[d]>(v6) + mean::<[d]>(v2_2))
+            let v2 = linear::<rows>(v1);
+            let v2_2 = l2_norm::<rows, epsilon = 0.1>(v2);
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = rope::<theta = 50.0>(v2, tokens);
+            let v4 = grouped_linear::<rows, 7, bias = false>(v3, tokens);
+            let v5 = v4[rows = [-1, 0]];
+            let v2 = cumsum::<rows>(0.5 * v4);
+            linear::<5, name = head>(v2_2 + mean::<[2]>(v5) + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = layer_norm::<epsilon = 0.1>(x);
-            param v1: [] = normal(1.0);
-            param v2: [d] = normal(1.0);
-            let x_2_2 = x[d = argmax::<d>(x_2 + v2)];
-            let v3 = conv1d::<batch, d, 2, padding = same>(x_2);
-            v3 + v1 + x_2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); v3 = v3 - 0.5 * gelu(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = linear::<rows, bias = false>(x);
+            let v7 = rope::<theta = 50.0>(x, tokens);
+            v6 + mean::<[d]>(v3) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g181 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 += attention::<2, mask = causal>(v1); }
-            let x = shift::<d, 1>(v1);
-            let v2 = pow(x, 2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v1);
-            let v6 = clamp(v2, -0.7, 0.7);
-            let v7 = max::<seq>(v1, keep);
-            v5 + v6 + v7
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [d, batch, seq] {
+            let x_2 = feed_forward::<6, activation = relu_squared>(x);
+            let v1 = softmax(x_2);
+            let v2 = v1[seq = turned];
+            let v3 = permute::<[d, batch, seq]>(v2);
+            let v4 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v6 = tanh(p);
+            v4 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g182 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
-            let v4 = v1[7 = 0];
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let x_2 = one_hot::<7>(tokens);
-            buffer v7: [d] = |i| 0.3 * i - 0.4;
-            let v8 = sin(v1);
-            v2 + mean::<[seq]>(v4) + mean::<[seq, d]>(v5) + mean::<[seq]>(v6) + mean::<[seq]>(x_2) + mean::<[d]>(v7) + mean::<[seq]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = max_pool(x, keep);
+            let v2 = sum::<seq>(x, keep_some);
+            let x_2 = x + learned_position::<9, d>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let x_2 = if tokens < 3 || x_2 > 0.3 { x_2 } else { 0.5 };
+            let v5 = conv1d::<seq, rows, 1>(v4);
+            let v6 = one_hot::<7>(arange::<rows>());
+            x_2 + v1 + v2 + mean::<[rows]>(v5) + mean::<[rows, 7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g183 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 + sinusoidal_position::<d>(v1);
-            let v2 = sum::<[d]>(v1_2);
-            param v3: [d] = normal(1.0);
-            let v4 = v1_2[d = argmax::<d>(v1_2 + v3)];
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v1 = stack::<[batch, seq, 2, 5]>(v1_2, 0.5 * v1_2);
-            linear::<5, name = head>(v1_2 + v2 + v4 + mean::<[2]>(v1))
+            let v1_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let mut v2 = v1_2 + 0.1 * v1_2;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1_2; v2 = v2 - 0.5 * gelu(v2); }
+            let v3 = shift::<d, 2>(v1_2);
+            let v4 = attend::<mask = causal, normalizer = sink>(v2, linear::<4>(v2), tanh(v2));
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            linear::<5, name = head>(v3 + v4 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], some: ids[rows]) -> [2, batch, d] {
-            let v1 = variance::<seq>(x, lens);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.5 * gelu(v3); }
-            let v4 = stack::<[2, batch, d]>(v2, 0.5 * v3);
-            let v5 = x[seq = some];
-            v4 + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = gelu(x);
+            param v2: [d] = normal(1.0);
+            let x_2 = one_hot::<7>(argmax::<d>(x + v2));
+            param v3: [7, d] = normal(1.0);
+            let x = v3[tokens];
+            let v4 = cumsum::<seq>(0.5 * v1);
+            let v5 = linear::<d>(v1);
+            x_2 + mean::<[d]>(x) + mean::<[d]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g185 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = shift::<batch, -1>(x);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            buffer v3: [2, d] = 0.7;
-            let x = one_hot::<7>(tokens);
-            let v4 = if v1 > 0.1 && !(v2 >= 0.6) { 0.5 * v1 } else { v2 - 1 };
-            x + mean::<[2, d]>(v3) + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = 2 * x - 1;
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let x_2 = einsum::<[batch, 7]>(v3, v3);
+            let v4 = linear::<d>(v2);
+            let v5 = tanh(w);
+            v4 + mean::<[7]>(x_2) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g186 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v2 = clamp(x, x - 1, x + 1);
-            let x = feed_forward::<6, activation = relu>(v2);
-            let v1_2 = attention::<2, score = bilinear>(v1, context = v1);
-            let v3 = one_hot::<7>(tokens);
-            x + v1_2 + mean::<[7]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = geglu>(x);
+            param v2: [rows] = normal(1.0);
+            let v3 = if keep && tokens != 2 { tanh(v1) } else { 0 };
+            param v4: [7, d] = normal(1.0);
+            let x = v4[arange::<batch>()];
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v3 + mean::<[rows]>(v2) + x + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g187 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = group_norm::<2>(v1);
-            let v3 = cumsum::<d>(0.5 * v1);
-            let v3 = v3[d = -1];
-            param v4: [rows, d] = normal(1.0);
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(v2 + v5);
-            let v8 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v6 + v3 + mean::<[rows, d]>(v4) + mean::<[7]>(v8))
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v3 = max(v2, v1);
+            let v4 = shift::<d, -1>(v3);
+            param v5: [d, rows] = normal(0.5);
+            let v4_2 = einsum::<[batch, seq, rows]>(v4, v5);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = v4_2 * sigmoid(v4_2) + 0.5 * v4_2;
+            linear::<5, name = head>(v6 + mean::<[rows]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [2, batch, d] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = exp(tanh(logsumexp::<seq>(v1, some_lens)));
-            let v3 = one_hot::<7>(arange::<rows>());
-            v2 + mean::<[rows, 7]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = linear::<5>(x);
+            v2 + v4 + mean::<[5]>(v5)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g189 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            param v2: [] = normal(1.0);
-            let v3 = softmax::<d>(2 * v1);
-            let v4 = tanh(c);
-            let v5 = embedding::<7, d>(tokens);
-            v3 + v2 + v4 + v5
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let x_2 = conv_transpose1d::<seq, d, 1>(x);
+            let x = sqrt(1 + x_2 * x_2);
+            let v1 = x[batch = -1];
+            let v2 = einsum::<[batch, seq]>(x, v1);
+            let (v3, v4) = top_k::<seq, k = 2>(v2 + p);
+            let v2_2 = x_2[seq = v4];
+            v2_2 + v3
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g190 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v1 = v1[d = ..2];
-            let v2 = attention::<2, mask = causal, position = rope>(x);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let v5 = max(v3, v3);
-            param v6: [7] = normal(1.0);
-            let (v7, _v8) = top_k::<7, k = 2>(v5 + v6);
-            let mut v9 = v4 + 0.1 * v2;
-            repeat 2, name = r_v9 { param v10: [d] = ones; v9 *= v10; v9 = dropout::<0.2>(tanh(v9)); v9 = v9 - 0.5 * gelu(v9); }
-            v9 + v1 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v2 = mean::<[d, batch]>(x);
+            let v3 = softmax::<seq>(2 * v1, keep_some);
+            let v4 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(v3, linear::<4>(v3), tanh(v3));
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v7 = feed_forward::<6, activation = reglu>(v6);
+            let v8 = linear::<d>(v7);
+            v4 + v2 + v5 + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g191 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            buffer v3: [2, d] = 0.7;
-            let v4 = v3[d = [0, -1, 0, 0, -1]];
-            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            linear::<5, name = head>(v2_2 + mean::<[2, 5]>(v4))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            linear::<5, name = head>(v2 + v4 + mean::<[3]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = softmax::<d>(2 * x);
-            let x = embedding::<7, d>(tokens);
-            let v3 = linear::<d>(x_2);
-            let v4 = cumsum::<batch>(0.5 * v1);
-            v2 + mean::<[d]>(x) + mean::<[d]>(v3) + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
+            let v4 = layer_norm(v2);
+            let v5 = rope::<seq, dims = 2, interleaved = true>(v4);
+            let v6 = v5 * v5;
+            v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g193 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean_pool(x, keep);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v3_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<batch>()];
-            v4 + mean::<[8]>(v2) + v3_2 + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v4 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
+            let v5 = stack::<[batch, seq, 2]>(v2, 0.5 * v2);
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v3 + v6);
+            let v3_2 = embedding::<7, d>(v8);
+            v3_2 + v4 + v5 + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq], b: [batch], some_lens: lens[d, batch]) -> [batch, 2, d] {
-            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v2 = tanh(p);
-            let x_2 = max::<[d]>(x);
-            let (v3, v4) = top_k::<seq, k = 2>(v1 + p);
-            let v1_2 = x[seq = v4];
-            let v5 = v3[batch = argmax::<batch>(x_2 + b)];
-            let v6 = exp(tanh(logsumexp::<seq>(v1, some_lens)));
-            let v7 = shift::<seq, -1>(v2);
-            v1_2 + mean::<[seq]>(v5) + v6 + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let v1 = shift::<d, 1>(x);
+            let x_2 = min(v1, 0.2);
+            let v2 = x_2 * detach(if x_2 < 0.1 { 0.5 } else { -1 });
+            let (v3, v4) = split::<d>(v2);
+            let v5 = x_2[batch = [0, -1, 0, 0, -1]];
+            let v6 = linear::<2, bias = false>(v4);
+            let v7 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            v3 + mean::<[5, d]>(v5) + v6 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq], b: floats[batch], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g195 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v1 = 0.5 * float(tokens);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v4 = v1_2 * detach(floor(2 * v3 + 0.37));
-            linear::<5, name = head>(v3 + v1 + mean::<[2]>(v4))
+            param v2: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v3 = rms_norm::<epsilon = 0.5>(v1_2);
+            let v1_2 = linear::<d, bias = false>(v3);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1_2);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v4));
+            linear::<5, name = head>(v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = logsumexp::<[d]>(v2);
-            let v4 = x + sinusoidal_position::<d>(x);
-            v1 + v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let x = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); param v6: [7, d] = normal(1.0); v4 += v6[tokens]; }
+            let v7 = linear::<5>(x);
+            let v8 = pad::<5, after = 1, value = 0.5>(v7);
+            v2 + mean::<[d]>(v4) + mean::<[6]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g197 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
             let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = max(x_2, x_2);
-            let v2 = feed_forward::<6, activation = relu_squared>(x_2);
-            let v3 = v1 + sinusoidal_position::<8>(v1);
-            let x = concat::<8>(v2, 0.5 * x_2);
-            let v2 = feed_forward::<6, activation = gelu_tanh>(x);
-            v3 + mean::<[16]>(v2)
+            let x_2 = softmax::<seq>(2 * x_2);
+            let x_2 = concat::<8>(x_2, 0.5 * x_2);
+            let (v1, v2) = split::<16>(x_2);
+            let v3 = mean_pool(v2);
+            let v3 = rope::<batch, dims = 2, interleaved = true>(v3);
+            v1 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g198 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [batch, seq, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v1_2 = attention::<2, score = additive(3)>(x, context = v1);
-            let v3 = einsum::<[batch, d]>(v1_2, x);
-            let v4 = expand::<[batch, seq, d]>(v3);
-            let mut v5 = v1_2 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1_2);
-            let v1 = mean::<5>(one_hot::<5>(argmax::<batch>(v1 + b)));
-            v5 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq], keep_rows: bool[batch, rows]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = document & causal>(x, document = documents);
+            let x = l2_norm::<d, epsilon = 0.1>(x);
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = max_pool(v3);
+            param v5: [rows] = normal(1.0);
+            let (v6, v7) = top_k::<rows, k = 2>(v4 + v5);
+            let v3_2 = v4[rows = v7];
+            let v8 = one_hot::<7>(tokens);
+            let v9 = max::<rows>(v3, keep_rows);
+            x + mean::<[2]>(v6) + mean::<[2]>(v3_2) + mean::<[7]>(v8) + v9
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq], keep_rows: marks[batch, 3]);
 
     g199 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            param v3: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v4 = variance::<[rows]>(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let v7 = linear::<5>(v5);
-            let v8 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v9 = conv1d::<seq, d, 4, groups = d, padding = causal>(v8);
-            let v10 = embedding::<7, d, name = t_v10>(tokens);
-            let v11 = linear::<tied = t_v10>(v9);
-            linear::<5, name = head>(v6 + v4 + mean::<[5]>(v7) + mean::<[d]>(v10) + v11)
+            let v2 = mean::<[d]>(v1);
+            let v3 = logsumexp::<[d]>(v1);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = v4[7 = -1];
+            let (v6, v7) = split::<d>(v1);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            let v10 = stack::<[batch, seq, 2]>(v5, 0.5 * v5);
+            let v4_2 = clamp(v2, -0.7, 0.7);
+            linear::<5, name = head>(v6 + v3 + v7 + mean::<[d]>(v9) + v10 + v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,530 +3,532 @@
 graphs! {
     g200 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = x[seq = 0];
-            param v3: [rows] = normal(1.0);
-            let v4 = shift::<seq, 2>(v1);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = mean::<batch>(v4, keep);
-            let v7 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            v5 + mean::<[d]>(v2) + mean::<[rows]>(v3) + v6 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = variance::<[d]>(v1);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(v1, v5));
+            param v7: [d] = normal(1.0);
+            let v8 = if v6 > 0.1 && !(v6 >= 0.6) { 0.5 * v6 } else { v6 - 1 };
+            let v9 = rope::<seq, dims = 2, interleaved = true>(v8);
+            let v10 = one_hot::<7>(arange::<rows>());
+            v9 + v3 + v7 + mean::<[rows, 7]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v1 = stack::<[batch, seq, 2, d]>(x_2, 0.5 * x);
-            let v2 = layer_norm::<epsilon = 0.1>(x_2);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            v1 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = logsumexp::<[d]>(x);
+            let x_2 = 0.5 * float(tokens);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            v4 + v1 + x_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = linear::<d>(v1);
-            let v3 = variance::<[d]>(v2);
-            let v4 = linear::<d, bias = false>(x);
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            v5 + v3
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<d, epsilon = 0.1>(x);
+            let v2 = v1[seq = argmax::<seq>(v1 + p)];
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
+            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v6), linear::<4>(v6), linear::<4>(v6));
+            v1 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g203 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = embedding::<7, d>(argmax::<d>(v1 + v2));
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = linear::<5, bias = false>(v4);
-            let v1 = sum::<[5]>(v5);
-            let v6 = one_hot::<7>(arange::<rows>());
-            let v7 = attention::<2, mask = causal, position = rope>(v4);
-            param v8: [d] = normal(1.0);
-            linear::<5, name = head>(v7 + v1 + mean::<[rows, 7]>(v6) + v8)
+            let v2 = 0.5 * float(tokens);
+            param v3: [d] = normal(1.0);
+            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
+            let v6 = shift::<2, -1>(v4);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
+            let v10 = linear::<2, bias = false>(v7);
+            let v11 = embedding::<7, d, name = t_v11>(tokens);
+            let v12 = linear::<tied = t_v11>(v1);
+            linear::<5, name = head>(v6 + v2 + mean::<[rows]>(v9) + v10 + mean::<[d]>(v11) + mean::<[7]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [8, batch, seq] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = permute::<[8, batch, seq]>(v1);
-            param v3: [d] = normal(1.0);
-            param v4: [d] = normal(1.0);
-            let v5 = x[d = argmax::<d>(v3 + v4)];
-            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v3));
-            let v8 = sum::<2>(v6 * grouped_linear::<5, 7, capacity_factor = 0.8>(v3, v7));
-            let v9 = concat::<5>(v8, 0.5 * v8);
-            let v10 = tanh(z);
-            v2 + v5 + mean::<[10]>(v9) + mean::<[rows, d]>(v10)
-        }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
-
-    g205 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = v1 + learned_position::<9, 3>(v1);
-            let v3 = stack::<[2, batch, seq, 3]>(v1, 0.5 * v2);
-            let v4 = 0.5 * float(tokens);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 5, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = pad::<d, before = 1>(x);
+            let v5 = logsumexp::<[seq]>(v4);
+            let v6 = v5[batch = [-1, 0]];
+            let x = l2_norm::<5, epsilon = 0.1>(v6);
+            let v7 = v2[seq = [0, -1, 0, 0, -1]];
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            v7 + x + mean::<[seq, d]>(v9)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g206 {
+    g205 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1_2 = v1 + learned_position::<9, d>(v1);
-            let v2 = permute::<[seq, d, batch]>(v1_2);
-            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
-            buffer v4: [2, d] = 0.7;
-            let v5 = linear::<d>(v4);
-            v3 + mean::<[2]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let v1 = max::<[seq]>(x);
+            let v2 = v1 - v1;
+            let v3 = stack::<[batch, 2, d]>(v1, 0.5 * v2);
+            let v4 = max(v3, v3);
+            v4
         }
     } (x: floats[batch, seq, 4]);
+
+    g206 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let x_2 = pow(x, 2);
+            let v2 = x_2[seq = order];
+            let x = shift::<batch, 1>(v2);
+            param v3: [rows, d] = normal(1.0);
+            let v4 = pad::<d, before = 1>(v3);
+            v1 + x + mean::<[rows, 5]>(v4)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g207 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = softmax::<2>(2 * v3);
-            let v3_2 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v6 = v5 * v5;
-            param v7: [5] = normal(1.0);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[argmax::<5>(v3_2 + v7)];
-            let v10 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v9);
-            let v11 = l2_norm::<2, epsilon = 0.1>(v6);
-            param v12: [] = normal(1.0);
-            linear::<5, name = head>(v10 + mean::<[2]>(v11) + v12)
+            let (v2, v3) = split::<d>(v1);
+            let v4 = max::<[2]>(v3);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v3_2 = variance::<[d]>(v1);
+            let v2 = shift::<2, -1>(v2);
+            let v6 = rms_norm(v5);
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, share = true, name = r_v7 { v7 = v7 + softmax(v7) * v6; v7 = v7 + feed_forward::<5>(layer_norm(v7)); param v8: [d] = normal(1.0); v7 += one_hot::<d>(argmax::<d>(v7 + v8)); }
+            param v9: [2] = normal(1.0);
+            let v10 = one_hot::<7>(argmax::<2>(v2 + v9));
+            linear::<5, name = head>(v10 + v4 + v3_2 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let v2 = 0.5 * float(tokens);
-            let x_2 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
-            let v3 = 0.5 * float(keep);
-            let v4 = linear::<d, bias = false>(x_2);
-            let v5 = embedding::<7, d>(tokens);
-            v4 + v1 + v2 + v3 + v5
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g209 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            let v1 = attend::<mask = causal, normalizer = sink>(x, linear::<4>(x), tanh(x));
-            let x = linear::<d>(v1);
-            let v2 = attention::<2, score = bilinear>(x, context = x);
-            param v3: [rows] = normal(1.0);
-            let v4 = stack::<[2, batch, seq, d]>(v2, 0.5 * v2);
-            let v5 = conv_transpose1d::<batch, d, 1>(v4);
-            let v6 = softmax::<seq>(2 * v4);
-            let v7 = attention::<2>(v2, context = x);
-            v5 + mean::<[rows]>(v3) + v6 + v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = sum::<[d]>(x);
+            let v1 = pow(x_2, 2);
+            let x_2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x_2_2 = group_norm::<2>(x_2);
+            let v2 = x_2_2 - x_2_2;
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            v3 + v1
         }
     } (x: floats[batch, seq, 4]);
 
+    g209 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = shift::<d, 1>(v2);
+            let v4 = conv_transpose1d::<seq, d, 3, padding = 1>(v3);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v4);
+            let v5 = logsumexp::<[seq]>(x);
+            let v6 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v7 = one_hot::<7>(tokens);
+            v3 + v5 + v6 + mean::<[7]>(v7)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
     g210 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
             let v1 = one_hot::<7>(tokens);
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, 7, rows]>(v2, v5);
-            let v7 = cumsum::<seq>(0.5 * v1);
-            let x = conv1d::<seq, d, 3, padding = causal>(v4);
-            let v8 = softmax::<rows>(2 * v6);
-            v7 + mean::<[d]>(x) + mean::<[rows]>(v8)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = min(v1, v1);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = tanh(linear::<3>(v4)); }
+            let v5 = sum::<[batch, seq]>(v3);
+            param v6: [rows] = normal(1.0);
+            let v2 = stack::<[7, 2]>(v5, 0.5 * v5);
+            v4 + mean::<[rows]>(v6) + mean::<[7, 2]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g211 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v3 = max::<[d]>(v2);
-            let v2 = l2_norm(v1);
-            let v1 = v3 + v2;
-            let v4 = linear::<2>(v1);
-            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
-            let v5 = mean::<[2]>(v4);
-            linear::<5, name = head>(v2_2 + v5)
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v1_2 = 2 * v3 - 1;
+            let v4 = embedding::<7, d>(tokens);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[arange::<rows>()];
+            param v7: [rows, d] = normal(1.0);
+            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
+            linear::<5, name = head>(v4 + mean::<[rows]>(v6) + mean::<[rows]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, rows] {
-            let v1 = linear::<rows, bias = false>(x);
-            let v2 = v1[seq = turned];
-            let v3 = v1 + v2;
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
+            let v2 = variance::<[d, batch]>(v1);
+            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g213 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            param v1: [d] = normal(1.0);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x = x_2[seq = -1];
-            x + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = rope::<theta = 50.0>(x, tokens);
+            let v2 = shift::<batch, -1>(v1);
+            let v3 = linear::<rows, bias = false>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g214 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq], tokens: ids[batch, seq]) -> [batch, 7, 3] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = tanh(w);
-            let v3 = mean::<[batch, seq]>(v2);
-            let v1_2 = v1 + learned_position::<9, d>(v1);
-            let v1_2_2 = v1_2 + learned_position::<9, d>(v1_2);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1_2_2));
-            let v4 = scatter_add::<[batch, 7, 3]>(v2, tokens);
-            let v1_2_2_2 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
-            v4 + v3 + mean::<[seq]>(v1_2_2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let x_2 = x[batch = [-1, 0]];
+            let v1 = permute::<[seq, d, 2]>(x_2);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let x = x[d = v4];
+            let x_2_2 = feed_forward::<6, activation = swiglu>(v1);
+            let v5 = einsum::<[seq, d]>(x_2_2, x_2);
+            let (v6, v7) = split::<d>(v5);
+            param v8: [d, rows] = normal(0.5);
+            let v9 = einsum::<[2, seq, rows]>(x_2, v8);
+            let x_2_2 = tanh(p);
+            v3 + x + v6 + v7 + mean::<[rows]>(v9) + x_2_2
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g215 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d, bias = false>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = sum::<[rows]>(v4);
-            let v6 = v1[d = [0, -1, 0, 0, -1]];
-            let v7 = v6 + sinusoidal_position::<5>(v6);
-            let mut v8 = v7 + 0.1 * v5;
-            repeat 2, name = r_v8 { param v9: [5] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); }
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v1);
-            linear::<5, name = head>(v8 + mean::<[d]>(v7))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v3 = concat::<d>(v3, 0.5 * v2);
+            let v4 = stack::<[batch, seq, 8, 2]>(v3, 0.5 * v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4_2 = rope::<seq, dims = 2, interleaved = true>(v4);
+            let v6 = permute::<[batch, seq, 2, 8]>(v4);
+            linear::<5, name = head>(v5 + mean::<[8, 2]>(v4_2) + mean::<[2, 8]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g216 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let x = one_hot::<7>(tokens);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            x + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(tokens);
+            let v2 = softmax::<d>(2 * x, keep_d);
+            let x = max(v1, v1);
+            v2 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
 
     g217 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = v1 * detach(floor(2 * v1 + 0.37));
-            let v4 = min(x, x);
-            let v5 = cumsum::<batch>(0.5 * v4);
-            param v6: [rows, d] = normal(1.0);
-            v3 + v5 + mean::<[rows]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v3 = attention::<2>(v2);
+            let v2_2 = embedding::<7, d>(tokens);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            v3 + v1 + v2_2 + mean::<[3]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = cumsum::<batch>(0.5 * x);
-            let v3 = conv1d::<seq, d, 3, padding = same, groups = d>(v1);
-            let v4 = v3[d = [0, -1, 0, 0, -1]];
-            let v5 = embedding::<7, d>(tokens);
-            v2 + mean::<[5]>(v4) + v5
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let x_2 = x + x;
+            param v3: [d] = normal(1.0);
+            let v3_2 = v3[d = -1];
+            let v4 = linear::<d, bias = false>(x_2);
+            v1 + v3_2 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = feed_forward::<6, activation = relu>(v1);
-            let mut v2 = v1_2 + 0.1 * v1_2;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 = v2 + softmax(v2) * v1_2; param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
-            let v5 = rms_norm::<epsilon = 0.5>(v2);
-            linear::<5, name = head>(v5)
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<d, 7, bias = false>(v1, v3));
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
+            let (v7, v8) = split::<d>(v5);
+            linear::<5, name = head>(v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); }
-            let v2 = grouped_linear::<rows, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v3 = attend::<mask = causal>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let x_2 = v3 * v3;
-            let v3 = mean::<5>(one_hot::<5>(argmax::<batch>(x_2 + b)));
-            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x_2);
-            let x_2 = v2 * sigmoid(v2) + 0.5 * v2;
-            v4 + v3 + mean::<[rows]>(x_2)
+        fn forward(x: [batch, seq, d], m: [rows, d], tokens: ids[batch, seq]) -> [batch, 2, seq, d] {
+            let v1 = tanh(m);
+            let v2 = softmax::<seq>(2 * x);
+            let v3 = linear::<d>(x);
+            let v4 = stack::<[batch, 2, seq, d]>(v2, 0.5 * v3);
+            let v5 = group_norm::<2>(v3);
+            let v6 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v7 = grouped_linear::<d, 7>(v5, tokens);
+            v4 + mean::<[rows]>(v1) + v6 + v7
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
-            let v1 = mean_pool(x);
-            let v2 = l2_norm(v1);
-            let v3 = scatter_add::<[7, d]>(x, tokens);
-            v2 + mean::<[7]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = one_hot::<7>(argmax::<d>(x + v1));
+            let v3 = x * detach(floor(2 * x + 0.37));
+            param v4: [2, d] = normal(1.0);
+            v2 + mean::<[d]>(v3) + mean::<[2, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g222 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d], documents: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = tanh(m);
-            let x_2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = attention::<2, mask = padding>(x, padding = lens);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = relu(v1);
-            let v6 = v3 / (2 + v4 * v4);
-            let v3 = rms_norm::<epsilon = 0.5>(v1);
-            let v7 = attend::<mask = causal>(linear::<6>(x_2), linear::<6, bias = false>(x_2), x_2);
-            v2 + mean::<[rows]>(v5) + mean::<[rows, 2]>(v6) + mean::<[rows]>(v3) + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let x_2 = 0.5 * float(tokens);
+            let (v2, v3) = split::<d>(x);
+            let v4 = permute::<[seq, 2, batch]>(v3);
+            let v2 = v2 - v2;
+            let v5 = x_2 - x;
+            let x_2_2 = softmax::<seq>(2 * v3);
+            let v6 = if arange::<seq>() < tokens || !keep { x_2 } else { 0.5 * x_2 };
+            v1 + mean::<[2]>(v4) + mean::<[2]>(v2) + mean::<[d]>(v5) + mean::<[2]>(x_2_2) + v6
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4], documents: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g223 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = causal>(v1, v1, v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v4 = embedding::<7, d>(tokens);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v2 + v4 + v5)
+            let v2 = ln(2 + v1 * v1);
+            let v1_2 = einsum::<[batch, seq]>(v2, v1);
+            let v3 = max(v1_2, v1_2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v5 = v1[d = ..2];
+            linear::<5, name = head>(v5 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 7] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let x_2 = one_hot::<7>(tokens);
-            let v2 = stack::<[2, batch, seq, 7]>(x_2, 0.5 * x_2);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
-            param v4: [rows] = normal(1.0);
-            let v5 = conv2d::<[batch, seq], 7, [2, 3], padding = same>(v3);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(x);
-            v5 + mean::<[rows]>(v4) + mean::<[3]>(v6) + mean::<[d]>(v7) + v8
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], b: [batch]) -> [batch, seq, 2] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let (v2, v3) = split::<d>(v1);
+            param v4: [rows, d] = normal(1.0);
+            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v2_2 = gelu_tanh(v2);
+            let v6 = v5[batch = argmax::<batch>(v2_2 + b)];
+            let v7 = max_pool(x, keep);
+            let v8 = max(v6, v6);
+            v3 + mean::<[rows, d]>(v4) + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], b: floats[batch]);
 
     g225 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let v3_2 = concat::<d>(v3, 0.5 * v3);
-            let v1 = 0.5 * float(lens);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = linear::<2, bias = false>(v4);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v5);
-            let v10 = scatter_add::<[batch, 7, 8]>(v3_2, tokens);
-            v2 + v1 + v6 + mean::<[2]>(v7) + mean::<[d]>(v8) + v9 + mean::<[8]>(v10)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v1_2 = concat::<d>(x, 0.5 * v1);
+            let v1 = l2_norm::<8, epsilon = 0.1>(v1_2);
+            let v2 = feed_forward::<6, activation = geglu>(v1);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let v4 = conv_transpose1d::<seq, 8, 1>(v3);
+            let v5 = abs(v1);
+            let mut v6 = v2 + 0.1 * v4;
+            repeat 2, share = true, name = r_v6 { param v7: [8] = ones; v6 *= v7; v6 = tanh(linear::<8>(v6)); param v8: [8] = normal(1.0); v6 += one_hot::<8>(argmax::<8>(v6 + v8)); }
+            v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g226 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], some: ids[rows], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v3 = mean_pool(x, lens);
-            let v2 = v2[seq = some];
-            let v4 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x = cumsum::<d>(0.5 * v2);
-            v1 + v3 + v4 + mean::<[rows]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v3: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v3)); }
+            let v4 = max(0.1, v1);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = softmax::<seq>(2 * v5);
+            let v7 = 0.5 * float(tokens);
+            let v1 = rope::<theta = 50.0>(v6, tokens);
+            v4 + v7 + v1
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], some: places[3], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(v1, linear::<4>(v1), tanh(v1));
-            let v3 = 0.5 * float(tokens);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<rows>()];
-            param v6: [d] = normal(1.0);
-            let (v7, _v8) = top_k::<d, k = 2>(v2 + v6);
-            let v2_2 = clamp(v3, v3 - 1, v3 + 1);
-            let v9 = detach(floor(2 * v2_2 + 0.37)) + v2_2;
-            let v2 = expand::<[batch, seq, d]>(v2_2);
-            linear::<5, name = head>(v7 + mean::<[rows, d]>(v5) + v9 + mean::<[d]>(v2))
+            let v1_2 = softmax::<d>(2 * v1);
+            let v1_2 = softmax::<d>(2 * v1_2);
+            let v2 = v1_2 * v1_2;
+            let v3 = v2[d = [0, -1, 0, 0, -1]];
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v1 = l2_norm(v3);
+            let v5 = cumsum::<5>(0.5 * v4);
+            linear::<5, name = head>(v1 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = max(0.1, x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            param v3: [rows, d] = normal(1.0);
-            v2 + mean::<[rows]>(v3)
+        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(p);
+            let v2 = v1[seq = some];
+            let v3 = one_hot::<7>(tokens);
+            x + mean::<[rows]>(v2) + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3], tokens: ids[batch, seq]);
 
     g229 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = min(x, x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let x_2 = exp(tanh(v1));
-            x_2 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v3 = rope::<theta = 50.0>(v2, tokens);
+            v1 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g230 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
-            let x = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let x_2 = concat::<d>(v1, 0.5 * v1);
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let x = cumsum::<seq>(0.5 * x_2);
-            v2 + mean::<[8]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(x);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[arange::<batch>()];
+            let v9 = expand::<[batch, seq, d]>(v8);
+            v1 + mean::<[2]>(v3) + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g231 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = detach(floor(2 * v2 + 0.37)) + v2;
-            let v3_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v3);
-            let v4 = one_hot::<7>(arange::<d>());
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v3_2 + v5);
-            let v8 = v4[d = v7];
-            linear::<5, name = head>(v6 + mean::<[7]>(v8))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = ln(2 + v2 * v2);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v4));
+            let v1_2 = sum::<2>(v5 * grouped_linear::<5, 7>(v4, v6));
+            let v7 = sigmoid(v3);
+            let v1 = rope::<theta = 50.0>(v4, tokens);
+            linear::<5, name = head>(v1_2 + mean::<[7]>(v7) + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, d] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = v1 * detach(floor(2 * v1 + 0.37));
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = v1[seq = ..2];
             param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = v2 + v2;
-            let v6 = x[seq = some];
-            let v7 = pad::<5, before = 1>(v6);
-            let v8 = sum::<[batch]>(v7);
-            v4 + mean::<[3]>(v5) + mean::<[rows, 6]>(v8)
+            let v4 = v3[arange::<seq>()];
+            let v5 = pad::<d, after = 1, value = 0.5>(v4);
+            let v1_2 = one_hot::<7>(tokens);
+            let v6 = shift::<batch, 1>(v2);
+            let v7 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v8 = one_hot::<7>(arange::<seq>());
+            v1_2 + mean::<[5]>(v5) + mean::<[d, 2]>(v6) + mean::<[d]>(v7) + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g233 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let x_2 = conv1d::<seq, d, 1>(v1);
-            let x = stack::<[2, batch, seq, d]>(v1, 0.5 * x_2);
-            x
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = one_hot::<7>(argmax::<d>(x + v1));
+            let x_2 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let x = feed_forward::<6, activation = silu>(v2);
+            x_2 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g234 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 5] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v1 = x[seq = [-1, 0]];
-            let x = stack::<[batch, seq, d, 2]>(x_2, 0.5 * x);
-            let x_2 = linear::<5>(x);
-            let (v2, v3) = split::<d>(x_2);
-            let v4 = one_hot::<7>(tokens);
-            v2 + mean::<[d]>(v1) + v3 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x_2 = v1[batch = -1];
+            let v2 = l2_norm::<d, epsilon = 0.1>(x_2);
+            let v3 = embedding::<7, d>(tokens);
+            let x_2_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            param v4: [d] = normal(1.0);
+            let v5 = embedding::<7, d>(argmax::<d>(v3 + v4));
+            x_2_2 + v2 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g235 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v4 = variance::<[d]>(v2);
-            let v1 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            let v6 = softmax::<d>(2 * v5);
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v6);
-            let v8 = concat::<d>(v7, 0.5 * v7);
-            linear::<5, name = head>(v8 + v1)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v4_2 = v4 - v4;
+            let v4 = pad::<d, before = 1>(v4);
+            let v5 = softmax(v4_2);
+            let v6 = concat::<5>(v4, 0.5 * v4);
+            let v4 = abs(v5);
+            linear::<5, name = head>(v3 + mean::<[10]>(v6) + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v2 = cumsum::<7>(0.5 * v1);
-            let v3 = ln(2 + x * x);
-            let v4 = conv_transpose2d::<[batch, 7], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v3);
-            v4 + mean::<[seq]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], p: [seq]) -> [batch, seq, d] {
+            param v1: [rows] = normal(1.0);
+            let v2 = 0.5 * float(lens);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
+            let v4 = attention::<2>(x);
+            let v5 = detach(floor(2 * v1 + 0.37));
+            v4 + v2 + v3 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], p: floats[seq]);
 
     g237 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = variance::<[batch, seq]>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v4));
-            v5 + mean::<[rows]>(v3) + mean::<[3]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v3 = relu_squared(v1);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            v2 + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v4 = linear::<2>(v2);
-            v3 + v1 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 7] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); }
+            param v3: [d] = normal(1.0);
+            let v4 = one_hot::<7>(argmax::<d>(x + v3));
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v4 + mean::<[3]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -534,10 +536,10 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v1_2 = shift::<d, 1>(v2);
-            let v3 = max(0.1, v1_2);
-            linear::<5, name = head>(v3)
+            let v2 = group_norm::<2>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let (v4, v5) = split::<d>(v1);
+            linear::<5, name = head>(v2 + mean::<[3]>(v3) + mean::<[2]>(v4) + mean::<[2]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

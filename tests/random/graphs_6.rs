@@ -2,107 +2,108 @@
 
 graphs! {
     g240 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let v1 = group_norm::<2>(x);
-            let v2 = v1[seq = ..2];
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let (v4, v5) = top_k::<seq, k = 2>(x + p);
-            let v6 = v1[seq = v5];
-            param v7: [d] = normal(1.0);
-            let (v8, v9) = top_k::<d, k = 2>(x + v7);
-            let v10 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v8, v9);
-            let v1_2 = feed_forward::<6, activation = tanh>(v8);
-            let v8 = v4 / (2 + v4 * v4);
-            let v11 = softmax::<2>(2 * v3);
-            v6 + mean::<[seq]>(v10) + mean::<[seq]>(v1_2) + v8 + v11
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows], p: [seq]) -> [batch, seq, d, 2] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let x = shift::<batch, -1>(v1);
+            let v2 = variance::<[batch]>(x);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = v2[seq = some];
+            let v5 = v4[rows = -2..];
+            let (v6, _v7) = top_k::<seq, k = 2>(v3 + p);
+            let v8 = stack::<[batch, seq, d, 2]>(x, 0.5 * v1);
+            v8 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], some: places[3], p: floats[seq]);
 
     g241 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [seq, d, batch] {
-            let v1 = rms_norm(x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v1_2 = x + learned_position::<9, d>(x);
-            let v1 = one_hot::<7>(tokens);
-            let v3 = permute::<[seq, 7, batch]>(v1);
-            let v4 = feed_forward::<6, activation = gelu_tanh>(v1_2);
-            let v5 = min::<seq>(v3, lens);
-            v2 + v4 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = gelu_tanh(x);
+            let v2 = pad::<d, before = 1>(v1);
+            let x_2 = linear::<5, bias = false>(v2);
+            param v3: [5] = normal(1.0);
+            let v4 = v2[5 = argmax::<5>(x_2 + v3)];
+            let v5 = cumsum::<seq>(0.5 * x);
+            let v5_2 = conv_transpose1d::<batch, d, 1>(v5);
+            let v6 = pad::<d, before = 1>(x);
+            v5_2 + v4 + mean::<[5]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g242 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1 = grouped_linear::<d, 7, capacity_factor = 0.8>(x_2, tokens);
-            let x_2_2 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * x_2_2);
-            let v3 = one_hot::<7>(tokens);
-            buffer v4: [2, d] = 0.7;
-            let v5 = cumsum::<7>(0.5 * v3);
-            let x = one_hot::<7>(argmax::<batch>(x_2 + b));
-            v1 + v2 + mean::<[2]>(v4) + mean::<[7]>(v5) + mean::<[7]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            param v1: [] = normal(1.0);
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            param v5: [7, d] = normal(1.0);
+            let x_2 = v5[tokens];
+            let v6 = 0.5 * float(lens);
+            let v7 = softmax(x);
+            buffer v8: [d] = |i| 0.3 * i - 0.4;
+            let v8_2 = detach(floor(2 * v8 + 0.37)) + v8;
+            v2 + v1 + v4 + x_2 + v6 + v7 + v8_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g243 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sigmoid(v1);
-            let v3 = clamp(v2, -0.7, 0.7);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v3, v4);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2 = rearrange::<[(d, rows)]>(v6);
-            let v7 = concat::<rows>(v5, 0.5 * v5);
-            let v8 = max::<[12]>(v2);
-            linear::<5, name = head>(v7 + v8)
+            param v2: [d] = normal(1.0);
+            let v3 = v1[d = argmax::<d>(v1 + v2)];
+            let v4 = logsumexp::<[d]>(v1);
+            let v1_2 = softmax::<d>(2 * v1);
+            let v1_2_2 = concat::<d>(v1_2, 0.5 * v1_2);
+            let v5 = linear::<2>(v1_2);
+            let v6 = attention::<2, mask = causal, position = rope>(v1);
+            let mut v7 = v6 + 0.1 * v3;
+            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
+            linear::<5, name = head>(v1_2_2 + v4 + mean::<[2]>(v5) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v2 = cos(2 * v1);
-            let v1_2 = attention::<2>(x);
-            v2 + v1_2
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g245 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = scatter_add::<[batch, 7, rows]>(v2, tokens);
-            let v4 = v3 * detach(floor(2 * v3 + 0.37));
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = variance::<[batch]>(v6);
-            let v8 = grouped_linear::<d, 7, bias = false>(v7, argmax::<7>(linear::<7>(v7)));
-            v4 + mean::<[seq, d]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = one_hot::<7>(tokens);
+            x + v1 + mean::<[7]>(v2) + mean::<[7]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g245 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, d, batch] {
+            let v1 = permute::<[d, batch, seq]>(x);
+            let v2 = linear::<5, bias = false>(x);
+            let v3 = v2[5 = -1];
+            let v4 = mean_pool(x, lens);
+            let v1_2 = v3 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let x = permute::<[seq, d, batch]>(v1_2);
+            x + v4
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
+
     g246 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x[seq = 0];
-            let v2 = v1 * v1;
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = l2_norm(v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(x);
-            let v8 = one_hot::<7>(tokens);
-            let v9 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v6);
-            let v10 = feed_forward::<6, activation = sigmoid>(v5);
-            v7 + mean::<[d]>(v2) + v8 + mean::<[d]>(v9) + mean::<[d]>(v10)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); }
+            let x_2 = einsum::<[batch, seq]>(v1, v1);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = v1[d = v4];
+            let mut v6 = v1 + 0.1 * x_2;
+            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = v6 - 0.5 * gelu(v6); }
+            let v7 = scatter_add::<[batch, 7, 2]>(v3, tokens);
+            let v8 = einsum::<[batch, 2]>(v5, x_2);
+            let v9 = permute::<[d, batch, seq]>(x);
+            let v10 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v6);
+            v7 + v8 + mean::<[d, seq]>(v9) + mean::<[seq, d]>(v10)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -110,387 +111,377 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
-            let v1 = embedding::<7, d>(tokens);
-            let v4 = v1 + learned_position::<9, d>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v5));
-            let v9 = sum::<2>(v7 * grouped_linear::<d, 7, bias = false>(v5, v8));
-            let mut v10 = v9 + 0.1 * v9;
-            repeat 2, name = r_v10 { v10 = dropout::<0.2>(tanh(v10)); v10 = v10 + feed_forward::<5>(layer_norm(v10)); param v11: [d] = normal(1.0); v10 += one_hot::<d>(argmax::<d>(v10 + v11)); }
-            linear::<5, name = head>(v3 + mean::<[7]>(v6) + v10)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
+            let v4 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v1);
+            let v2_2 = v2 + learned_position::<9, d>(v2);
+            let v4_2 = einsum::<[batch, seq, d]>(v4, v2);
+            let v5 = softmax::<d>(2 * v4_2);
+            let v6 = rearrange::<[batch, seq, (2, d)]>(v4);
+            let v1 = grouped_linear::<5, 7>(v5, tokens);
+            linear::<5, name = head>(v2_2 + mean::<[8]>(v6) + mean::<[5]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 8] {
-            let (v1, v2) = split::<d>(x);
-            let v3 = attention::<2>(x, context = v2);
-            let v4 = variance::<[d, seq]>(v3);
-            let v2_2 = concat::<d>(v3, 0.5 * x);
-            let v5 = v1[seq = turned];
-            let v6 = detach(floor(2 * v5 + 0.37)) + v1;
-            v2_2 + v4 + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 3] {
+            let v1 = group_norm::<2>(x);
+            let x_2 = cumsum::<d>(0.5 * v1);
+            let v2 = cumsum::<seq>(0.5 * x_2);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = v3[seq = turned];
+            buffer v5: [2, d] = 0.7;
+            v4 + mean::<[2, d]>(v5)
         }
     } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g249 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); }
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1_2 = v4[seq = -1];
-            let v4 = v1_2 - v1_2;
-            v3 + mean::<[3]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 16] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = concat::<8>(v1, 0.5 * v1);
+            let x = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = one_hot::<7>(tokens);
+            v2 + mean::<[d]>(x) + mean::<[d]>(v3) + mean::<[7]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g250 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = min(x, 0.2);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let v5 = v3 * v3;
-            let v3_2 = pad::<d, before = 1>(x);
-            let v6 = if tokens < 3 || v5 > 0.3 { v5 } else { 0.5 };
-            let v7 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1_2);
-            let v8 = l2_norm::<5, epsilon = 0.1>(v3_2);
-            let v9 = einsum::<[seq, d]>(v7, v1);
-            v6 + mean::<[5]>(v8) + mean::<[d]>(v9)
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = linear::<5, bias = false>(x);
+            let x = v1[seq = order];
+            let v2 = clamp(x, v1 - 1, v1 + 1);
+            let v3 = max_pool(v2);
+            let v1_2 = v3 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v4 = conv1d::<batch, 5, 2, padding = causal, dilation = 2>(x);
+            let v5 = v1_2[seq = order];
+            let x_2 = l2_norm(v5);
+            v4 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g251 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal>(v1);
-            let v3 = ln(2 + v2 * v2);
-            let v4 = cumsum::<d>(0.5 * v3);
-            linear::<5, name = head>(v4)
+            let v2 = exp(tanh(v1));
+            let v3 = feed_forward::<6, activation = swiglu>(v2);
+            let v2_2 = softmax::<d>(2 * v1);
+            linear::<5, name = head>(v3 + v2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = max_pool(x, lens);
-            let v1 = einsum::<[batch]>(v1, v1);
-            let v2 = cumsum::<batch>(0.5 * v1);
-            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            param v4: [rows] = normal(1.0);
-            v3 + v2 + mean::<[rows]>(v4)
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
-
-    g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max::<seq>(x, some_lens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
-            let v4 = x + learned_position::<9, d>(x);
-            v2 + mean::<[7]>(v3) + x_2 + v4
-        }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
-
-    g254 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v5 = v1 * v4;
-            v3 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let (v5, v6) = split::<d>(v4);
+            v5 + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g253 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
+            let v4 = shift::<d, 2>(v3);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(v6 + v7);
+            let v10 = v4[d = v9];
+            v8 + v10
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g254 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], w: [batch, seq], documents: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v1_2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = tanh(w);
+            let v1_2 = attention::<2, mask = document & causal>(v1_2, document = documents);
+            v1_2 + v2
+        }
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], documents: ids[batch, seq]);
+
     g255 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = v2 / (2 + v2 * v2);
-            param v4: [d, rows] = normal(0.5);
-            let v1_2 = einsum::<[batch, seq, rows]>(v1, v4);
-            let v5 = gelu(v1);
-            param v6: [d] = normal(1.0);
-            let (v7, v8) = top_k::<d, k = 2>(v1 + v6);
-            let v1 = one_hot::<7>(v8);
-            let v9 = cumsum::<7>(0.5 * v1);
-            let v10 = l2_norm::<7, epsilon = 0.1>(v9);
-            linear::<5, name = head>(v3 + mean::<[rows]>(v1_2) + v5 + mean::<[2]>(v7) + mean::<[2, 7]>(v10))
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = feed_forward::<6, activation = tanh>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); }
+            let mut v6 = v3 + 0.1 * v4;
+            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v4; v6 += attention::<2, mask = causal>(v6); }
+            let v7 = mean::<[d]>(v3);
+            let v8 = softmax::<8>(2 * v2);
+            let v9 = cumsum::<d>(0.5 * v6);
+            linear::<5, name = head>(v8 + v7 + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = mean_pool(x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let x_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            x_2 + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = tanh(z);
+            let v1_2 = v1[seq = some];
+            x + mean::<[rows]>(v2) + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4], some: places[3]);
 
     g257 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, 2, seq] {
-            let x_2 = linear::<5, bias = false>(x);
-            let x = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); }
-            let v2 = softmax::<5>(2 * x_2);
-            let x_2_2 = permute::<[d, batch, 2, seq]>(v1);
-            let v2_2 = l2_norm::<seq, epsilon = 0.1>(v2);
-            x_2_2 + mean::<[5]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = max(x, x);
+            let x = one_hot::<7>(arange::<seq>());
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = linear::<5, bias = false>(v2);
+            let v5 = logsumexp::<[5, seq]>(v4);
+            param v6: [7, d] = normal(1.0);
+            let v4_2 = v6[tokens];
+            v3 + x + v5 + mean::<[d]>(v4_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g258 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, d] {
             let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let x = cumsum::<d>(0.5 * v2);
-            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v3 = cumsum::<seq>(0.5 * x_2);
-            v1 + v3
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = v3[seq = -1];
+            let v5 = tanh(w);
+            v4 + mean::<[seq]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g259 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = v1[d = v4];
-            let v6 = max::<[2]>(v3);
-            let v3_2 = embedding::<7, d>(tokens);
-            let v5 = clamp(v5, v3 - 1, v3 + 1);
-            let v7 = relu(v5);
-            let mut v8 = v3_2 + 0.1 * v6;
-            repeat 2, name = r_v8 { param v9: [d] = ones; v8 *= v9; v8 = v8 - 0.5 * gelu(v8); v8 += attention::<2, mask = causal>(v8); param v10: [7, d] = normal(1.0); v8 += v10[tokens]; }
-            linear::<5, name = head>(v7 + mean::<[d]>(v8))
+            let v2 = one_hot::<7>(arange::<rows>());
+            let v3 = min::<[d]>(v1);
+            let v4 = max::<[d]>(v1);
+            let v5 = 0.5 * float(tokens);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v7 = attention::<2, mask = causal, position = rope>(v1);
+            linear::<5, name = head>(v7 + mean::<[rows, 7]>(v2) + v3 + v4 + v5 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax::<seq>(2 * x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v1_2 = attention::<2, score = additive(3)>(v2, context = v2);
-            let v3 = linear::<5>(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            v1_2 + mean::<[5]>(v3) + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, 7] {
+            let v1 = max(x, x);
+            let v2 = permute::<[d, batch, seq]>(v1);
+            let v2_2 = scatter_add::<[d, 7]>(v2, tokens);
+            let v3 = max(v2_2, v2_2);
+            let x_2 = one_hot::<7>(arange::<rows>());
+            v3 + mean::<[rows]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g261 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = linear::<d, bias = false>(v3);
-            let v3 = softmax::<seq>(2 * v2, keep);
-            v4 + v3
+        fn forward(x: [batch, seq, d]) -> [d] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v2);
+            let v4 = mean::<[batch, seq]>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g262 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(detach(v3 + v4))];
-            let v3_2 = l2_norm(v2);
-            let v6 = linear::<2, bias = false>(v3_2);
-            let v3 = sum::<[seq]>(v5);
-            let v7 = v1[seq = last];
-            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            v6 + v3 + mean::<[d]>(v7) + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d, 2] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v3 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            let v4 = feed_forward::<6, activation = relu>(v1);
+            let v5 = linear::<d>(v4);
+            let v3_2 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
+            let v6 = rearrange::<[(d, rows)]>(v5);
+            let v7 = v3_2[seq = order];
+            v7 + mean::<[12]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq]);
 
     g263 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v1_2 = variance::<[d]>(v1);
-            let v3_2 = v3 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            linear::<5, name = head>(v3 + v1_2 + mean::<[rows]>(v3_2))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v1_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = 0.5 * float(tokens);
+            let v5 = clamp(v1_2, -0.7, 0.7);
+            linear::<5, name = head>(v3 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, 5] {
-            let x_2 = pad::<d, before = 1>(x);
-            let x = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x = attention::<2, mask = document & causal>(x, document = documents);
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = layer_norm::<epsilon = 0.1>(x_2);
-            let v3 = x_2[seq = order];
-            v2 + v1 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 6] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
+            let x = concat::<rows>(v2, 0.5 * v2);
+            let v5 = mean::<[batch, seq]>(v4);
+            let v6 = one_hot::<7>(tokens);
+            x + mean::<[7]>(v5) + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g265 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = exp(tanh(v2));
-            let v2_2 = min::<seq>(x, keep);
-            v3 + v2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = tanh(m);
+            let v1_2 = shift::<rows, 1>(v1);
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            v1 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g266 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
-            let v6 = max(v5, v5);
-            v1 + mean::<[7]>(v3) + mean::<[rows]>(v6)
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = x[seq = some];
+            let v2 = attention::<2, score = bilinear>(x, context = v1);
+            let v3 = one_hot::<7>(arange::<rows>());
+            let v4 = v2 + learned_position::<9, d>(v2);
+            v4 + mean::<[rows, 7]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g267 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -1];
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = v1 + learned_position::<9, d>(v1);
-            let v5 = softmax::<d>(2 * v4);
-            let (v6, v7) = split::<d>(v1);
-            let v1_2 = linear::<rows>(v3);
-            linear::<5, name = head>(v5 + v2 + mean::<[2]>(v6) + mean::<[2]>(v7) + mean::<[rows]>(v1_2))
+            let v2 = linear::<rows>(v1);
+            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v4 = linear::<d, bias = false>(v3);
+            let v5 = concat::<d>(v4, 0.5 * v1);
+            let v6 = cumsum::<8>(0.5 * v5);
+            let v4 = v2 * sigmoid(v3) + 0.5 * v3;
+            linear::<5, name = head>(v6 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x[seq = [0, -1, 0, 0, -1]];
-            let v1 = softmax::<seq>(2 * x, keep);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 += attention::<2, mask = causal>(v3); }
-            let mut v4 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * x_2; }
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = einsum::<[batch, 5]>(v5, v5);
-            v3 + mean::<[5]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep_some: bool[d, seq]) -> [batch, 3] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v1 = min::<seq>(v1, keep_some);
+            let v1_2 = einsum::<[batch, d]>(v2, v2);
+            let v3 = max::<[batch]>(v1);
+            let v2 = linear::<rows>(v3);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1_2));
+            v4 + mean::<[rows]>(v2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep_some: marks[4, seq]);
 
     g269 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = sum::<seq>(v1, lens);
-            let v3 = shift::<batch, -1>(v2);
-            let v4 = exp(tanh(logsumexp::<seq>(x, keep)));
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 = rms_norm(v5) * sigmoid(v5); }
-            v3 + v5
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, 2] {
+            let v1 = feed_forward::<6, activation = silu>(x);
+            let v2 = tanh(w);
+            let x_2 = feed_forward::<6, activation = reglu>(v1);
+            let (v3, v4) = split::<d>(x_2);
+            let v5 = conv1d::<batch, 2, 3, padding = 1, bias = false>(v3);
+            v4 + v2 + v5
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g270 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq], keep_rows: bool[batch, rows], keep: bool[batch, seq]) -> [batch, seq, rows, 2] {
-            let v1 = grouped_linear::<rows, 7>(x, tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = stack::<[batch, seq, rows, 2]>(v2, 0.5 * v2);
-            let v4 = v3[seq = order];
-            let v5 = softmax::<rows>(2 * v4, keep_rows);
-            let v6 = mean_pool(v1, keep);
-            let v7 = shift::<batch, 2>(v6);
-            v5 + v7
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = linear::<d>(x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let v4 = sum::<2>(v2 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v3));
+            let v5 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = softmax::<d>(2 * x);
+            let x_2 = clamp(v1, v7 - 1, v7 + 1);
+            let x_2_2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            v4 + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[3]>(x_2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq], keep_rows: marks[batch, 3], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g271 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, position = rope>(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            let v4 = v3 * v2;
-            let v1_2 = embedding::<7, d>(tokens);
-            let v5 = cumsum::<d>(0.5 * v1_2);
-            let v6 = l2_norm::<d, epsilon = 0.1>(v4);
-            linear::<5, name = head>(v5 + v6)
+            let v2 = sin(v1);
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = v3 + v5;
+            let v6_2 = attention::<2, mask = causal>(v6);
+            let v7 = einsum::<[batch, seq]>(v6_2, v6_2);
+            linear::<5, name = head>(v5 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
-            let v1 = linear::<d>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = min::<seq>(v3, lens);
-            let (v5, v6) = split::<d>(v2);
-            let v7 = conv_transpose1d::<seq, 2, 3, padding = 1>(v5);
-            let v1 = v4 * v4;
-            let v1 = pow(v1, 2);
-            let v8 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
-            v6 + v7 + mean::<[7]>(v1) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d, 2] {
+            let v1 = x + x;
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<batch>()];
+            let v1 = conv1d::<batch, d, 3, padding = same, groups = d>(v4);
+            let v1 = max(v1, v1);
+            let (v5, v6) = top_k::<seq, k = 2>(x + p);
+            let v7 = v2[seq = v6];
+            let v8 = stack::<[batch, seq, d, 2]>(v2, 0.5 * x);
+            let mut v9 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v9 { v9 = v9 + softmax(v9) * v1; }
+            v8 + v5 + v7 + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g273 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let x_2 = linear::<rows, bias = false>(x);
-            let v2 = linear::<2>(x_2);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = rms_norm(v3) * sigmoid(v3); param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
-            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            v3 + mean::<[2]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v4 = one_hot::<7>(tokens);
+            let v5 = v2 - v2;
+            v3 + mean::<[7]>(v4) + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g274 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<seq>());
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = feed_forward::<6, activation = tanh>(v3);
-            let mut v5 = v3 + 0.1 * v1;
-            repeat 2, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v1; v5 += attention::<2, mask = causal>(v5); }
-            let v1_2 = one_hot::<7>(arange::<rows>());
-            let v6 = v4[batch = -1];
-            let v3_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v5);
-            x + mean::<[7]>(v2) + mean::<[rows, 7]>(v1_2) + v6 + v3_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = feed_forward::<6, activation = sigmoid>(x);
+            let v2 = linear::<d>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = shift::<8, 2>(v3);
+            let v5 = v4[batch = -1];
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            param v8: [d] = normal(1.0);
+            let (v9, _v10) = top_k::<d, k = 2>(v7 + v8);
+            let mut v11 = v5 + 0.1 * v5;
+            repeat 2, name = r_v11 { param v12: [8] = ones; v11 *= v12; v11 = rms_norm(v11) * sigmoid(v11); v11 = tanh(linear::<8>(v11)); }
+            v9 + mean::<[8]>(v11)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -498,66 +489,65 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            param v3: [2, d] = normal(1.0);
-            let v3 = pad::<d, after = 1, value = 0.5>(v3);
-            linear::<5, name = head>(v1 + mean::<[7]>(v2) + mean::<[2, 5]>(v3))
+            let v1_2 = einsum::<[batch, seq]>(v1, v1);
+            let v2 = v1 + v1_2;
+            let v3 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = attention::<2>(v1);
-            let v4 = linear::<2, bias = false>(v3);
-            v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            v2 + mean::<[7]>(v3) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<batch>(x, keep);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = tanh(linear::<d>(v4)); v4 += attention::<2, mask = causal>(v4); param v6: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v6)); }
-            let v7 = attention::<2, score = bilinear>(v4, context = v4);
-            v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = v1[d = ..2];
+            let v2_2 = shift::<2, 1>(v2);
+            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
+            v2_2 + mean::<[d]>(v1)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g278 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let x = attend::<mask = causal, position = rope>(v2, v2, v2);
-            let v3 = pad::<d, after = 1, value = 0.5>(v1);
-            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = if keep && tokens != 2 { tanh(v6) } else { 0 };
-            let v8 = cumsum::<seq>(0.5 * v1);
-            v4 + mean::<[d]>(v5) + mean::<[7]>(v7) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = shift::<batch, 2>(x);
+            let v2 = exp(tanh(logsumexp::<seq>(v1, keep_some)));
+            let v3 = expand::<[batch, seq, d]>(v2);
+            let v4 = v3 + sinusoidal_position::<d>(v3);
+            let v5 = embedding::<7, d>(tokens);
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v5);
+            let mut v6 = v5 + 0.1 * v4;
+            repeat 2, name = r_v6 { v6 = rms_norm(v6) * sigmoid(v6); v6 = v6 - 0.5 * gelu(v6); v6 += attention::<2, mask = causal>(v6); param v7: [7, d] = normal(1.0); v6 += v7[tokens]; }
+            let v8 = linear::<d>(v6);
+            v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
 
     g279 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = min(v1, v1);
-            let v1_2_2 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v2 = attention::<2, mask = causal>(v1_2);
-            let v3 = concat::<d>(v1_2, 0.5 * v1_2);
-            param v4: [8] = normal(1.0);
-            let v1_2 = mean::<8>(one_hot::<8>(argmax::<8>(v3 + v4)));
-            let v5 = dropout::<0.5>(v1_2);
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v2 + v1_2_2 + v5 + mean::<[rows]>(v6))
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
+            let v7 = linear::<d, bias = false>(v1);
+            let v8 = rms_norm::<epsilon = 0.5>(v7);
+            let v9 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v8);
+            let v10 = 1 - v8 / 3;
+            let v7 = einsum::<[batch, seq]>(v7, v9);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v6) + mean::<[d]>(v10) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,310 +3,313 @@
 graphs! {
     g280 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, d] {
-            let v1 = embedding::<7, d>(tokens);
-            let x_2 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = min::<[d, seq]>(v1);
-            param v3: [d] = normal(1.0);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[rows]>(v3, v4);
-            let v3 = variance::<seq>(x_2, keep_some);
-            let v2 = if v2 > 0.1 && !(v3 >= 0.6) { 0.5 * v2 } else { v3 - 1 };
-            v2 + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq] {
+            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v3 = 0.5 * float(tokens);
+            let v4 = shift::<seq, -1>(v3);
+            let v5 = conv1d::<seq, d, 3, padding = same, groups = d>(v2);
+            let v6 = stack::<[2, batch, seq]>(v4, 0.5 * v4);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v5, v7);
+            v6 + mean::<[rows]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g281 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
-            let v5 = stack::<[batch, seq, 2, 3]>(v1, 0.5 * v1);
-            let v6 = x[batch = 0];
-            let x = expand::<[batch, seq, d]>(v6);
-            v5 + v3 + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x_2 = layer_norm::<epsilon = 0.1>(x);
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
+            let x = conv2d::<[batch, seq], 5, 3, padding = 1>(v1_2);
+            let v2 = max(v1_2, x);
+            x_2 + mean::<[5]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g282 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = softmax::<d>(2 * x);
-            let x = one_hot::<7>(tokens);
-            let v2 = conv2d::<[batch, seq], 7, 3, padding = 1>(x);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v3_2 = conv1d::<batch, d, 3, padding = same, groups = d>(v3);
-            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v5 = cumsum::<seq>(0.5 * v4);
-            param v6: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(v3, v6);
-            v3_2 + mean::<[7]>(v5) + mean::<[rows]>(x)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let x = tanh(z);
+            let v2 = cumsum::<rows>(0.5 * x);
+            let v3 = conv_transpose1d::<rows, d, 1>(x);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let x_2 = v2[batch = 0];
+            let v6 = pad::<d, after = 1, value = 0.5>(v2);
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[tokens];
+            v1 + mean::<[d]>(v4) + mean::<[7]>(v5) + mean::<[d]>(x_2) + mean::<[5]>(v6) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
 
     g283 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = one_hot::<7>(tokens);
-            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
-            let v4 = v2_2[5 = 0];
-            let v1 = feed_forward::<6, activation = sigmoid>(v2);
-            let v2 = einsum::<[batch, seq]>(v3, v4);
-            let v5 = v2 + v2;
-            linear::<5, name = head>(v1 + v5)
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 - 0.2 * cumsum(v6); v6 = dropout::<0.2>(tanh(v6)); }
+            let v8 = min(v6, 0.2);
+            let v8 = attention::<2, mask = causal>(v8);
+            let v5 = attention::<2, mask = causal>(v8);
+            let v9 = linear::<d>(v5);
+            buffer v10: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v3 + mean::<[d]>(v9) + mean::<[rows, d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, rows] {
-            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[seq, rows]>(v1, v2);
-            let x_2 = layer_norm(v1);
-            let v4 = conv_transpose1d::<seq, d, 3, padding = 1>(x_2);
-            let x_2 = min(v4, v4);
-            let v1 = conv_transpose1d::<seq, d, 1>(x_2);
-            v3 + mean::<[d]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(keep);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = v2 + sinusoidal_position::<7>(v2);
+            let v4 = min(x, x);
+            let v5 = v4 + learned_position::<9, d>(v4);
+            let v6 = feed_forward::<6, activation = relu>(v3);
+            v5 + v1 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g285 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some: ids[rows]) -> [rows] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let x_2 = sum::<2>(v1 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v2));
-            let v3 = x_2[batch = -1];
-            let v4 = v3[seq = some];
-            v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = shift::<seq, 2>(x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v5 = sum::<2>(v3 * grouped_linear::<5, 7, bias = false>(v2, v4));
+            v5
         }
-    } (x: floats[batch, seq, 4], some: places[3]);
+    } (x: floats[batch, seq, 4]);
 
     g286 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let x = 0.5 * float(keep);
-            let x_2 = v1[seq = argmax::<seq>(x + p)];
-            let x = linear::<d, bias = false>(x_2);
-            let v3 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v4 = v3 * v3;
-            v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d], lens: lens[batch]) -> [batch, d] {
+            let v1 = tanh(m);
+            let v2 = exp(tanh(logsumexp::<seq>(x, lens)));
+            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(v2);
+            let v4 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v3);
+            let v5 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = tanh(linear::<d>(v6)); }
+            v4 + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4], lens: lens[batch]);
 
     g287 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            let (v3, v4) = split::<d>(v2);
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v2 + v5);
-            let v1_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v6, v7);
-            linear::<5, name = head>(v3 + v4 + v6 + mean::<[d]>(v1_2))
+            let v2 = shift::<d, -1>(v1);
+            let v3 = detach(floor(2 * v2 + 0.37));
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = 0.5 * float(keep);
-            let v3 = if x < v2 { x * v2 } else { tanh(x) };
-            let v4 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1);
-            v4 + v3
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g289 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
-            let mut v2 = x_2 + 0.1 * x_2;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<rows>(v2)); }
-            let v2_2 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v4);
-            v2_2 + mean::<[d]>(v5)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g290 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d, 2] {
-            let v1 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
-            let v3 = scatter_add::<[batch, 7, d, 2]>(v3, tokens);
-            let mut v4 = v2 + 0.1 * x;
-            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + x; v4 += attention::<2, mask = causal>(v4); param v6: [7, d] = normal(1.0); v4 += v6[tokens]; }
-            v3 + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min::<[batch]>(x);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let v3 = layer_norm::<epsilon = 0.1>(v2);
+            let v4 = 0.5 * float(tokens);
+            v3 + v1 + v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g289 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = mean::<[d]>(x);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); }
+            let v3 = einsum::<[batch]>(v1, v1);
+            let mut v4 = x + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let v6 = conv1d::<batch, d, 3, padding = same, groups = d>(v2);
+            v4 + v6
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g290 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = attention::<2>(x, context = v2);
+            let v4 = logsumexp::<[2, batch]>(v1);
+            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(v3);
+            let mut v5 = v3 + 0.1 * x;
+            repeat 2, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = tanh(linear::<d>(v5)); v5 += attention::<2, mask = causal>(v5); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
+            v5 + v4
+        }
+    } (x: floats[batch, seq, 4]);
+
     g291 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = softmax::<d>(2 * v1);
-            let v4 = v3 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
-            linear::<5, name = head>(v6)
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v7 = v2[d = [-1, 0]];
+            let v8 = clamp(v4, v4 - 1, v4 + 1);
+            linear::<5, name = head>(v6 + mean::<[2]>(v7) + mean::<[2]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = if x < x { x * x } else { tanh(x) };
-            let v2 = l2_norm::<seq, epsilon = 0.1>(v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v2 = gelu_tanh(x);
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); }
-            let v7 = conv_transpose1d::<seq, d, 1>(v5);
-            let v1_2 = max::<batch>(v5, keep);
-            v4 + mean::<[d]>(v7) + mean::<[d]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = conv_transpose1d::<seq, d, 3, padding = 1>(x);
+            let v2 = max::<[batch, seq]>(v1);
+            let v1 = mean::<seq>(x, lens);
+            let v3 = one_hot::<7>(tokens);
+            let v4 = conv2d::<[batch, seq], 7, 3, padding = 1>(v3);
+            let v3_2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let (v5, v6) = split::<d>(x);
+            v4 + mean::<[d]>(v2) + mean::<[d]>(v1) + mean::<[d]>(v3_2) + mean::<[2]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g293 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let x_2 = one_hot::<7>(arange::<rows>());
-            let v1_2 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = one_hot::<7>(tokens);
-            let v1 = detach(floor(2 * x_2 + 0.37));
-            v1_2 + mean::<[rows]>(v3) + mean::<[7]>(v4) + mean::<[rows, 7]>(v1)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, seq, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = feed_forward::<6, activation = reglu>(v1);
+            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
+            param v5: [] = normal(1.0);
+            let v6 = v3[batch = [-1, 0]];
+            param v7: [d] = normal(1.0);
+            let v8 = attention::<2>(v4, context = v2);
+            v6 + v5 + v7 + mean::<[batch]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g294 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [d, batch, seq] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = permute::<[d, batch, seq]>(v1);
-            let v3 = cumsum::<d>(0.5 * v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v1 = if keep && tokens != 2 { tanh(v1) } else { 0 };
-            v2 + v3 + v4 + mean::<[7]>(v5) + v1
+        fn forward(x: [batch, seq, d], b: [batch], lens: lens[batch], tokens: ids[batch, seq]) -> [d, batch, seq] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = v1[batch = argmax::<batch>(detach(v1 + b))];
+            let v3 = 0.5 * float(lens);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v5 = permute::<[d, batch, seq]>(v5);
+            v5 + v2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], lens: lens[batch], tokens: ids[batch, seq]);
 
     g295 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            let v1 = cumsum::<d>(0.5 * v2);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
-            linear::<5, name = head>(v3)
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v1_2 = min::<[rows]>(v3);
+            let v4 = cos(2 * v3);
+            linear::<5, name = head>(v4 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, 2, d] {
-            let (v1, v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = mean::<5>(one_hot::<5>(v2));
-            let v4 = 0.5 * float(tokens);
-            let v5 = 0.5 * float(keep);
-            v1 + v3 + mean::<[seq]>(v4) + mean::<[seq]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = mean_pool(v2, keep);
+            let x = group_norm::<2>(x);
+            x + v3
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let x_2 = softmax::<batch>(2 * x, keep);
-            let v1 = attend::<mask = causal, position = rope>(linear::<4>(x_2), linear::<4>(x_2), linear::<4>(x_2));
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            let v2 = tanh(c);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            v1_2 + mean::<[d]>(v2) + mean::<[d]>(v3) + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = conv_transpose1d::<seq, d, 1>(v2);
+            let v5 = mean_pool(v4, keep);
+            let v6 = rope::<seq, dims = 2, interleaved = true>(v2);
+            v3 + mean::<[d]>(v1) + mean::<[d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g298 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            let v2 = min(x, v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; v3 = v3 - 0.2 * cumsum(v3); }
-            let v4 = expand::<[batch, seq, d]>(v1);
-            let v4_2 = mean_pool(v4, keep);
-            v3 + v4_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, rows] {
+            let v1 = x[d = 0];
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(x, v2);
+            let v1_2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let (v4, v5) = top_k::<seq, k = 2>(v1_2 + p);
+            let v6 = one_hot::<7>(v5);
+            let v7 = rearrange::<[batch, (7, 2)]>(v6);
+            v3 + mean::<[2]>(v4) + mean::<[14]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g299 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = clamp(v2, v2 - 1, v2 + 1);
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            let v3 = softmax::<d>(2 * v2);
             param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<rows>()];
-            let v1 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v6 = min::<[d]>(v5);
-            let v3 = cumsum::<8>(0.5 * v3);
-            let v7 = sqrt(1 + v6 * v6);
-            linear::<5, name = head>(v1 + mean::<[8]>(v3) + mean::<[rows]>(v7))
+            let v1_2 = v4[tokens];
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = min(v1, 0.2);
+            let v6 = stack::<[batch, seq, d, 2]>(v5, 0.5 * v5);
+            let v5_2 = v2[3 = ..2];
+            linear::<5, name = head>(v1_2 + mean::<[2]>(v6) + mean::<[2]>(v5_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let x = feed_forward::<6, activation = sigmoid>(x_2);
-            let x_2_2 = linear::<d>(x);
-            x_2_2
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.2 * cumsum(v2); v2 = v2 - 0.2 * cumsum(v2); }
+            let v1_2 = cumsum::<batch>(0.5 * v2);
+            v1_2
         }
     } (x: floats[batch, seq, 4]);
 
     g301 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = softmax::<d>(2 * x);
-            let v4 = cumsum::<seq>(0.5 * v1);
-            let v5 = concat::<d>(v3, 0.5 * v4);
-            let (v6, v7) = split::<d>(v1);
-            let v8 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v9 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v6);
-            v2 + mean::<[8]>(v5) + mean::<[2]>(v7) + mean::<[d]>(v8) + mean::<[2]>(v9)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d, batch] {
+            let x_2 = rms_norm::<epsilon = 0.5>(x);
+            let v1 = permute::<[seq, d, batch]>(x_2);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v3 = rope::<theta = 50.0>(x, tokens);
+            let v4 = cumsum::<seq>(0.5 * x_2);
+            param v5: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v3, v5);
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v4);
+            v2 + mean::<[rows]>(v3) + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g302 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = conv_transpose1d::<seq, d, 3, padding = 1>(v1);
-            param v3: [rows, d] = normal(1.0);
-            let v4 = mean::<[d]>(v2);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.2 * cumsum(v5); v5 = dropout::<0.2>(tanh(v5)); }
-            v4 + mean::<[rows, d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            param v1: [] = normal(1.0);
+            let v2 = cumsum::<seq>(0.5 * x);
+            let mut v3 = v2 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v3 = sum::<2>(v4 * grouped_linear::<5, 7>(v3, v5));
+            let v6 = cumsum::<batch>(0.5 * v3);
+            v6
         }
     } (x: floats[batch, seq, 4]);
 
@@ -314,223 +317,223 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = [0, -1, 0, 0, -1]];
-            let v3 = tanh(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let mut v6 = v4 + 0.1 * v4;
-            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = tanh(linear::<d>(v6)); v6 += attention::<2, mask = causal>(v6); }
-            linear::<5, name = head>(v2 + mean::<[7]>(v5) + mean::<[d]>(v6))
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v3; param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            let v6 = v2[5 = ..2];
+            linear::<5, name = head>(v4 + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, d] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let v3 = sum::<2>(v1 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v2));
-            let v4 = softmax::<d>(x, keep_d);
-            let v5 = attention::<2>(v4, context = v4);
-            let v6 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v7 = cumsum::<seq>(0.5 * v6);
-            let v8 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v5);
-            let v9 = abs(v7);
-            v8 + mean::<[5]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<theta = 50.0>(x, tokens);
+            let v2 = cos(2 * x);
+            let v3 = min::<[seq]>(v2);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[tokens];
+            let v6 = cumsum::<batch>(0.5 * v2);
+            let v7 = rope::<theta = 50.0>(v2, tokens);
+            let v8 = v5[batch = -1];
+            v1 + v3 + v6 + v7 + v8
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g305 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
-            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v3 = softmax::<seq>(2 * v2);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(x);
-            v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v1_2 = conv1d::<seq, 2, 3, padding = same, groups = 2>(v1);
+            let v1 = if tokens < 3 || v1_2 > 0.3 { v1_2 } else { 0.5 };
+            v2 + mean::<[rows]>(v4) + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g306 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], w: [batch, seq], p: [seq]) -> [batch, seq, 2] {
-            let v1 = x[seq = order];
-            let v2 = tanh(w);
-            let (v3, v4) = split::<d>(v1);
-            let v5 = cumsum::<batch>(0.5 * v2);
-            let v6 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v4);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let (v7, v8) = top_k::<seq, k = 2>(v5 + p);
-            let v2 = scatter_add::<[batch, seq], axis = seq>(0.5 * v7, v8);
-            v3 + v6 + mean::<[d]>(v4) + v7 + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v2, v3) = split::<d>(x);
+            let v4 = min::<[batch]>(v3);
+            let v5 = mean_pool(v1);
+            let v6 = l2_norm(v5);
+            let v1_2 = cumsum::<2>(0.5 * v4);
+            let v3 = one_hot::<7>(arange::<seq>());
+            v2 + mean::<[3]>(v6) + v1_2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], w: floats[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g307 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows>(v1);
-            let v3 = one_hot::<7>(arange::<d>());
-            let v4 = logsumexp::<[7]>(v3);
-            linear::<5, name = head>(v2 + mean::<[d]>(v4))
+            let v2 = sum::<[d]>(v1);
+            param v3: [d] = normal(1.0);
+            let v4 = v1[d = argmax::<d>(detach(v1 + v3))];
+            let v4_2 = detach(floor(2 * v4 + 0.37)) + v4;
+            linear::<5, name = head>(v1 + v2 + v4_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_rows: bool[batch, rows]) -> [batch, seq] {
-            let x_2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let v3 = sum::<2>(v1 * grouped_linear::<5, 7, bias = false>(x, v2));
-            let x = variance::<rows>(x_2, keep_rows);
-            let v4 = einsum::<[batch, seq]>(v3, v3);
-            x + v4
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_rows: marks[batch, 3]);
-
-    g309 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = tanh(z);
-            let v3 = tanh(m);
-            let v4 = conv2d::<[batch, seq], 7, 3, padding = 1>(v1);
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = feed_forward::<6, activation = gelu_tanh>(v1);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[arange::<batch>()];
-            let v9 = 2 * v6 - 1;
-            x + mean::<[rows]>(v2) + mean::<[rows]>(v3) + mean::<[7]>(v5) + v8 + mean::<[7]>(v9)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4], m: floats[3, 4]);
-
-    g310 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [8, d] {
-            let v1 = max::<[seq, batch]>(x);
-            buffer v2: [2, d] = 0.7;
-            let v3 = group_norm::<2>(v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            param v5: [2] = normal(1.0);
-            let v6 = v3[2 = argmax::<2>(v4 + v5)];
-            v6 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v2 = conv1d::<rows, d, 3, padding = same, groups = d>(v1);
+            let v3 = stack::<[rows, 2, d]>(v1, 0.5 * v2);
+            let v4 = max::<[d, rows]>(v3);
+            x + mean::<[2]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
-    g311 {
+    g309 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 2, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let x = v1[seq = -2..];
+            let v2 = scatter_add::<[7, d]>(v1, tokens);
+            let v3 = feed_forward::<6, activation = relu_squared>(v2);
+            let v4 = softmax::<2>(2 * x);
+            let v2_2 = conv1d::<7, d, 3, padding = 1, bias = false>(v2);
+            let v5 = linear::<d>(v4);
+            let v6 = softmax::<seq>(v1, lens);
+            v5 + mean::<[7]>(v3) + mean::<[7]>(v2_2) + mean::<[seq]>(v6)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+
+    g310 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let v2 = max(0.1, x);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = conv1d::<seq, d, 2, padding = same>(v3);
+            let x_2 = softmax::<batch>(2 * v1, keep);
+            x_2 + v4
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g311 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v1_2 = v1[d = argmax::<d>(v1 + v2)];
-            let v3 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
-            let v4 = einsum::<[batch, seq]>(v3, v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            let mut v7 = v5 + 0.1 * v1;
-            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = v7 - 0.2 * cumsum(v7); v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
-            let v9 = attention::<2, mask = causal, position = rope>(v7);
-            let v6_2 = pad::<7, after = 1, value = 0.5>(v6);
-            linear::<5, name = head>(v9 + v1_2 + v4 + mean::<[8]>(v6_2))
+            let v2 = embedding::<7, d>(tokens);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, name = r_v3 { v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2, v4);
+            let v2 = linear::<rows, bias = false>(v3);
+            let v6 = grouped_linear::<rows, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
+            let v7 = rope::<theta = 50.0>(v1, tokens);
+            param v8: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v7, v8);
+            linear::<5, name = head>(v5 + v2 + v6 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = layer_norm::<epsilon = 0.1>(x);
-            let v1_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v2 = concat::<d>(v1_2, 0.5 * v1_2);
-            let v3 = conv_transpose2d::<[batch, seq], 8, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v4 = embedding::<7, d>(tokens);
-            v3 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, 7] {
+            let x_2 = x / (2 + x * x);
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x_2);
+            let v3 = mean::<[seq, batch]>(x_2);
+            let x = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
+            let v4 = variance::<seq>(x, some_lens);
+            v2 + mean::<[d]>(v3) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch]);
 
     g313 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            let (v2, v3) = split::<d>(v1);
-            let x = attention::<2, score = bilinear>(v1, context = v3);
-            let v2_2 = mean_pool(v2, keep);
-            x + mean::<[2]>(v2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = x + learned_position::<9, d>(x);
+            let v2 = linear::<rows, bias = false>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 - 0.2 * cumsum(v3); }
+            let x_2 = tanh(v2);
+            v3 + x_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g314 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
-            let v1 = softmax::<seq>(2 * x);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = cumsum::<seq>(0.5 * v1_2);
-            let v3 = max(v2, v2);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v5 = feed_forward::<6, activation = gelu>(v4);
-            let v6 = one_hot::<7>(tokens);
-            param v7: [d] = normal(1.0);
-            let v8 = embedding::<7, d>(argmax::<d>(v5 + v7));
-            v3 + mean::<[7]>(v6) + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], c: [batch, d]) -> [batch, 7, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 = tanh(linear::<d>(v1)); }
+            let x = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let v2 = linear::<d>(x);
+            let v3 = 0.5 * float(tokens);
+            let v4 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v5 = v4 * detach(floor(2 * v4 + 0.37));
+            let v6 = tanh(c);
+            let v7 = scatter_add::<[batch, 7, d]>(v5, tokens);
+            v7 + v2 + mean::<[seq]>(v3) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], c: floats[batch, 4]);
 
     g315 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             let v2 = cumsum::<d>(0.5 * v1);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = feed_forward::<6, activation = gelu_tanh>(v2);
-            buffer v6: [2, d] = 0.7;
-            let v7 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + mean::<[2, d]>(v6) + mean::<[d, 7]>(v7))
+            param v3: [rows, d] = normal(1.0);
+            let v4 = layer_norm::<epsilon = 0.1>(v1);
+            let v5 = linear::<d, bias = false>(v2);
+            let mut v6 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v4; }
+            linear::<5, name = head>(v5 + mean::<[rows]>(v3) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = linear::<d>(v1);
-            let v3 = 2 * v2 - 1;
-            let x_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
-            let x = tanh(p);
-            x_2 + x
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, lens);
+            let v2 = sin(v1);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = cumsum::<d>(0.5 * v2);
+            let v6 = conv1d::<batch, d, 1>(v5);
+            v4 + v6
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g317 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = shift::<batch, 2>(v1);
-            let v3 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x);
-            let x = if v3 <= 0 || v2 > v3 { v2 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            buffer v2: [2, d] = 0.7;
+            let v3 = grouped_linear::<rows, 7>(v1, tokens);
+            let v4 = ln(2 + v3 * v3);
+            v4 + mean::<[2, d]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g318 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let x = feed_forward::<6, activation = relu>(x);
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            x_2 + v1
+        fn forward(x: [batch, seq, d], last: ids[batch]) -> [batch, 7] {
+            let x_2 = x[seq = last];
+            let v1 = one_hot::<7>(arange::<batch>());
+            let (v2, v3) = split::<d>(x_2);
+            v1 + mean::<[2]>(v2) + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch]);
 
     g319 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = ..2];
-            let v3 = l2_norm::<2, epsilon = 0.1>(v2);
-            let v4 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { v5 = tanh(linear::<d>(v5)); v5 = v5 - 0.2 * cumsum(v5); }
-            linear::<5, name = head>(v3 + mean::<[d]>(v5))
+            let v2 = v1[d = [-1, 0]];
+            let v1 = attention::<2, mask = causal>(v1);
+            let v3 = min::<[d]>(v1);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v1_2 = sum::<2>(v4 * grouped_linear::<d, 7>(v1, v5));
+            linear::<5, name = head>(v2 + v3 + mean::<[d]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -4,553 +4,546 @@ graphs! {
     g320 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, -1>(x);
-            let x_2 = shift::<d, -1>(v1);
-            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(x_2);
-            v2
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = rms_norm(v1) * sigmoid(v1); v1 += attention::<2, mask = causal>(v1); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            param v3: [2, d] = normal(1.0);
+            let v4 = min::<[2, d]>(v3);
+            v1 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g321 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v2 = conv_transpose1d::<seq, d, 1>(v1);
-            let v3 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            let v4 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
-            v3 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let x_2 = clamp(x, x - 1, x + 1);
+            let x = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
+            let x_2_2 = rms_norm(x);
+            let v3 = cumsum::<d>(0.5 * x_2);
+            v2 + mean::<[d]>(x_2_2) + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g322 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = x + sinusoidal_position::<d>(x);
-            let x_2_2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x_2), linear::<6, bias = false>(x_2), x_2);
-            let x_2 = x_2_2[batch = [0, -1, 0, 0, -1]];
-            let v1 = dropout::<0.5>(x);
-            let v1 = detach(floor(2 * v1 + 0.37));
-            let x_2 = conv1d::<5, d, 1>(x_2);
-            let v2 = linear::<d>(x_2);
-            v1 + mean::<[5]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], lens: lens[batch]) -> [batch, 6, d] {
+            let x_2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let x = tanh(z);
+            let x = softmax(x);
+            let v1 = max_pool(x_2, lens);
+            let x = linear::<d, bias = false>(x);
+            let x = concat::<rows>(x, 0.5 * x);
+            let mut v2 = x + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
+            v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], lens: lens[batch]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v3 = clamp(v1, v2 - 1, v2 + 1);
-            let v4 = einsum::<[batch, seq]>(v3, v3);
-            let v5 = one_hot::<7>(tokens);
-            let v4_2 = max(v4, v4);
-            linear::<5, name = head>(v5 + v4_2)
+            let v2 = max::<[d]>(v1);
+            let v3 = grouped_linear::<5, 7>(v1, tokens);
+            let v4 = v1 - v2;
+            let v5 = variance::<[5]>(v3);
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v4);
+            linear::<5, name = head>(v6 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, 2] {
-            let x_2 = conv_transpose1d::<seq, d, 1>(x);
-            let v1 = einsum::<[batch, d]>(x_2, x);
-            let v1 = logsumexp::<[d, batch]>(v1);
-            let v2 = x_2[batch = argmax::<batch>(x + b)];
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(x + v3);
-            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            let v6 = conv_transpose1d::<batch, d, 3, padding = 1>(v6);
-            let x = l2_norm(v2);
-            v4 + v1 + mean::<[d]>(v6) + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = einsum::<[batch, seq]>(x, x);
+            param v1: [2, d] = normal(1.0);
+            let v2 = max::<[seq]>(x);
+            let v3 = max::<[d]>(v1);
+            let v4 = v3[2 = [0, -1, 0, 0, -1]];
+            let v5 = pow(x, 2);
+            let v4 = v4 * v4;
+            v5 + x_2 + v2 + mean::<[5]>(v4)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g325 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = group_norm::<2>(x);
-            let x_2 = one_hot::<7>(arange::<rows>());
-            let x = detach(floor(2 * x + 0.37));
-            let v2 = linear::<d>(v1);
-            let v3 = concat::<d>(x, 0.5 * v2);
-            v3 + mean::<[rows, 7]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [d, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = v2[batch = argmax::<batch>(detach(x + b))];
+            let x = conv1d::<seq, d, 3, padding = causal>(x);
+            let v4 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            v3 + mean::<[batch]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g326 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let x_2 = relu_squared(x);
-            let x = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let (v3, v4) = split::<d>(v2);
-            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(x_2, linear::<4>(x_2), tanh(x_2));
-            let v6 = stack::<[2, batch, seq, d]>(v5, 0.5 * v5);
-            let v7 = rearrange::<[(rows, 2)]>(v3);
-            param v8: [] = normal(1.0);
-            v6 + mean::<[3]>(x) + mean::<[rows]>(v4) + mean::<[6]>(v7) + v8
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            param v1: [d] = normal(1.0);
+            let v2 = cos(2 * x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = one_hot::<7>(tokens);
+            let v6 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
+            let v7 = permute::<[d, batch, seq]>(v6);
+            v5 + mean::<[3]>(v4) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g327 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v3);
-            let v5 = pad::<d, before = 1>(v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 + softmax(v6) * v5; v6 = v6 - 0.5 * gelu(v6); }
-            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v8 = min::<[5, 2]>(v6);
-            let (v9, v10) = split::<d>(v7);
-            let mut v11 = v7 + 0.1 * v8;
-            repeat 2, name = r_v11 { v11 = dropout::<0.2>(tanh(v11)); v11 = v11 - 0.5 * gelu(v11); param v12: [d] = normal(1.0); v11 += one_hot::<d>(argmax::<d>(v11 + v12)); }
-            linear::<5, name = head>(v9 + v10 + mean::<[d]>(v11))
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v2 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = linear::<rows, bias = false>(v2);
+            let v5 = softmax::<d>(2 * v3);
+            let v2_2 = linear::<2>(v5);
+            let v6 = v4 / (2 + v5 * v5);
+            let v1_2 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
+            linear::<5, name = head>(v2_2 + mean::<[d, rows]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep_d: bool[d]) -> [batch, seq, rows] {
-            let x_2 = softmax::<seq>(x, lens);
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
-            let x_2 = min::<d>(x_2, keep_d);
-            let v3 = softmax(v2);
-            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let v5 = variance::<[batch]>(v4);
-            v3 + x_2 + mean::<[d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 3] {
+            let v1 = x * x;
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x_2 = max(v2, v2);
+            let v3 = softmax::<batch>(2 * v1);
+            let x = softmax::<d>(2 * v3, keep_d);
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<seq>()];
+            x_2 + mean::<[d]>(x) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g329 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x + 0.37));
-            buffer v2: [2, d] = 0.7;
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v2_2 = min(v3, v2);
-            param v4: [2, d] = normal(1.0);
-            let v5 = einsum::<[d]>(v2_2, v4);
-            let v6 = pad::<d, after = 1, value = 0.5>(v5);
-            let v7 = conv_transpose1d::<seq, d, 1>(v1);
-            v7 + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            param v2: [d] = normal(1.0);
+            let v3 = x[d = argmax::<d>(detach(v1 + v2))];
+            let v4 = permute::<[seq, batch]>(v3);
+            let v1 = sum::<seq>(x, keep_some);
+            let v5 = mean_pool(x, lens);
+            let v6 = logsumexp::<[batch, d]>(v1);
+            let v7 = shift::<batch, -1>(v4);
+            let v8 = embedding::<7, d>(tokens);
+            v8 + v5 + v6 + v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g330 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v2 = x[seq = [-1, 0]];
-            let v3 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            param v4: [rows] = normal(1.0);
-            let v5 = feed_forward::<6, activation = reglu>(v4);
-            let v6 = x + learned_position::<9, d>(x);
-            v2 + mean::<[seq]>(v3) + mean::<[rows]>(v5) + mean::<[seq]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = 1 - x / 3;
+            let v1_2 = v1 / (2 + x * x);
+            let v1 = one_hot::<7>(tokens);
+            let v2 = softmax::<seq>(2 * x);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = max::<[7, seq]>(v1);
+            v1_2 + v2 + v3 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g331 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = v2[d = [-1, 0]];
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v4 = softmax(v2);
-            let v2_2 = v3 - v3;
-            let v2 = rms_norm(v2);
-            let v5 = concat::<d>(v4, 0.5 * v4);
-            linear::<5, name = head>(v2 + mean::<[2]>(v2_2) + mean::<[8]>(v5))
+            let v2 = one_hot::<7>(tokens);
+            let v1 = pow(v1, 2);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v1 = embedding::<7, d>(tokens);
+            let v1_2 = linear::<d>(v2);
+            let v4 = max::<[d]>(v1);
+            let v5 = layer_norm::<epsilon = 0.1>(v1);
+            linear::<5, name = head>(v3 + v1_2 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = attention::<2, mask = causal>(v1);
-            let v4 = v3 + sinusoidal_position::<d>(v3);
-            let v5 = rms_norm(v2);
-            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
-            let v7 = one_hot::<7>(tokens);
-            let v8 = conv_transpose1d::<seq, 7, 3, padding = 1>(v7);
-            let v9 = one_hot::<7>(arange::<seq>());
-            v4 + mean::<[7]>(v5) + v6 + mean::<[7]>(v8) + mean::<[7]>(v9)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], documents: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = shift::<d, -1>(x);
+            let x = pow(x, 2);
+            let v1 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
+            let x = attention::<2, mask = document & causal>(x, document = documents);
+            let v2 = mean_pool(v1, lens);
+            let v1 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
+            let x = l2_norm::<d, epsilon = 0.1>(x);
+            let v3 = expand::<[batch, seq, d]>(v2);
+            v1 + x + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], documents: ids[batch, seq], lens: lens[batch]);
 
     g333 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v4 = attention::<2>(x, context = v2);
-            buffer v5: [2, d] = 0.7;
-            let v3_2 = linear::<d, bias = false>(v3);
-            let v6 = one_hot::<7>(tokens);
-            v4 + mean::<[2]>(v1) + mean::<[2]>(v5) + v3_2 + mean::<[7]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [rows, 2] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            param v2: [7] = normal(1.0);
+            let (v3, _v4) = top_k::<7, k = 2>(v1 + v2);
+            let v5 = max(v3, v3);
+            let v3_2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v6 = abs(v5);
+            let v1 = sum::<seq>(v3_2, lens);
+            v6 + mean::<[batch, d]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g334 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = sqrt(1 + x * x);
-            let v2 = feed_forward::<6, activation = reglu>(v1);
-            let v3 = v2[seq = order];
-            buffer v4: [2, d] = 0.7;
-            v3 + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
+            let v1 = feed_forward::<6, activation = tanh>(x);
+            let x_2 = attend::<mask = causal, position = rope>(v1, linear::<4>(v1), tanh(v1));
+            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x_2);
+            let x_2 = embedding::<7, d>(tokens);
+            v2 + x_2
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g335 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = shift::<7, 2>(v2);
-            let v4 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
-            linear::<5, name = head>(v3 + mean::<[d, 2]>(v4))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v1_2 = one_hot::<7>(tokens);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 - 0.5 * gelu(v4); }
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            linear::<5, name = head>(v1_2 + v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            param v2: [rows, d] = normal(1.0);
-            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * x);
-            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            let v5 = one_hot::<7>(tokens);
-            v4 + mean::<[rows]>(v2) + mean::<[7]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = pad::<d, before = 1>(x);
+            let v2 = v1[seq = 0];
+            let v3 = v2 / (2 + v2 * v2);
+            let (v4, v5) = split::<d>(x);
+            param v6: [5] = normal(1.0);
+            let (v7, v8) = top_k::<5, k = 2>(v3 + v6);
+            let v9 = v2[5 = v8];
+            v4 + v5 + v7 + v9
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g337 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, d] {
-            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let x = v3[seq = some];
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v1);
-            let v8 = v5 / (2 + v5 * v5);
-            let v9 = cumsum::<2>(0.5 * v2);
-            v4 + mean::<[rows, 2]>(x) + v6 + mean::<[7]>(v7) + mean::<[7]>(v8) + mean::<[2]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [seq, 3, batch] {
+            let v1 = permute::<[seq, d, batch]>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = attention::<2, mask = padding>(x, padding = lens);
+            let x_2 = one_hot::<7>(arange::<seq>());
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = pad::<7, after = 1, value = 0.5>(x_2);
+            let mut v6 = v3 + 0.1 * v4;
+            repeat 2, name = r_v6 { v6 = dropout::<0.2>(tanh(v6)); v6 += attention::<2, mask = causal>(v6); }
+            v2 + mean::<[8]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g338 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let x = relu(x);
-            let x = softmax::<d>(2 * x, keep_d);
-            let v2 = variance::<[7]>(v1);
-            let v3 = shift::<seq, 2>(v2);
-            let v4 = v3 - x;
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v4 = linear::<5>(v3);
+            buffer v5: [2, d] = 0.7;
+            let mut v6 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); }
+            v2 + mean::<[5]>(v4) + mean::<[2, d]>(v5) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = [-1, 0]];
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v4 = max(v3, v3);
-            buffer v5: [2, d] = 0.7;
-            let v6 = if v5 < v5 { v5 * v5 } else { tanh(v5) };
-            linear::<5, name = head>(v2 + mean::<[d]>(v4) + mean::<[d]>(v6))
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v1_2 = softmax::<d>(2 * v2);
+            let v3 = layer_norm(v1_2);
+            let v1_2_2 = softmax::<d>(2 * v3);
+            let mut v4 = v1_2_2 + 0.1 * v1_2_2;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = max::<[d]>(x);
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = ln(2 + v1 * v1);
-            let v3_2 = logsumexp::<[seq, d]>(v3);
-            v2 + x_2 + v3_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose1d::<batch, d, 1>(x);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = gelu_tanh(v3);
+            let v5 = feed_forward::<6, activation = relu>(v1);
+            v4 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g341 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let x_2 = max::<[batch, 2]>(v2);
-            let v4 = einsum::<[]>(x_2, x_2);
-            let v5 = clamp(x_2, v4 - 1, v4 + 1);
-            v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [2, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = x + sinusoidal_position::<d>(x);
+            let x_2 = v1[rows = ..2];
+            let v3 = max_pool(v2);
+            x_2 + mean::<[batch]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g342 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = linear::<d, bias = false>(x);
-            param v2: [7, d] = normal(1.0);
-            let x = v2[arange::<seq>()];
-            let mut v3 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 - 0.2 * cumsum(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
-            let v6 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            v6 + v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min(x, x);
+            let v2 = 0.5 * float(keep);
+            let v3 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v4 = embedding::<7, d>(tokens);
+            v3 + v2 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g343 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            param v3: [rows, d] = normal(1.0);
-            let v4 = group_norm::<2>(v3);
-            let v4_2 = softmax::<rows>(2 * v4);
-            let v5 = max(v4_2, v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; v6 = v6 + softmax(v6) * v5; }
-            linear::<5, name = head>(v2 + mean::<[rows, d]>(v6))
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = embedding::<7, d>(tokens);
+            let v1 = embedding::<7, d>(tokens);
+            let v4 = feed_forward::<6, activation = relu_squared>(v3);
+            let v5 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v5);
+            linear::<5, name = head>(v2 + v4 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [d, batch, 2, 7] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let x_2 = abs(v1);
-            let (v2, v3) = top_k::<seq, k = 2>(x_2 + p);
-            let x_2 = one_hot::<7>(v3);
-            let v1_2 = rms_norm(x);
-            x_2 + v2 + mean::<[seq]>(v1_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x * detach(floor(2 * x + 0.37));
+            let v2 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v1);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            let v4 = permute::<[seq, d, batch]>(v1);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g345 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = softmax::<seq>(2 * v2);
-            let v2_2 = mean::<batch>(v3, keep);
-            let v4 = cumsum::<seq>(0.5 * v2_2);
-            let v5 = if keep && tokens != 2 { tanh(v3) } else { 0 };
-            v5 + v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d] {
+            let v1 = x[batch = 0];
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let x_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
+            let v3 = einsum::<[seq, d]>(x, x_2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            v4
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g346 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = ln(2 + x * x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
-            let v4 = v2[seq = order];
-            let v5 = conv2d::<[batch, seq], d, 3, padding = 1>(v3);
-            let v6 = v5 * detach(if v4 < 0.1 { 0.5 } else { -1 });
-            let v7 = conv_transpose1d::<batch, d, 1>(v6);
-            v7
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = v1 - v1;
+            let v3 = mean_pool(v2, keep);
+            let v4 = attention::<2>(x);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(v4), linear::<6, bias = false>(v4), v4);
+            let v6 = variance::<[batch, seq]>(v5);
+            param v7: [] = normal(1.0);
+            v3 + v6 + v7
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g347 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            let v3_2 = 2 * v3 - 1;
-            let v4 = abs(v3_2);
-            let v1_2 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v1_2 + v5);
-            let v8 = embedding::<7, d>(v7);
-            let v9 = attention::<2, mask = causal>(v1);
-            linear::<5, name = head>(v6 + mean::<[rows, d]>(v4) + mean::<[d]>(v8) + mean::<[d]>(v9))
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            let v2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v2);
+            let v2_2 = stack::<[batch, seq, 2, d]>(v2_2, 0.5 * v2_2);
+            param v3: [d] = normal(1.0);
+            let v4 = v2_2[d = argmax::<d>(detach(v2 + v3))];
+            let v5 = attention::<2, mask = causal>(v1);
+            let (v6, v7) = split::<d>(v5);
+            linear::<5, name = head>(v4 + v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let x_2 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v4 = concat::<d>(x_2, 0.5 * v2);
-            v3 + mean::<[8]>(v4)
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g349 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<2>(x);
-            let v2 = pad::<d, after = 1, value = 0.5>(x);
-            let v3 = einsum::<[seq, 2]>(v1, v1);
-            let v4 = max::<[2]>(v3);
-            let v3_2 = max_pool(v2);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = if arange::<seq>() < tokens || !keep { v6 } else { 0.5 * v6 };
-            v5 + v4 + mean::<[5]>(v3_2) + mean::<[7]>(v7)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g350 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = linear::<rows, bias = false>(x);
-            let v1_2 = stack::<[batch, d, 2]>(v1, 0.5 * v1);
-            let v1_2_2 = conv_transpose1d::<d, 2, 1>(v1_2);
-            v2 + mean::<[d, 2]>(v1_2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = feed_forward::<6, activation = swiglu>(x);
+            let v2 = logsumexp::<[batch, seq]>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v4 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v3, argmax::<7>(linear::<7>(v3)));
+            v1 + mean::<[rows]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
+    g349 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = einsum::<[batch, d]>(v2, v2);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let x_2 = linear::<d, bias = false>(v4);
+            let v2_2 = linear::<5, bias = false>(x_2);
+            let x_2_2 = relu(v2_2);
+            v3 + mean::<[rows, 5]>(x_2_2)
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g350 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, rows] {
+            let v1 = x[seq = some];
+            let v2 = one_hot::<7>(arange::<seq>());
+            param v3: [d] = normal(1.0);
+            let v4 = x[d = argmax::<d>(v1 + v3)];
+            let v1_2 = v2 * detach(floor(2 * v2 + 0.37));
+            v4 + mean::<[7]>(v1_2)
+        }
+    } (x: floats[batch, seq, 4], some: places[3]);
+
     g351 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let mut v3 = v1 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = tanh(linear::<d>(v3)); v3 = v3 + softmax(v3) * v2; }
-            let v2_2 = min(v2, v3);
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v2_2 + v5)
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.2 * cumsum(v2); }
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v2_2 = pad::<d, before = 1>(v1);
+            let v4_2 = ln(2 + v4 * v4);
+            linear::<5, name = head>(v2_2 + mean::<[rows]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = min::<seq>(x, lens);
-            let v2 = min(v1, v1);
-            let v3 = shift::<batch, -1>(v2);
-            let v4 = max(0.1, v3);
-            let v5 = 2 * v4 - 1;
-            let v6 = gelu_tanh(v5);
-            let v7 = variance::<batch>(x, keep);
-            let v4_2 = x + learned_position::<9, d>(x);
-            v4_2 + v6 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, 3] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = 0.5 * float(keep);
+            let v1 = tanh(m);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); v2 = v2 - 0.5 * gelu(v2); param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
+            let v5 = softmax::<d>(2 * v2);
+            let (v6, _v7) = top_k::<seq, k = 2>(x_2 + p);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v5);
+            let v1 = attention::<2, mask = causal, position = rope>(v8);
+            v6 + mean::<[seq]>(x) + mean::<[rows, 7]>(v9) + mean::<[seq, d]>(v1)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g353 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<[d]>(x);
-            let v2 = layer_norm::<epsilon = 0.1>(x);
-            buffer v3: [2, d] = 0.7;
-            param v4: [7, d] = normal(1.0);
-            let x_2 = v4[tokens];
-            let v2 = max(v2, v2);
-            let x = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            param v5: [] = normal(1.0);
-            let v2_2 = concat::<d>(v3, 0.5 * v3);
-            x_2 + v2 + x + v5 + mean::<[2, 8]>(v2_2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x[d = ..2];
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v1_2 = attend::<mask = sliding_window(2), qk_norm = rms>(x, x, x);
+            let v3 = attention::<2, score = additive(3)>(v1_2, context = v2);
+            let v4 = einsum::<[seq, d]>(v3, v3);
+            let v4 = linear::<2>(v4);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(v1_2), linear::<6, bias = false>(v1_2), v1_2);
+            let v6 = x - v5;
+            v6 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g354 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = max::<[d]>(x);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            let x = pad::<d, after = 1, value = 0.5>(x);
-            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[arange::<batch>()];
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v5);
-            let v2_2 = concat::<5>(x, 0.5 * x);
-            v3 + v6 + mean::<[7]>(v7) + mean::<[10]>(v2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, seq, rows] {
+            let x_2 = shift::<d, -1>(x);
+            let v1 = attend::<mask = causal>(x_2, x_2, x_2);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let x = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v3 = min::<batch>(x, keep);
+            let v3_2 = stack::<[2, seq, d]>(v3, 0.5 * v3);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[2, seq, rows]>(v3_2, v4);
+            v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g355 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d, bias = false>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            param v4: [d] = normal(1.0);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[argmax::<d>(detach(v1 + v4))];
-            let v7 = concat::<d>(v3, 0.5 * v6);
-            linear::<5, name = head>(v7)
+            let v2 = v1[d = [-1, 0]];
+            let v3 = softmax::<2>(2 * v2);
+            let v4 = logsumexp::<[2]>(v3);
+            let v5 = logsumexp::<[d]>(v1);
+            linear::<5, name = head>(v2 + v4 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
-            let v5 = stack::<[batch, seq, d, 2]>(v4, 0.5 * v4);
-            let v6 = linear::<2, bias = false>(v5);
-            v6 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let v4 = sum::<2>(v2 * grouped_linear::<5, 7, capacity_factor = 0.8>(x, v3));
+            let v5 = rope::<theta = 50.0>(x, tokens);
+            v1 + mean::<[5]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g357 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[d]>(x);
-            let v2 = tanh(v1);
-            let v3 = variance::<seq>(x, some_lens);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v5 = conv_transpose1d::<seq, d, 1>(v4);
-            let v6 = attention::<2>(v5);
-            let v7 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v8 = embedding::<7, d>(tokens);
-            v6 + v2 + v3 + v7 + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            let v2 = abs(v1);
+            param v3: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v3);
+            let (v4, v5) = split::<d>(x);
+            let v4 = l2_norm::<2, epsilon = 0.1>(v4);
+            let v6 = embedding::<7, d>(tokens);
+            param v7: [rows] = normal(1.0);
+            let (v8, _v9) = top_k::<rows, k = 2>(v2 + v7);
+            let mut v10 = v8 + 0.1 * v8;
+            repeat 2, name = r_v10 { param v11: [7] = ones; v10 *= v11; v10 = v10 - 0.5 * gelu(v10); }
+            x_2 + mean::<[2]>(v5) + mean::<[2]>(v4) + mean::<[d]>(v6) + mean::<[2, 7]>(v10)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g358 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x + 0.37)) + x;
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v3 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
-            let v4 = softmax::<batch>(2 * v3);
-            let v4_2 = softmax::<d>(2 * v4);
-            v4_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v3 = einsum::<[batch, d]>(v2, v2);
+            let v4 = x / (2 + v3 * v3);
+            let v5 = shift::<seq, -1>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g359 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            let v3 = grouped_linear::<5, 7>(v2, tokens);
-            let v4 = max(v3, v3);
-            let v5 = einsum::<[batch, seq]>(v4, v3);
-            let v6 = logsumexp::<[d]>(v2);
-            let v7 = max(v5, v6);
-            let v8 = 0.5 * float(tokens);
-            let v9 = v2[d = ..2];
-            linear::<5, name = head>(v9 + v7 + v8)
+            let v2 = v1 + v1;
+            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v5 = feed_forward::<6, activation = sigmoid>(v4);
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            let v7 = sigmoid(v5);
+            let v8 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v9 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
+            linear::<5, name = head>(v8 + mean::<[2]>(v3) + v6 + mean::<[3]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

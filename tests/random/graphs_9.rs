@@ -2,542 +2,543 @@
 
 graphs! {
     g360 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [batch, 2, 8] {
-            let v1 = linear::<rows>(x);
-            let v2 = x[seq = argmax::<seq>(v1 + p)];
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v1_2 = mean_pool(x, keep);
-            let v4 = v1_2[batch = 0];
-            let (v5, v6) = split::<d>(v4);
-            let v7 = v3[rows = [-1, 0]];
-            v7 + v5 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            param v2: [8] = normal(1.0);
+            let (v3, v4) = top_k::<8, k = 2>(v1 + v2);
+            let v5 = v1[8 = v4];
+            let v6 = x[seq = argmax::<seq>(v3 + p)];
+            let v3 = logsumexp::<[2, batch]>(v6);
+            let v7 = conv1d::<batch, 2, 3, padding = same, groups = 2>(v5);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v9 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            v7 + mean::<[3]>(v8) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g361 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 2, padding = same>(x);
-            let v2 = scatter_add::<[7, d]>(v1, tokens);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v1 = v3[seq = some];
-            let v1_2 = v1 + v1;
-            let v1 = attend::<mask = causal, normalizer = sink>(v3, v3, v3);
-            let v4 = abs(v1_2);
-            v1 + mean::<[7]>(v2) + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, d] {
+            let v1 = rms_norm(x);
+            let v2 = feed_forward::<6, activation = gelu>(v1);
+            let v3 = grouped_linear::<5, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
+            let v4 = max::<[batch]>(v3);
+            let v5 = v4[5 = [-1, 0]];
+            let v6 = mean::<seq>(v1, keep_some);
+            let v7 = permute::<[2, seq]>(v5);
+            v6 + mean::<[2, seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g362 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], c: [batch, d]) -> [batch, seq, d] {
-            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let v2 = tanh(c);
-            let v3 = conv1d::<seq, d, 2, padding = same>(v1);
-            let x_2 = feed_forward::<6, activation = sigmoid>(v3);
-            x_2 + v2
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = x[seq = order];
+            let (v2, v3) = split::<d>(v1);
+            let v4 = grouped_linear::<5, 7, bias = false>(v1, tokens);
+            let mut v5 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { v5 = v5 - 0.5 * gelu(v5); }
+            v2 + v3 + mean::<[5]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq]);
 
     g363 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = v2[d = -1];
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v4 + v3)
+            param v2: [rows] = normal(1.0);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v4 = pad::<d, before = 1>(v1);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v2) + mean::<[5]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            let v3 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let v2_2 = max::<[batch]>(v2);
-            let v4 = 0.5 * float(lens);
-            let v5 = embedding::<7, d>(tokens);
-            let v1_2 = softmax::<seq>(v3, keep_some);
-            v5 + v2_2 + v4 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], order: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
+            let v2 = x[seq = turned];
+            let v3 = v2 + sinusoidal_position::<d>(v2);
+            let v4 = scatter_add::<[7, d]>(v1, tokens);
+            param v5: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(v3, v5);
+            let v6 = v2[seq = order];
+            let v7 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v6);
+            v7 + mean::<[7, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], order: places[batch, seq]);
 
     g365 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 5] {
-            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
-            let x_2 = x[d = [0, -1, 0, 0, -1]];
-            let v2 = x * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            x_2 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let x_2 = mean::<seq>(v1, keep_some);
+            let v2 = conv1d::<seq, d, 3, padding = causal>(x);
+            v2 + x_2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g366 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let x_2 = max::<[batch]>(x);
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v2 = group_norm::<2>(x_2);
-            let (v3, v4) = split::<d>(v2);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
-            v6 + mean::<[2]>(v3) + mean::<[2]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v1 = max::<seq>(v1, some_lens);
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
+            let (v4, v5) = split::<d>(v1);
+            v3 + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], some_lens: lens[4, batch]);
 
     g367 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            param v4: [] = normal(1.0);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v6 = linear::<5>(v3);
-            let v7 = v4 + v5;
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v6 + mean::<[3]>(v7) + mean::<[3]>(v8))
+            let v2 = min::<[d]>(v1);
+            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v4 = cumsum::<d>(0.5 * v1);
+            let v5 = v2 - v2;
+            let v6 = shift::<d, -1>(v4);
+            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            linear::<5, name = head>(v6 + v5 + mean::<[3]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep_some: bool[d, seq]) -> [batch, d] {
-            let v1 = sum::<seq>(x, lens);
-            let x_2 = einsum::<[batch, d]>(x, v1);
-            let v2 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(x_2);
-            let v3 = if x < v2 { x * v2 } else { tanh(x) };
-            param v4: [d] = normal(1.0);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[argmax::<d>(v1 + v4)];
-            let v7 = v3[seq = 0];
-            let v8 = mean::<seq>(v3, keep_some);
-            v6 + v7 + v8
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = tanh(p);
+            let v2 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = one_hot::<7>(tokens);
+            let v5 = einsum::<[]>(v1, v1);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let mut v8 = v3 + 0.1 * v5;
+            repeat 2, name = r_v8 { v8 = v8 + feed_forward::<5>(layer_norm(v8)); }
+            v4 + mean::<[d]>(v7) + mean::<[3]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g369 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = logsumexp::<[seq]>(x);
-            let v2 = 0.5 * float(keep);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, rows]>(v1, v3);
-            let v5 = 0.5 * float(keep);
-            let v6 = expand::<[batch, seq, d]>(v5);
-            param v7: [2, d] = normal(1.0);
-            let v8 = one_hot::<7>(tokens);
-            let v9 = attention::<2, score = additive(3)>(v6, context = v6);
-            v8 + v2 + mean::<[rows]>(v4) + mean::<[2, d]>(v7) + mean::<[d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], c: [batch, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = variance::<seq>(x, keep);
+            let v2 = tanh(c);
+            let v3 = max::<batch>(x, keep);
+            let x_2 = max_pool(x, lens);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(v3, v5));
+            let v7 = permute::<[d, batch]>(v1);
+            let v8 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            buffer v9: [2, d] = 0.7;
+            v8 + v2 + x_2 + v6 + v7 + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], c: floats[batch, 4], lens: lens[batch]);
 
     g370 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v4 = shift::<d, 2>(v3);
-            let mut v5 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v5 { v5 = v5 * sigmoid(linear::<5, bias = false>(v5)) + v2; v5 = v5 - 0.5 * gelu(v5); }
-            v5 + mean::<[rows, d]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v3 = 0.5 * float(keep);
+            param v4: [d] = normal(1.0);
+            let v2 = v2[rows = -1];
+            let v5 = linear::<rows, bias = false>(v4);
+            v3 + v2 + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g371 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 = v2 + softmax(v2) * v1; v2 += attention::<2, mask = causal>(v2); }
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            let v5 = max::<[rows]>(v4);
-            param v6: [d] = normal(1.0);
-            let v7 = one_hot::<7>(argmax::<d>(v1 + v6));
-            param v8: [rows, d] = normal(1.0);
-            let v9 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v2_2 = abs(v8);
-            let v10 = conv_transpose1d::<rows, d, 3, padding = 1>(v2_2);
-            linear::<5, name = head>(v7 + v5 + mean::<[d]>(v9) + mean::<[rows, d]>(v10))
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = min::<[d]>(v3);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v6 = v4 * v4;
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[arange::<rows>()];
+            let v9 = stack::<[batch, seq, 2]>(v6, 0.5 * v6);
+            let v2_2 = rearrange::<[(rows, d)]>(v8);
+            linear::<5, name = head>(v9 + mean::<[d]>(v5) + mean::<[12]>(v2_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = min::<seq>(x, keep);
-            let v2 = ln(2 + v1 * v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v2_2 = mean_pool(x);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2_2);
-            v4 + v3 + mean::<[7]>(v5)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = v2 + softmax(v2) * v1; }
+            let v3 = feed_forward::<6, activation = gelu_tanh>(v2);
+            let v4 = pad::<5, after = 1, value = 0.5>(v3);
+            let v5 = permute::<[d, batch, seq]>(x);
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g373 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x + learned_position::<9, d>(x);
-            let v1 = grouped_linear::<d, 7, capacity_factor = 0.8>(x_2, tokens);
-            let v2 = v1 - v1;
-            let x_2_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v3 = l2_norm::<seq, epsilon = 0.1>(x_2_2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = min(x, x);
+            buffer v2: [2, d] = 0.7;
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v6 = sum::<2>(v4 * grouped_linear::<rows, 7, bias = false>(v1, v5));
+            let v3_2 = concat::<3>(v3, 0.5 * v3);
+            v6 + mean::<[2, d]>(v2) + mean::<[6]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g374 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let v1_2 = silu(v1);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = one_hot::<7>(arange::<batch>());
-            x + mean::<[2]>(v1_2) + mean::<[7]>(v2) + mean::<[7]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, d] {
+            let v1 = if x < x { x * x } else { tanh(x) };
+            let v1 = x + v1;
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = dropout::<0.2>(tanh(v2)); }
+            let v1_2 = v2[seq = some];
+            v1_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g375 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v1 = shift::<d, 1>(v2);
-            let v3 = v1[d = [-1, 0]];
-            let v4 = cumsum::<d>(0.5 * v1);
-            let v5 = max::<[d]>(v4);
-            let v2_2 = mean::<[d]>(v2);
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            linear::<5, name = head>(v3 + v5 + v2_2 + mean::<[d]>(v1_2))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); }
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            let v3 = v2[d = 0];
+            let v4 = feed_forward::<6, activation = geglu>(v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v2_2 = v6 + learned_position::<9, d>(v6);
+            let v7 = conv1d::<seq, d, 3, padding = causal>(v4);
+            linear::<5, name = head>(v2_2 + v3 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, rows, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = v2 * v2;
-            let v4 = tanh(z);
-            v4 + mean::<[7, 3]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let x_2 = feed_forward::<6, activation = silu>(v1_2);
+            let v2 = stack::<[batch, seq, 2, d]>(x_2, 0.5 * x_2);
+            v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4]);
 
     g377 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d], lens: lens[batch]) -> [batch, seq] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = logsumexp::<[batch, seq]>(v2);
-            let v4 = sum::<[batch, d]>(v1);
-            let v5 = exp(tanh(logsumexp::<d>(v1, keep_d)));
-            let v6 = 0.5 * float(lens);
-            v5 + mean::<[3]>(v3) + v4 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = permute::<[seq, d, batch]>(x);
+            let v1 = concat::<d>(x_2, 0.5 * x_2);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            let v3 = embedding::<7, d>(tokens);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; v4 = v4 - 0.2 * cumsum(v4); }
+            let v5 = permute::<[8, batch, seq]>(v2);
+            v4 + mean::<[8]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g378 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let v2 = shift::<batch, 1>(v1);
-            let v3 = mean::<batch>(x, keep);
-            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v1_2 + v2 + v3
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = rms_norm(v1);
+            let v2_2 = group_norm::<2>(v2);
+            let v3 = max::<seq>(v2_2, some_lens);
+            v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = min::<[d]>(v1);
-            param v3: [d] = normal(1.0);
-            param v4: [d] = normal(1.0);
-            let (v5, _v6) = top_k::<d, k = 2>(v3 + v4);
-            linear::<5, name = head>(v1 + v2 + mean::<[2]>(v5))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            param v5: [7, d] = normal(1.0);
+            let v1 = v5[v4];
+            let v6 = shift::<2, 2>(v3);
+            let v7 = l2_norm::<2, epsilon = 0.1>(v6);
+            linear::<5, name = head>(v7 + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = x - x;
-            let x_2 = einsum::<[batch, d]>(v1, v1);
-            let v2 = cos(2 * x_2);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let v3 = pad::<d, before = 1>(v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g381 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v4 = sum::<2>(v2 * grouped_linear::<5, 7>(v1, v3));
-            let v5 = softmax::<seq>(x, some_lens);
-            let v6 = mean_pool(v4);
-            v5 + mean::<[5]>(v6)
+        fn forward(x: [batch, seq, d]) -> [seq, 7] {
+            let v1 = one_hot::<7>(arange::<seq>());
+            let v2 = einsum::<[batch, d]>(x, x);
+            let v3 = grouped_linear::<5, 7>(v2, argmax::<7>(linear::<7>(v2)));
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
+            v1 + mean::<[batch, 5]>(v4)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4]);
 
     g382 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 7, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = softmax::<7>(2 * v1);
-            let v3 = exp(tanh(logsumexp::<seq>(x, lens)));
-            let v4 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v5 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            param v6: [7, d] = normal(1.0);
-            let v3 = v6[tokens];
-            v4 + v2 + v5 + mean::<[seq]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 2] {
+            let v1 = x * x;
+            let v2 = sum::<[d, seq]>(v1);
+            let (v3, v4) = split::<d>(x);
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v1, v5);
+            let v7 = softmax::<seq>(2 * v4, lens);
+            buffer v8: [2, d] = 0.7;
+            v3 + v2 + mean::<[rows]>(v6) + v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g383 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 = dropout::<0.2>(tanh(v2)); }
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
-            buffer v5: [2, d] = 0.7;
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = dropout::<0.2>(tanh(v6)); }
-            let v7 = conv1d::<2, d, 2, padding = same>(v6);
-            let v8 = conv1d::<2, d, 3, padding = same, groups = d>(v7);
-            linear::<5, name = head>(v4 + mean::<[2]>(v8))
+            let v1_2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v1 = one_hot::<7>(tokens);
+            let v1_2_2 = layer_norm(v1_2);
+            let v2 = attend::<mask = causal>(linear::<4>(v1_2), linear::<4>(v1_2), linear::<4>(v1_2));
+            let v1_2 = logsumexp::<[7]>(v1);
+            let v3 = linear::<2, bias = false>(v2);
+            let v1 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v1_2_2 + v1_2 + mean::<[2]>(v3) + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = l2_norm(x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let x = einsum::<[seq, d]>(v1, v1);
-            let v2_2 = linear::<rows, bias = false>(v2);
-            let v3 = stack::<[2, rows]>(v2_2, 0.5 * v2_2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = v3 - v3;
-            v4 + x + mean::<[2, rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], p: [seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = conv_transpose1d::<seq, 2, 1>(v1);
+            let x = sum::<d>(x, keep_d);
+            let (v4, v5) = top_k::<seq, k = 2>(x + p);
+            let v6 = x[seq = v5];
+            buffer v7: [2, d] = 0.7;
+            let v8 = feed_forward::<6, activation = relu_squared>(v2);
+            let mut v9 = v7 + 0.1 * v7;
+            repeat 2, share = true, name = r_v9 { v9 = v9 * sigmoid(linear::<d, bias = false>(v9)) + v7; }
+            v3 + v4 + v6 + v8 + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], p: floats[seq]);
 
     g385 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = x + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let x_2 = v2 * v2;
-            let v4 = linear::<rows>(x_2);
-            v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let x_2 = sum::<d>(v1, keep_d);
+            let x = concat::<d>(v1, 0.5 * x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            x + x_2 + mean::<[d]>(v2) + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
 
     g386 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
-            let (v2, v3) = split::<d>(v1);
-            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v5 = concat::<d>(v1, 0.5 * x);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1, v6);
-            let v8 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(v7);
-            v3 + v4 + mean::<[8]>(v5) + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [seq, d, batch] {
+            let v1 = x[seq = -2..];
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = linear::<d>(v1);
+            let v4 = permute::<[seq, d, batch]>(x);
+            let v5 = v2 + v2;
+            let v1 = rope::<batch, dims = 2, interleaved = true>(v3);
+            v4 + mean::<[3]>(v5) + mean::<[2]>(v1)
         }
     } (x: floats[batch, seq, 4]);
 
     g387 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v4 = feed_forward::<6, activation = gelu>(v2);
-            let v3_2 = clamp(v3, v4 - 1, v4 + 1);
-            let v5 = layer_norm(v3_2);
-            let v6 = feed_forward::<6, activation = gelu>(v2);
-            linear::<5, name = head>(v5 + v6)
+            let v2 = one_hot::<7>(arange::<d>());
+            buffer v3: [2, d] = 0.7;
+            let v4 = embedding::<7, d>(tokens);
+            param v5: [rows, d] = normal(1.0);
+            let v1 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v6 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v4);
+            linear::<5, name = head>(v1 + mean::<[7]>(v2) + mean::<[2]>(v3) + mean::<[rows]>(v5) + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = tanh(linear::<d>(v1)); }
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v3 = feed_forward::<6, activation = relu>(v2);
-            let v4 = conv_transpose1d::<seq, d, 3, padding = 1>(v3);
-            let (v5, v6) = split::<d>(v4);
-            v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, 2] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = tanh(z);
+            let x_2 = einsum::<[batch, seq, 2]>(v1, v1);
+            let v3 = silu(x_2);
+            let v1_2 = l2_norm::<d, epsilon = 0.1>(v2);
+            v3 + mean::<[rows, d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g389 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, lens);
-            let v1 = conv_transpose1d::<batch, d, 1>(v1);
-            let v2 = softmax::<d>(2 * v1);
-            let v1_2 = 0.5 * float(keep);
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            v1 + v2 + v1_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = mean::<5>(one_hot::<5>(argmax::<seq>(v1 + p)));
+            let (v4, v5) = split::<d>(v3);
+            let x = v2 + sinusoidal_position::<7>(v2);
+            x + mean::<[2]>(v4) + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g390 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8, 2] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = softmax::<seq>(v1, lens);
-            let x = v1 + learned_position::<9, 8>(v1);
-            let x_2_2 = stack::<[batch, seq, 8, 2]>(x_2, 0.5 * x);
-            x_2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attend::<mask = causal, normalizer = sink>(x, x, x);
+            let v2 = attention::<2>(v1, context = v1);
+            let x = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
+            let v3 = one_hot::<7>(tokens);
+            x + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g391 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = layer_norm(v1);
-            let v6 = v1 / (2 + v1 * v1);
-            linear::<5, name = head>(v3 + mean::<[d]>(v5) + mean::<[d]>(v6))
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 += attention::<2, mask = causal>(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let v1_2 = softmax::<d>(2 * v1);
+            let v4 = rms_norm(v2);
+            linear::<5, name = head>(v1_2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, rows] {
-            let v1 = attention::<2, mask = padding>(x, padding = lens);
-            param v2: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = rms_norm::<epsilon = 0.5>(v1);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v7 = sum::<2>(v5 * grouped_linear::<rows, 7, bias = false>(v1, v6));
-            let v1 = mean::<5>(one_hot::<5>(argmax::<seq>(x + p)));
-            let (v8, _v9) = top_k::<seq, k = 2>(v3 + p);
-            v4 + v7 + mean::<[d]>(v1) + mean::<[2, 7]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = einsum::<[seq, d]>(x, x);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = grouped_linear::<5, 7, capacity_factor = 0.8>(v3, argmax::<7>(linear::<7>(v3)));
+            let x_2 = conv1d::<seq, d, 3, padding = causal>(v3);
+            let v4 = rearrange::<[(d, 2)]>(v4);
+            v5 + mean::<[d]>(x_2) + mean::<[8]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g393 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, 2] {
-            let v1 = feed_forward::<6, activation = relu>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = v3[rows = ..2];
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v6 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v5);
-            let v7 = v5 / (2 + v6 * v6);
-            let v8 = tanh(m);
-            let v9 = detach(floor(2 * v8 + 0.37)) + v8;
-            v4 + mean::<[d]>(v7) + mean::<[rows, d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [] = normal(1.0);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = shift::<d, 1>(x);
+            let v5 = x * v3;
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
+            let v8 = feed_forward::<6, activation = gelu>(v6);
+            let v9 = v7 * detach(floor(2 * v5 + 0.37));
+            v8 + v1 + v9
         }
-    } (x: floats[batch, seq, 4], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g394 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = x[batch = -1];
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v3 = max::<[batch]>(v2);
-            let v4 = min(v3, 0.2);
-            let v3 = attention::<2, mask = padding>(x, padding = lens);
-            v3 + v1 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v2 = einsum::<[seq, d]>(x, x);
+            let v3 = linear::<5>(x);
+            let v4 = einsum::<[batch, 5]>(v1, v3);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v2; v5 = v5 - 0.2 * cumsum(v5); param v7: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v7)); }
+            v4 + mean::<[seq, d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g395 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = softmax::<d>(2 * v1);
-            let v1_2_2 = einsum::<[batch, seq]>(v1_2, v1_2);
-            let v1 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v1_2_2_2 = v1_2_2 * detach(if v1_2_2 < 0.1 { 0.5 } else { -1 });
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let v1 = feed_forward::<6, activation = reglu>(v3);
-            let v1 = cumsum::<d>(0.5 * v1);
-            linear::<5, name = head>(v2 + v1_2_2_2 + v1)
+            let v1_2 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let v2 = one_hot::<7>(arange::<d>());
+            let v3 = linear::<d>(v1_2);
+            let v4 = concat::<d>(v2, 0.5 * v2);
+            let v5 = max(v4, v4);
+            let v1_2_2 = linear::<d, bias = false>(v3);
+            let v6 = conv1d::<d, 7, 1>(v2);
+            let v7 = softmax::<d>(2 * v1_2_2);
+            linear::<5, name = head>(v7 + mean::<[8, 7]>(v5) + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            let x_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v2 = clamp(x_2, x_2 - 1, x_2 + 1);
-            let v3 = cumsum::<seq>(0.5 * v2);
-            let v1_2 = rms_norm(v3);
-            let v4 = cumsum::<d>(0.5 * x);
-            let v5 = feed_forward::<6, activation = reglu>(v1_2);
-            v4 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 3] {
+            let v1 = one_hot::<7>(arange::<rows>());
+            param v2: [rows] = normal(1.0);
+            let x_2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v3 = softmax::<seq>(x_2, lens);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let x_2_2 = shift::<7, 2>(v1);
+            let v4 = rearrange::<[(7, rows)]>(v1);
+            x_2 + mean::<[rows]>(v2) + mean::<[rows, 7]>(x_2_2) + mean::<[21]>(v4)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g397 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v1 = cumsum::<d>(0.5 * x);
+            let v2 = cumsum::<seq>(0.5 * x);
+            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            let v2_2 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
+            let v4 = conv_transpose1d::<batch, 3, 1>(x_2);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            v3 + v2_2 + mean::<[3]>(v4) + x_2
+        }
+    } (x: floats[batch, seq, 4]);
+
+    g398 {
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = max::<[batch]>(x);
-            let v2 = x - v1;
-            let v3 = v2[d = [-1, 0]];
-            let v1 = one_hot::<7>(tokens);
-            let x_2 = pad::<7, after = 1, value = 0.5>(v1);
-            let v4 = x_2 + learned_position::<9, 8>(x_2);
-            let v5 = cumsum::<seq>(0.5 * v4);
-            v3 + mean::<[8]>(v5)
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = attention::<2>(v1, context = v1);
+            let (v3, v4) = split::<d>(v2);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v6 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, tokens);
+            let v7 = mean_pool(v3);
+            let x_2 = conv1d::<batch, rows, 2, padding = same>(v6);
+            let v8 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v5);
+            v4 + v7 + mean::<[rows]>(x_2) + mean::<[d]>(v8)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g398 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = attention::<2>(v2, context = x);
-            let v4 = v1 * v3;
-            let v5 = v4 * v4;
-            let v6 = softmax::<seq>(2 * v2);
-            let v7 = stack::<[batch, seq, 2, d]>(v5, 0.5 * v5);
-            let x_2 = conv_transpose2d::<[seq, 2], d, [3, 1], padding = [1, 0], bias = false>(v7);
-            x_2 + v6
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
     g399 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v4 = sum::<2>(v2 * grouped_linear::<d, 7>(v1, v3));
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v5);
-            let v9 = concat::<7>(v8, 0.5 * v6);
-            let v5_2 = max::<2>(windows::<d, size = 2, step = 1>(v7));
-            let v10 = attend::<mask = sliding_window(2), qk_norm = rms>(v4, linear::<4>(v4), tanh(v4));
-            let v11 = max::<2>(windows::<d, size = 2, step = 1>(v10));
-            linear::<5, name = head>(v9 + mean::<[3]>(v5_2) + mean::<[3]>(v11))
+            let v2 = dropout::<0.5>(v1);
+            let v3 = one_hot::<7>(arange::<rows>());
+            let v4 = relu(v3);
+            let v5 = detach(floor(2 * v2 + 0.37));
+            param v6: [rows] = normal(1.0);
+            let (v7, _v8) = top_k::<rows, k = 2>(v4 + v6);
+            let v9 = einsum::<[7]>(v4, v4);
+            let v7_2 = linear::<d, bias = false>(v7);
+            linear::<5, name = head>(v5 + mean::<[7]>(v9) + mean::<[2]>(v7_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -63,3 +63,77 @@ macro_rules! attends {
         }
     };
 }
+
+/// The same with the weights of an attention, or the logarithms of their sums.
+#[macro_export]
+macro_rules! attention_results {
+    ($check:ident) => {
+        $check! {
+            all_three_results {
+                struct M<d = 8, heads = 4, kv_heads = 2, width = 2>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let q = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(linear::<8>(x));
+                    let k = rearrange::<[batch, seq, (kv_heads, width)] -> [batch, seq, kv_heads, width]>(linear::<4>(x));
+                    let v = rearrange::<[batch, seq, (kv_heads, width)] -> [batch, seq, kv_heads, width]>(linear::<4>(x));
+                    let (y, weights, lse) = attend::<mask = causal, normalizer = sink>(q, k, v);
+                    let spread = sum::<kv>(weights * weights);
+                    let y = rearrange::<[batch, seq, (heads, width)]>(y);
+                    y + mean::<heads>(spread + lse * lse)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            weights_alone {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, seq] {
+                    let (_y, weights) = attend::<mask = causal>(linear::<3>(x), linear::<3>(tanh(x)), x);
+                    exp(weights)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            logarithms_alone {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let y = x * x;
+                    let (attended, _weights, lse) = attend::<normalizer = softmax1>(y, y, y);
+                    attended * lse
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            returned_weights {
+                struct M<d = 8, heads = 2>;
+                fn forward(x: [batch, seq, d]) -> [batch, heads, seq, seq] {
+                    let (_y, weights) = attention::<heads, mask = sliding_window(2)>(x);
+                    weights
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            results_of_layers_in_rounds {
+                struct M<d = 8, heads = 2>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let mut x = x;
+                    repeat 2 {
+                        let (y, weights, lse) = attention::<heads, mask = causal, position = rope>(x);
+                        x += y + mean::<[heads, kv]>(sin(weights)) + mean::<heads>(lse);
+                    }
+                    x
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
+            weights_of_a_context {
+                struct M<d = 8, heads = 2>;
+                fn forward(x: [batch, seq, d], context: [batch, kv, d]) -> [batch, seq, d] {
+                    let (y, weights) = attention::<heads, d, normalizer = entmax15>(x, context = context);
+                    y + sum::<[heads, kv]>(weights * weights)
+                }
+            } (batch: 2, seq: 5, kv: 3) (x: tensor("x", (batch, seq, Const::<8>)), tensor("context", (batch, kv, Const::<8>))) reads x;
+
+            each_weight_by_itself {
+                struct M<d = 8>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let (y, weights) = attend::<normalizer = sigmoid, mask = causal>(x, linear::<d>(x), x);
+                    y + logsumexp::<kv>(weights)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+        }
+    };
+}

@@ -23,9 +23,11 @@ pub mod layer_cases;
 pub mod numbers;
 pub mod product_cases;
 pub mod reduce_cases;
+pub mod rope_cases;
 pub mod row_cases;
 pub mod shape_cases;
 pub mod step_cases;
+pub mod value_cases;
 pub mod waves;
 
 #[cfg(feature = "dfdx")]

@@ -1,10 +1,11 @@
-//! The weights of a layer beside its output: those of training, and their gradients.
+//! The weights of a layer beside its output: those of training, their gradients, and both forms.
 
+use attn::__private::{Attends, ForwardOptions};
 use attn::{Element, attention, dfdx::prelude::*};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::{
     cases::tensor,
-    compare::{Backpropagated, Outcome, flat, weighted_sum},
+    compare::{Backpropagated, Outcome, assert_same, flat, weighted_sum},
     gradients::assert_gradients_of_state,
     parameters::{add_gradients, make, state},
     reference::State,
@@ -12,25 +13,43 @@ use support::{
 
 type Batched<const W: usize> = Tensor<(usize, usize, Const<W>), f64, Cpu>;
 
-/// The gradients of a loss of both results, against central differences.
+/// The same results, computed by the chain of operations.
+fn in_composed_form<X, L: Attends<X>>(layer: &L, x: X) -> (L::Output, L::Weights)
+where
+    L::Err: std::fmt::Debug,
+{
+    let options = ForwardOptions {
+        composed: true,
+        ..ForwardOptions::TRAIN_WITH_WEIGHTS
+    };
+    let attended = layer.attend(x, options).expect("it runs");
+    (attended.output, attended.weights.expect("it is wanted"))
+}
+
+/// The gradients of a loss of both results, against central differences, and both forms.
 macro_rules! slopes {
     ($($name:ident [$($spec:tt)*] $({$($body:tt)*})?;)+) => {$(
         #[test]
         fn $name() {
             slopes!(@declare [$($spec)*] $({$($body)*})?);
 
-            fn run(state: &State) -> Outcome {
+            fn run(state: &State, composed: bool) -> Outcome {
                 let (mut layer, parameters) = make::<Layer<f64>, f64>(state);
                 let x: Batched<{ Layer::D_MODEL }> = state.tensor("x", (2, 5, Const));
-                let (y, weights) = layer.forward_mut_with_weights(x.leaky_trace());
+                let (y, weights) = match composed {
+                    false => layer.forward_mut_with_weights(x.leaky_trace()),
+                    true => in_composed_form(&layer, x.leaky_trace()),
+                };
                 let outputs = [("output", flat(&y)), ("weights", flat(&weights))];
                 let loss = weighted_sum(y) + weighted_sum(weights.square());
                 add_gradients(Backpropagated::of(outputs, loss).input("x", &x), &parameters)
             }
             let mut state = state::<Layer<f64>, f64>();
             state.insert("x", &[2, 5, Layer::D_MODEL]);
-            let outcome = run(&state);
-            assert_gradients_of_state(stringify!($name), &state, &outcome, &|state| run(state).loss());
+            let outcome = run(&state, false);
+            assert_gradients_of_state(stringify!($name), &state, &outcome, &|state| run(state, false).loss());
+            // Sums of at most 8 terms of order 1, on a few levels.
+            assert_same(stringify!($name), &outcome, &run(&state, true), 1e-13);
         }
     )+};
     (@declare [$($spec:tt)*] { $($body:tt)* }) => { attention! { struct Layer<$($spec)*> { $($body)* } } };

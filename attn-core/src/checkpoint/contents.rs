@@ -15,7 +15,7 @@ use super::{
     CheckpointError, Problem, optimizer, tensors,
     write::{Metadata, write},
 };
-use crate::{Element, disk, train::AdamWState};
+use crate::{Element, disk, train::OptimizerState};
 
 /// The file with the weights of a checkpoint.
 pub(super) const MODEL: &str = "model.safetensors";
@@ -60,7 +60,7 @@ impl<'a> Contents<'a> {
     }
 
     /// Adds the state of an optimizer, as `optimizer.safetensors`.
-    pub fn optimizer<E: Element>(self, state: &'a AdamWState<E>) -> Self {
+    pub fn optimizer<E: Element, A>(self, state: &'a OptimizerState<E, A>) -> Self {
         self.file(OPTIMIZER, |file| {
             let (metadata, tensors) = optimizer::stored(state);
             write(file, metadata, &tensors)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{TensorType, layout::MapError};
-use crate::{disk::Failure, train::StateError};
+use crate::disk::Failure;
 
 /// An error of a file or a folder.
 ///
@@ -204,9 +204,14 @@ pub enum Problem {
         found: Option<String>,
     },
 
-    /// The lists of numbers are not the state of an optimizer.
-    #[error("{0}")]
-    State(StateError),
+    /// A number of an optimizer's algorithm is none.
+    #[error("`{key}` in the metadata is `{found}`, not a number")]
+    Number {
+        /// The key.
+        key: String,
+        /// Its value.
+        found: String,
+    },
 
     /// A value cannot be written as JSON, or JSON does not fit the type.
     #[error("{reason}")]

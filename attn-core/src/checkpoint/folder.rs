@@ -13,9 +13,12 @@ use serde::de::DeserializeOwned;
 use super::{
     CheckpointError, Contents, LoadOptions, Problem,
     contents::{MODEL, OPTIMIZER},
-    load, load_adamw,
+    load, load_optimizer,
 };
-use crate::{Element, disk, train::AdamWState};
+use crate::{
+    Element, disk,
+    train::{Algorithm, OptimizerState},
+};
 
 /// The file that names the checkpoint of the last save.
 const LATEST: &str = "latest";
@@ -358,21 +361,22 @@ impl Checkpoint {
         load(model, self.folder.join(MODEL), options)
     }
 
-    /// Reads the state of the optimizer of a model: [`load_adamw`] of `optimizer.safetensors`.
+    /// Reads the state of the optimizer of a model: [`load_optimizer`] of `optimizer.safetensors`.
     ///
     /// # Errors
-    /// As [`load_adamw`].
-    pub fn load_optimizer<M, E, D>(
+    /// As [`load_optimizer`].
+    pub fn load_optimizer<M, E, D, A>(
         &self,
         model: &M,
         options: LoadOptions,
-    ) -> Result<AdamWState<E>, CheckpointError>
+    ) -> Result<OptimizerState<E, A>, CheckpointError>
     where
         M: TensorCollection<E, D>,
         E: Element,
         D: Device<E>,
+        A: Algorithm,
     {
-        load_adamw(model, self.folder.join(OPTIMIZER), options)
+        load_optimizer(model, self.folder.join(OPTIMIZER), options)
     }
 
     /// Reads a file that [`Contents::json`] saved.

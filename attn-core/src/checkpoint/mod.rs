@@ -40,7 +40,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`save`] and [`load`] are for weights alone; [`save_adamw`] and [`load_adamw`] for the state of the optimizer;
+//! [`save`] and [`load`] are for weights alone; [`save_optimizer`] and [`load_optimizer`] for the state of the optimizer;
 //! [`Archive`] lists the contents of a file.
 //!
 //! # The folder
@@ -121,7 +121,7 @@ pub use error::{CheckpointError, Difference, Mismatch, Problem};
 pub use folder::{Checkpoint, Checkpoints, RunLock};
 pub use model::{load, save};
 pub use number::TensorType;
-pub use optimizer::{load_adamw, save_adamw};
+pub use optimizer::{load_optimizer, save_optimizer};
 #[doc(no_inline)]
 pub use safetensors::Dtype;
 

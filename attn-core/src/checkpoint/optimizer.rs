@@ -1,6 +1,6 @@
-//! The state of [`AdamW`](crate::train::AdamW) as a safetensors file.
+//! The state of an [`Optimizer`](crate::train::Optimizer) as a safetensors file.
 
-use std::{io::Read, path::Path};
+use std::{collections::BTreeMap, io::Read, path::Path};
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
@@ -11,24 +11,28 @@ use super::{
     tensors::{TensorKind, for_each},
     write::{Metadata, Stored, write},
 };
-use crate::{Element, disk, train::AdamWState};
+use crate::{
+    Element, disk,
+    train::{Algorithm, List, OptimizerState},
+};
 
 /// The key of the step count in the metadata.
 const STEP: &str = "step";
-/// The suffixes of the names of a parameter's moments.
-const MOMENTS: [&str; 2] = ["mean", "square"];
+/// What the keys of an algorithm's numbers begin with.
+const NUMBER: &str = "number.";
 
 /// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.
 ///
-/// It has a list `<parameter>.mean` and a list `<parameter>.square` for each parameter, and the step count as `step` in its metadata.
+/// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, and the numbers
+/// that the algorithm keeps for all parameters as `number.<name>`.
 ///
 /// PyTorch: `torch.save(optimizer.state_dict(), path)`.
 ///
 /// # Errors
 /// [`CheckpointError`] if the operating system returns an error. The file at `path` does not change then.
 #[doc(alias = "state_dict")]
-pub fn save_adamw<E: Element>(
-    state: &AdamWState<E>,
+pub fn save_optimizer<E: Element, A>(
+    state: &OptimizerState<E, A>,
     path: impl AsRef<Path>,
 ) -> Result<(), CheckpointError> {
     let (metadata, tensors) = stored(state);
@@ -40,76 +44,89 @@ pub fn save_adamw<E: Element>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// The state must be that of this model: after the first step it has the moments of all parameters, and no others.
+/// The state must be that of this model and of the algorithm `A`: after the first step it has the lists of all parameters, and no others.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
 /// # Errors
-/// The errors of [`load`](super::load), and [`Problem::Step`] if the file has no valid step count.
+/// The errors of [`load`](super::load), and [`Problem::Step`] or [`Problem::Number`] if the file has no valid step count or number.
 #[doc(alias = "load_state_dict")]
-pub fn load_adamw<M, E, D>(
+pub fn load_optimizer<M, E, D, A>(
     model: &M,
     path: impl AsRef<Path>,
     options: LoadOptions,
-) -> Result<AdamWState<E>, CheckpointError>
+) -> Result<OptimizerState<E, A>, CheckpointError>
 where
     M: TensorCollection<E, D>,
     E: Element,
     D: Device<E>,
+    A: Algorithm,
 {
-    Archive::open(path)?.load_adamw(model, options)
+    Archive::open(path)?.load_optimizer(model, options)
 }
 
 impl<R: Read> Archive<R> {
-    /// Loads the state from this file: see [`load_adamw`](super::load_adamw).
+    /// Loads the state from this file: see [`load_optimizer`](super::load_optimizer).
     ///
     /// # Errors
-    /// The errors of [`load_adamw`](super::load_adamw).
-    pub fn load_adamw<M, E, D>(
+    /// The errors of [`load_optimizer`](super::load_optimizer).
+    pub fn load_optimizer<M, E, D, A>(
         self,
         model: &M,
         options: LoadOptions,
-    ) -> Result<AdamWState<E>, CheckpointError>
+    ) -> Result<OptimizerState<E, A>, CheckpointError>
     where
         M: TensorCollection<E, D>,
         E: Element,
         D: Device<E>,
+        A: Algorithm,
     {
         self.with_path(|archive| read(archive, model, options))
     }
 }
 
-fn read<R: Read, M, E, D>(
+fn read<R: Read, M, E, D, A>(
     archive: Archive<R>,
     model: &M,
     options: LoadOptions,
-) -> Result<AdamWState<E>, Problem>
+) -> Result<OptimizerState<E, A>, Problem>
 where
     M: TensorCollection<E, D>,
     E: Element,
     D: Device<E>,
+    A: Algorithm,
 {
     let step = step(archive.metadata())?;
+    let numbers = numbers(archive.metadata())?;
     let expected = if step == 0 {
         Vec::new()
     } else {
-        moments(model)
+        lists(model, A::LISTS)
     };
     let values = archive.read(&expected, options)?;
-    let lists = expected.into_iter().map(|Expected { name, .. }| {
-        let numbers = values.numbers(&name).unwrap_or_default();
-        (name, numbers)
+    let lists = expected.into_iter().filter_map(|Expected { name, .. }| {
+        let numbers = values.numbers(&name)?;
+        Some((name, numbers))
     });
-    AdamWState::from_lists(step, lists).map_err(Problem::State)
+    Ok(OptimizerState {
+        step,
+        numbers,
+        lists: lists.collect(),
+        ..OptimizerState::default()
+    })
 }
 
-pub(super) fn stored<E: Element>(state: &AdamWState<E>) -> (Metadata, Vec<Stored>) {
-    let tensors = state.lists().map(|(name, numbers)| Stored {
-        name,
+pub(super) fn stored<E: Element, A>(state: &OptimizerState<E, A>) -> (Metadata, Vec<Stored>) {
+    let tensors = state.lists.iter().map(|(name, numbers)| Stored {
+        name: name.clone(),
         described: list_of::<E>(numbers.len()),
         bytes: encode(numbers),
     });
-    let metadata = Metadata::from([(STEP.into(), state.step.to_string())]);
+    let mut metadata = Metadata::from([(STEP.into(), state.step.to_string())]);
+    // The shortest digits that are read as the same number.
+    let numbers = state.numbers.iter();
+    metadata
+        .extend(numbers.map(|(name, number)| (format!("{NUMBER}{name}"), format!("{number:?}"))));
     (metadata, tensors.collect())
 }
 
@@ -128,8 +145,23 @@ fn step(metadata: &Metadata) -> Result<u64, Problem> {
     })
 }
 
+fn numbers(metadata: &Metadata) -> Result<BTreeMap<String, f64>, Problem> {
+    let numbers = metadata.iter().filter_map(|(key, found)| {
+        let name = key.strip_prefix(NUMBER)?;
+        Some((name, key, found))
+    });
+    let parse = |(name, key, found): (&str, &String, &String)| {
+        let number = found.parse().map_err(|_| Problem::Number {
+            key: key.clone(),
+            found: found.clone(),
+        })?;
+        Ok((name.to_owned(), number))
+    };
+    numbers.map(parse).collect()
+}
+
 /// The tensors of a state after the first step.
-fn moments<M, E, D>(model: &M) -> Vec<Expected>
+fn lists<M, E, D>(model: &M, lists: &[List]) -> Vec<Expected>
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -138,11 +170,11 @@ where
     let mut expected = Vec::new();
     for_each(model, |tensor| {
         if tensor.kind == TensorKind::Parameter {
-            let len = tensor.described.shape.iter().product();
-            expected.extend(MOMENTS.map(|moment| Expected {
-                name: format!("{}.{moment}", tensor.name),
-                described: list_of::<E>(len),
-                optional: false,
+            let dims = &tensor.described.shape;
+            expected.extend(lists.iter().map(|list| Expected {
+                name: format!("{}.{}", tensor.name, list.name),
+                described: list_of::<E>(list.size.of(dims)),
+                optional: !list.always,
             }));
         }
     });

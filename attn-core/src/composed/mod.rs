@@ -11,6 +11,7 @@
 //! - [`index_mask`], [`index_floats`], [`index_condition`], [`index_param`]: functions of the indices
 //!   `(b, h, q_idx, kv_idx)`.
 //! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, with a [`ScoreMask`].
+//! - [`softmax_lse`], [`softmax1_lse`], [`sink_lse`]: the logarithms of the sums that weights are divided by.
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
 //! Query head `h` uses key and value head `h / (heads / kv_heads)`. Sizes of 0 are supported: dfdx's own operations panic on some empty
@@ -43,8 +44,11 @@ pub use index::{
 };
 pub use norm::{l2_norm, rms_norm};
 pub(crate) use normalize::off_tape;
-pub use normalize::{identity, sink, softmax, softmax1};
+pub use normalize::{
+    Rows as Lse, identity, sink, sink_lse, softmax, softmax_lse, softmax1, softmax1_lse,
+};
 pub use rope::rope;
+pub(crate) use rope::{rotate, rotation_tables};
 pub use scores::{additive_scores, bilinear, dot_scores, zero_scores};
 pub use sparse::{entmax15, sparsemax};
 

@@ -10,7 +10,7 @@ use super::tensors::contiguous;
 use super::{
     ScoreMask, Scores,
     condition::{less, or, select},
-    tensors::{is_empty, zeros_after_both},
+    tensors::{is_empty, zeros_after, zeros_after_both},
 };
 use crate::Element;
 
@@ -80,6 +80,93 @@ pub fn sink<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T:
     divide_rows(exp, sum)
 }
 
+/// `ln sum_j exp(score[j])`, over the keys `j` that the query attends to: what the weights of [`softmax`] are divided by. It is -∞ if there
+/// are none.
+///
+/// PyTorch: `torch.logsumexp(scores.masked_fill(~mask, -inf), -1)`.
+pub fn softmax_lse<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
+) -> Result<Rows<B, H, Q, E, D, T>, D::Err> {
+    let rows = rows_of(&scores);
+    if is_empty(scores.shape()) {
+        return zeros_after(scores, rows)?.try_add(-E::INFINITY);
+    }
+    let mut largest = None;
+    let (shifted, _) = shift(scores, bias(mask), |max| {
+        largest = Some(max.clone());
+        max.try_clamp(lowest::<E>(), f64::INFINITY)
+    })?;
+    // The maximum contributes exp(0) = 1. Without one, the logarithm of 1 has the gradient 0, and the maximum is -∞.
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_clamp(1.0, f64::INFINITY)?;
+    let largest = largest.into_iter();
+    largest.fold(sum.try_ln(), |lse, max| lse?.try_add(max))
+}
+
+/// `ln (1 + sum_j exp(score[j]))`, over the keys `j` that the query attends to: what the weights of [`softmax1`] are divided by.
+pub fn softmax1_lse<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
+) -> Result<Rows<B, H, Q, E, D, T>, D::Err> {
+    let rows = rows_of(&scores);
+    if is_empty(scores.shape()) {
+        return zeros_after(scores, rows);
+    }
+    let (shifted, max) = shift(scores, bias(mask), |max| max.try_clamp(0.0, f64::INFINITY))?;
+    let additional = max.clone().try_negate()?.try_exp()?;
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_add(additional)?;
+    sum.try_ln()?.try_add(max)
+}
+
+/// `ln (exp(sink) + sum_j exp(score[j]))`, over the keys `j` that the query attends to: what the weights of [`sink`] are divided by.
+pub fn sink_lse<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: Scores<B, H, Q, K, E, D, T>,
+    mask: Option<ScoreMask<B, H, Q, K, E, D>>,
+    sink: &Tensor<(Const<H>,), E, D>,
+) -> Result<Rows<B, H, Q, E, D, T>, D::Err> {
+    let rows = rows_of(&scores);
+    let sink = sink.retaped::<T>();
+    if is_empty(&rows) {
+        return zeros_after_both(scores, sink, rows);
+    }
+    let sink: Rows<B, H, Q, E, D, T> = sink.try_broadcast_like::<_, Axes2<0, 2>>(&rows)?;
+    if is_empty(scores.shape()) {
+        return zeros_after(scores, rows)?.try_add(sink);
+    }
+    let floor = sink.retaped::<NoneTape>();
+    let (shifted, max) = shift(scores, bias(mask), |max| max.try_maximum(floor))?;
+    let additional = sink.try_sub(max.clone())?.try_exp()?;
+    let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
+    let sum = sum.try_add(additional)?;
+    sum.try_ln()?.try_add(max)
+}
+
+/// The shape of a number for every query.
+fn rows_of<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>, T: Tape<E, D>>(
+    scores: &Scores<B, H, Q, K, E, D, T>,
+) -> (B, Const<H>, Q) {
+    let (batch, heads, queries, _) = *scores.shape();
+    (batch, heads, queries)
+}
+
 /// `weight[k] = score[k]` where the query attends to `k`, 0 elsewhere: for scores that already are weights.
 ///
 /// PyTorch: `scores.masked_fill(~mask, 0)`. A score of minus infinity also has weight 0.
@@ -101,7 +188,7 @@ pub fn identity<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>
 }
 
 /// One number per batch, head and query.
-pub(super) type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
+pub type Rows<B, const H: usize, Q, E, D, T> = Tensor<(B, Const<H>, Q), E, D, T>;
 
 /// The tensor that a mask adds to the scores; `None` if every query attends to every key.
 pub(super) fn bias<B: Dim, Q: Dim, K: Dim, const H: usize, E: Element, D: Device<E>>(

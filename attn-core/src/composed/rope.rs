@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use dfdx::{
-    shapes::{Axis, Const, Dim, HasShape},
+    shapes::{Axis, Const, Dim, HasShape, Shape},
     tensor::{Tape, Tensor, TensorFromVec},
     tensor_ops::{BroadcastTo, Device, TryAdd, TryMatMul, TryMul},
 };
@@ -38,13 +38,29 @@ pub fn rope<
         return Ok(x);
     }
     let device = x.device().clone();
-    let [cos, sin] = tables::<_, _, W, E, D>(&device, (shape.0, shape.2), rotary, positions)?;
+    let (batch, _, len, _) = shape;
+    let count = batch.size() * len.size();
+    let position = |at: usize| positions.map_or(at % len.size(), |positions| positions[at]);
+    let positions = (0..count).map(position);
+    let [cos, sin] = rotation_tables(&device, positions, rotary, W, (batch, len, Const::<W>))?;
     let cos = cos.try_broadcast_like::<_, Axis<1>>(&shape)?;
     let sin = sin.try_broadcast_like::<_, Axis<1>>(&shape)?;
+    rotate(x, [cos, sin], rotary, W)
+}
+
+/// Vectors of a width times the cosines, plus the other coordinates of their pairs times the sines.
+pub(crate) fn rotate<S: Shape, E: Element, D: Device<E>, T: Tape<E, D>>(
+    x: Tensor<S, E, D, T>,
+    [cos, sin]: [Tensor<S, E, D>; 2],
+    rotary: &Rotary,
+    width: usize,
+) -> Result<Tensor<S, E, D, T>, D::Err> {
+    let shape = *x.shape();
     // A product with a permutation matrix exchanges the coordinates of every pair.
-    let exchange: Tensor<(Const<W>, Const<W>), E, D> =
-        TensorFromVec::<E>::try_tensor_from_vec(&device, exchange(rotary, W), (Const, Const))?;
-    let rows = (shape.0.size() * H * shape.2.size(), Const::<W>);
+    let exchange = exchange(rotary, width);
+    let exchange: Tensor<_, E, D> =
+        TensorFromVec::<E>::try_tensor_from_vec(x.device(), exchange, (width, width))?;
+    let rows = (shape.num_elements() / width, width);
     let other = reshape(x.retaped::<T>(), rows)?.try_matmul(exchange)?;
     let other = reshape(other, shape)?;
     x.try_mul(cos)?.try_add(other.try_mul(sin)?)
@@ -69,32 +85,27 @@ fn exchange<E: Element>(rotary: &Rotary, width: usize) -> Vec<E> {
     matrix
 }
 
-/// A number per token and component: `[batch, len, width]`.
-type Table<B, S, const W: usize, E, D> = Tensor<(B, S, Const<W>), E, D>;
-
-/// The cosines and the sines: 1 and 0 for coordinates that are not rotated. Angles are computed in `f64`: at position 100,000, the error of
-/// an `f32` angle is 0.004.
-fn tables<B: Dim, S: Dim, const W: usize, E: Element, D: Device<E>>(
+/// The cosines and the sines of vectors of a width at these positions, in a shape: 1 and 0 for coordinates that are not rotated. Angles are
+/// computed in `f64`: at position 100,000, the error of an `f32` angle is 0.004.
+pub(crate) fn rotation_tables<S: Shape, E: Element, D: Device<E>>(
     device: &D,
-    (batch, len): (B, S),
+    positions: impl ExactSizeIterator<Item = usize>,
     rotary: &Rotary,
-    positions: Option<&[usize]>,
-) -> Result<[Table<B, S, W, E, D>; 2], D::Err> {
-    let count = batch.size() * len.size();
-    let position = |at: usize| positions.map_or(at % len.size(), |positions| positions[at]);
+    width: usize,
+    shape: S,
+) -> Result<[Tensor<S, E, D>; 2], D::Err> {
     let (frequencies, magnitude) = rotary.frequencies();
-    let mut cos = vec![E::of(1.0); count * W];
-    let mut sin = vec![E::zero(); count * W];
-    for at in 0..count {
+    let mut cos = vec![E::of(1.0); positions.len() * width];
+    let mut sin = vec![E::zero(); positions.len() * width];
+    for (at, position) in positions.enumerate() {
         for (i, frequency) in frequencies.iter().enumerate() {
-            let angle = position(at) as f64 * frequency;
-            for place in pair(rotary, i).map(|coordinate| at * W + coordinate) {
+            let angle = position as f64 * frequency;
+            for place in pair(rotary, i).map(|coordinate| at * width + coordinate) {
                 cos[place] = E::of(magnitude * angle.cos());
                 sin[place] = E::of(magnitude * angle.sin());
             }
         }
     }
-    let shape = (batch, len, Const);
     let table = |values| TensorFromVec::<E>::try_tensor_from_vec(device, values, shape);
     Ok([table(cos)?, table(sin)?])
 }

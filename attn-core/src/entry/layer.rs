@@ -1,6 +1,6 @@
 //! The composed form of a layer, by name.
 
-use super::ForwardOptions;
+use super::{Attended, ForwardOptions};
 use crate::{Error, unwrap};
 
 /// A layer that runs as a chain of dfdx's operations: the result of `composed()` of a declared layer.
@@ -23,6 +23,24 @@ pub trait Layer<X> {
     /// # Errors
     /// The errors of the layer itself.
     fn run(&self, x: X, run: ForwardOptions<'_>) -> Result<Self::Output, Error<Self::Err>>;
+}
+
+/// A declared attention, which has results beside its output. Implemented by what the macros emit.
+pub trait Attends<X>: Layer<X> {
+    /// The weights.
+    type Weights;
+    /// The logarithms of the sums that they are divided by.
+    type Lse;
+
+    /// Runs the layer as `run` says.
+    ///
+    /// # Errors
+    /// The errors of the layer itself.
+    fn attend(
+        &self,
+        x: X,
+        run: ForwardOptions<'_>,
+    ) -> Result<Attended<Self::Output, Self::Weights, Self::Lse>, Error<Self::Err>>;
 }
 
 impl<'a, L> Composed<'a, L> {

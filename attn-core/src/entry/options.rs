@@ -1,8 +1,6 @@
-//! The options of a forward pass, and its result.
+//! The options of a forward pass.
 
-use std::fmt::{Debug, Display};
-
-use super::{AttentionWeights, Observer, Recorder};
+use super::{Attended, AttentionWeights, Observer, Recorder, Wanted};
 use crate::{Backend, Element, Error};
 
 /// The options of a forward pass.
@@ -10,8 +8,10 @@ use crate::{Backend, Element, Error};
 pub struct ForwardOptions<'a> {
     /// Whether dropout is active, if the input is traced.
     pub train: bool,
-    /// Whether to use the composed form on every device. It returns the weights.
+    /// Whether to use the composed form on every device.
     pub composed: bool,
+    /// What an attention returns beside its output.
+    pub wanted: Wanted,
     /// Records the weights.
     pub recorder: Option<&'a Recorder>,
     /// Observes the results of the operations of a model.
@@ -23,6 +23,7 @@ impl ForwardOptions<'_> {
     pub const FORWARD: Self = Self {
         train: false,
         composed: false,
+        wanted: Wanted::NOTHING,
         recorder: None,
         observer: None,
     };
@@ -30,26 +31,25 @@ impl ForwardOptions<'_> {
     /// While training.
     pub const TRAIN: Self = Self {
         train: true,
-        composed: false,
-        recorder: None,
-        observer: None,
+        ..Self::FORWARD
     };
 
-    /// Without dropout, with the weights. The composed form has them.
-    pub const WITH_WEIGHTS: Self = Self::COMPOSED;
+    /// Without dropout, with the weights.
+    pub const WITH_WEIGHTS: Self = Self {
+        wanted: Wanted::WEIGHTS,
+        ..Self::FORWARD
+    };
 
-    /// While training, with the weights. The composed form has them.
+    /// While training, with the weights.
     pub const TRAIN_WITH_WEIGHTS: Self = Self {
         train: true,
-        ..Self::COMPOSED
+        ..Self::WITH_WEIGHTS
     };
 
     /// Without dropout, in the composed form.
     pub const COMPOSED: Self = Self {
-        train: false,
         composed: true,
-        recorder: None,
-        observer: None,
+        ..Self::FORWARD
     };
 
     /// Whether a layer runs in its fused form.
@@ -57,64 +57,31 @@ impl ForwardOptions<'_> {
         D::FUSED && !self.composed
     }
 
-    /// Whether a model runs as one operation on the tape. Operations that are observed are one each.
+    /// Whether a model runs as one operation on the tape. Operations are one each where their results are observed, or weights recorded.
     pub fn is_one_operation<E: Element, D: Backend<E>>(self) -> bool {
-        self.is_fused::<E, D>() && self.observer.is_none()
+        self.is_fused::<E, D>() && self.observer.is_none() && self.recorder.is_none()
     }
 
     /// The output of an attention. The recorder gets its weights, if there is one.
     ///
     /// # Errors
     /// The error of the layer.
-    pub fn output<Output, Weights: AttentionWeights, Dev>(
+    pub fn output<Output, Weights: AttentionWeights, Lse, Dev>(
         self,
-        attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
+        attended: Result<Attended<Output, Weights, Lse>, Error<Dev>>,
     ) -> Result<Output, Error<Dev>> {
-        let (output, weights) = attended?;
-        if let (Some(recorder), Some(weights)) = (self.recorder, &weights) {
+        let attended = attended?;
+        self.record(&attended);
+        Ok(attended.output)
+    }
+
+    /// The recorder gets the weights of an attention, if there is one.
+    pub(crate) fn record<Output, Weights: AttentionWeights, Lse>(
+        self,
+        attended: &Attended<Output, Weights, Lse>,
+    ) {
+        if let (Some(recorder), Some(weights)) = (self.recorder, &attended.weights) {
             recorder.record(weights);
         }
-        Ok(output)
     }
-}
-
-/// The result of a layer: the output, and the weights in the composed form.
-pub type OutputAndWeights<Output, Weights> = (Output, Option<Weights>);
-
-/// The output alone.
-///
-/// # Errors
-/// The error of the layer.
-pub fn output<Output, Weights, Dev>(
-    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
-) -> Result<Output, Error<Dev>> {
-    attended.map(|(output, _)| output)
-}
-
-/// The output alone, or the error of the device, for dfdx's traits.
-///
-/// # Errors
-/// The error of the device.
-///
-/// # Panics
-/// On every other error of the layer.
-#[track_caller]
-pub fn into_device<Output, Weights, Dev: Debug + Display>(
-    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
-) -> Result<Output, Dev> {
-    output(attended).map_err(Error::into_device)
-}
-
-/// The output and the weights of [`ForwardOptions::WITH_WEIGHTS`] and [`ForwardOptions::TRAIN_WITH_WEIGHTS`].
-///
-/// # Errors
-/// The error of the layer.
-///
-/// # Panics
-/// If the layer ran with other options.
-pub fn with_weights<Output, Weights, Dev>(
-    attended: Result<OutputAndWeights<Output, Weights>, Error<Dev>>,
-) -> Result<(Output, Weights), Error<Dev>> {
-    let (output, weights) = attended?;
-    Ok((output, weights.expect("the options ask for weights")))
 }

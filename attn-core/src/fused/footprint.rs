@@ -119,6 +119,12 @@ impl Footprint {
         Self::of(&[result, self], &forward, &backward)
     }
 
+    /// Adds an array that is kept from the forward pass for the backward pass.
+    pub const fn with_kept(self, array: Self) -> Self {
+        let forward = [Entry::Take(0), Entry::Take(1)];
+        Self::of(&[array, self], &forward, &[Entry::Use(1)])
+    }
+
     /// The peak bytes of both passes; `usize::MAX` on overflow.
     pub const fn bytes<E>(self) -> usize {
         let backward = self.kept.saturating_add(self.backward);

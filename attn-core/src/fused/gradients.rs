@@ -1,12 +1,15 @@
 //! The gradients that an operation accumulates into.
 
+use std::{cell::RefCell, rc::Rc};
+
 use dfdx::{
-    shapes::{HasShape, Shape},
-    tensor::{Gradients as TapeGradients, HasErr, Tensor},
+    shapes::{HasShape, Rank0, Shape},
+    tensor::{Gradients as TapeGradients, HasErr, Merge, PutTape, SplitTape, Tape, Tensor, Trace},
+    tensor_ops::Backward,
 };
 
 use super::zeros;
-use crate::{Element, Host, simd::call};
+use crate::{Backend, Element, Host, simd::call};
 
 /// The index of a tensor among the operands of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +81,70 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
             let of_tape = (reference.find)(tape)?;
             if of_tape.is_empty() {
                 *of_tape = numbers;
-            } else {
+            } else if !numbers.is_empty() {
                 accumulate(of_tape, &numbers);
             }
         }
         Ok(())
     }
+}
+
+impl<E: Element, D: Backend<E>> GradientRefs<E, D> {
+    /// [`take`](Self::take) of gradients that may be missing, because nothing with a gradient was computed of the tensor. A missing one is
+    /// empty. The tape gets zeros for it, which nothing has touched: for a large tensor they take no memory of the system.
+    ///
+    /// dfdx does not tell whether a gradient exists, since access creates it. But if tapes are merged, the gradients of the second one replace those of
+    /// the first. So the first one has empty gradients, and a gradient that is still empty after the merge was missing.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(super) fn take_given(
+        &self,
+        device: &D,
+        tape: &mut TapeGradients<E, D>,
+    ) -> Result<Gradients<E>, D::Err> {
+        let mut none = TapeGradients::leaky();
+        let mut unused = Vec::with_capacity(self.0.len());
+        for reference in &self.0 {
+            unused.push(std::mem::take((reference.find)(&mut none)?));
+        }
+        let given = std::mem::replace(tape, TapeGradients::leaky());
+        *tape = merge(device, none, given)?;
+        let mut taken = Gradients(Vec::with_capacity(self.0.len()));
+        for (reference, zeros) in self.0.iter().zip(unused) {
+            let mut numbers = std::mem::take((reference.find)(tape)?);
+            if numbers.len() < reference.len {
+                *(reference.find)(tape)? = zeros;
+                numbers = Vec::new();
+            }
+            taken.0.push(numbers);
+        }
+        Ok(taken)
+    }
+}
+
+/// Merges gradients. If both have one for a tensor, that of `second` is taken.
+///
+/// # Errors
+/// If dfdx fails.
+pub(crate) fn merge<E: Element, D: Backend<E>>(
+    device: &D,
+    first: TapeGradients<E, D>,
+    second: TapeGradients<E, D>,
+) -> Result<TapeGradients<E, D>, D::Err> {
+    let loss: Tensor<Rank0, E, D> = device.try_zeros()?;
+    let (_, first) = loss.trace(first).split_tape();
+    let (loss, second) = loss.traced(second).split_tape();
+    let mut tape = first.merge(second);
+    // The gradients are moved out during the backward pass: at its end, dfdx drops those that `second` does not keep.
+    let merged = Rc::new(RefCell::new(TapeGradients::leaky()));
+    let to = Rc::clone(&merged);
+    tape.add_backward_op(move |gradients| {
+        std::mem::swap(gradients, &mut to.borrow_mut());
+        Ok(())
+    });
+    loss.put_tape(tape).try_backward()?;
+    Ok(merged.replace(TapeGradients::leaky()))
 }
 
 /// The current gradients of an operation's operands, to add to.
@@ -136,6 +197,11 @@ impl<E> Gradients<E> {
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].as_slice())
     }
+
+    /// The number of elements that are there.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
 }
 
 /// Adds a contribution to a gradient.
@@ -173,5 +239,23 @@ mod tests {
             references.give_back(gradients, &mut tape).unwrap();
         }
         assert_eq!(tape.get(&x).array(), [22.0, 40.0]);
+    }
+
+    #[test]
+    fn a_missing_gradient_is_empty_and_stays_zero_on_the_tape() {
+        let device = Cpu::default();
+        let [x, y]: [Tensor<Rank1<2>, f32, _>; 2] =
+            [[1.0, 2.0], [3.0, 4.0]].map(|x| device.tensor(x));
+        let mut references = GradientRefs::default();
+        references.add(&x);
+        references.add(&y);
+        let mut tape = TapeGradients::leaky();
+        tape.get_or_alloc_mut(&y).unwrap()[1] = 5.0;
+        let gradients = references.take_given(&device, &mut tape).unwrap();
+        let none: &[f32] = &[];
+        assert_eq!(gradients.all(), [none, &[0.0, 5.0]]);
+        references.give_back(gradients, &mut tape).unwrap();
+        assert_eq!(tape.get(&x).array(), [0.0, 0.0]);
+        assert_eq!(tape.get(&y).array(), [0.0, 5.0]);
     }
 }

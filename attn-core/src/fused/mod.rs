@@ -23,24 +23,28 @@ mod zone;
 
 pub use affine::Affine;
 pub use array::{Array, IdArray};
+pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
+pub(crate) use gradients::merge;
 pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
 pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
-pub use score::{ScoreGradient, sum_of_gradients};
+pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use steps::{Step, StepMut, Steps, step, step_mut};
 pub use target::GradTarget;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};
 
-use crate::Element;
+use crate::{Element, simd::prefer_huge_pages};
 
 /// A vector of zeros, for a tensor to own.
 pub fn zeros<E: Element>(len: usize) -> Vec<E> {
-    vec![E::zero(); len]
+    let mut zeros = vec![E::zero(); len];
+    prefer_huge_pages(&mut zeros);
+    zeros
 }
 
 /// An element of a parameter, to compute with on the host.

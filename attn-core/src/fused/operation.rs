@@ -170,14 +170,36 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     where
         T: Tape<E, D>,
     {
-        self.record_boxed(results, Box::new(backward))
+        let backward = move |d: &Gradients<E>, gradients: &mut Gradients<E>| {
+            backward(d.all(), gradients);
+        };
+        self.record_boxed(results, None, Box::new(backward))
     }
 
-    /// [`record`](Self::record), compiled once for all derivatives.
-    fn record_boxed<const N: usize>(
+    /// [`record`](Self::record), where a result may have no gradient: nothing with a gradient was computed of it. Then no memory is taken or
+    /// read for it.
+    pub fn record_given<const N: usize>(
+        self,
+        device: &D,
+        results: GradientRefs<E, D>,
+        backward: impl FnOnce([Option<&[E]>; N], &mut Gradients<E>) + 'static,
+    ) -> T
+    where
+        T: Tape<E, D>,
+    {
+        let backward = move |d: &Gradients<E>, gradients: &mut Gradients<E>| {
+            let given = d.all().map(|d| (!d.is_empty()).then_some(d));
+            backward(given, gradients);
+        };
+        self.record_boxed(results, Some(device.clone()), Box::new(backward))
+    }
+
+    /// [`record`](Self::record), compiled once for all derivatives. With a device, results may have no gradient.
+    fn record_boxed(
         mut self,
         results: GradientRefs<E, D>,
-        backward: Backward<E, N>,
+        device: Option<D>,
+        backward: Backward<E>,
     ) -> T
     where
         T: Tape<E, D>,
@@ -188,10 +210,13 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         let operands = self.operands;
         let guard = AllocationGuard::of::<E>(results.len());
         self.tape.add_backward_op(move |tape| {
-            let d_results = results.take(tape)?;
-            let d_guard = AllocationGuard::of::<E>(results.len());
+            let d_results = match &device {
+                Some(device) => results.take_given(device, tape)?,
+                None => results.take(tape)?,
+            };
+            let d_guard = AllocationGuard::of::<E>(d_results.len());
             let mut gradients = operands.take(tape)?;
-            backward(d_results.all(), &mut gradients);
+            backward(&d_results, &mut gradients);
             drop([guard, d_guard]);
             operands.give_back(gradients, tape)?;
             results.give_back(d_results, tape)
@@ -201,7 +226,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 }
 
 /// A derivative: it reads the gradients of the results, and adds to those of the operands.
-type Backward<E, const N: usize> = Box<dyn FnOnce([&[E]; N], &mut Gradients<E>)>;
+type Backward<E> = Box<dyn FnOnce(&Gradients<E>, &mut Gradients<E>)>;
 
 /// The buffer of an operation's result.
 pub struct Output<E> {
@@ -233,6 +258,11 @@ impl<E: Element> Output<E> {
         shape: S,
     ) -> Result<Tensor<S, E, D>, D::Err> {
         device.try_tensor_from_vec(self.values, shape)
+    }
+
+    /// The number of rows, and of columns.
+    pub(super) fn extents(&self) -> [usize; 2] {
+        [self.rows, self.width]
     }
 
     /// The numbers, row-major, mutable.

@@ -24,11 +24,19 @@ pub(super) const MAX_NEW: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Cache<E> {
     keys: Rows<E>,
-    values: Rows<E>,
+    values: Values<E>,
     sequences: Vec<Sequence>,
     key_window: KeyWindow,
     /// The maximum number of rows of a sequence.
     rows: usize,
+}
+
+/// Where the values are.
+#[derive(Clone, Debug)]
+enum Values<E> {
+    Apart(Rows<E>),
+    /// They are columns of the keys, from this one on.
+    InKeys(usize),
 }
 
 /// The cached rows of a sequence.
@@ -89,12 +97,37 @@ impl<E: Kernels> Cache<E> {
         different: usize,
         attention: &Attention<'_, E>,
     ) -> Result<Self, Error<Dev>> {
+        Self::with_values(room, different, attention, None)
+    }
+
+    /// The same for values that are columns of the keys, from one on, which one head has: the keys alone are cached.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there is not enough memory.
+    pub fn with_values_in_keys<Dev>(
+        room: Capacity,
+        different: usize,
+        attention: &Attention<'_, E>,
+        start: usize,
+    ) -> Result<Self, Error<Dev>> {
+        Self::with_values(room, different, attention, Some(start))
+    }
+
+    fn with_values<Dev>(
+        room: Capacity,
+        different: usize,
+        attention: &Attention<'_, E>,
+        in_keys: Option<usize>,
+    ) -> Result<Self, Error<Dev>> {
         let Capacity {
             sequences,
             capacity,
         } = room;
         let sizes = attention.sizes;
-        let widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
+        let mut widths = [sizes.width, sizes.value_width].map(|width| sizes.kv_heads * width);
+        if in_keys.is_some() {
+            widths[1] = 0;
+        }
         // A lower bound, before the mask is evaluated.
         check_memory::<E, Dev>(sequences, capacity.min(MAX_NEW), widths)?;
         // The space for new tokens holds the whole sequence, whatever the mask.
@@ -107,7 +140,7 @@ impl<E: Kernels> Cache<E> {
         let [keys, values] = widths.map(|width| Rows::new(sequences * rows, width));
         Ok(Self {
             keys,
-            values,
+            values: in_keys.map_or(Values::Apart(values), Values::InKeys),
             sequences: vec![Sequence::default(); sequences],
             key_window,
             rows,
@@ -116,7 +149,11 @@ impl<E: Kernels> Cache<E> {
 
     /// The number of elements that are allocated.
     pub fn elements(&self) -> usize {
-        self.keys.elements() + self.values.elements()
+        self.keys.elements()
+            + match &self.values {
+                Values::Apart(values) => values.elements(),
+                Values::InKeys(_) => 0,
+            }
     }
 
     /// Clears a sequence.
@@ -149,8 +186,13 @@ impl<E: Kernels> Cache<E> {
                 dropped: sequence.dropped,
             };
             let first = span.sequence * self.rows;
-            let rows = [&self.keys, &self.values];
-            let [keys, values] = rows.map(|rows| rows.rows(first, sequence.len));
+            let keys = self.keys.rows(first, sequence.len);
+            let values = match &self.values {
+                Values::Apart(values) => values.rows(first, sequence.len),
+                Values::InKeys(start) => {
+                    keys.some_cols(*start..start + attention.sizes.value_width)
+                }
+            };
             decode(attention, positions, q, keys, values, span.of(&mut output));
         }
     }
@@ -166,7 +208,11 @@ impl<E: Kernels> Cache<E> {
         let needed = (span.first + 1).saturating_sub(window.max(1));
         let dead = needed.saturating_sub(kept + sequence.dropped);
         let first = span.sequence * self.rows;
-        for rows in [&mut self.keys, &mut self.values] {
+        let values = match &mut self.values {
+            Values::Apart(values) => Some(values),
+            Values::InKeys(_) => None,
+        };
+        for rows in [&mut self.keys].into_iter().chain(values) {
             rows.shift(first + kept + dead, first + sequence.len, first + kept);
         }
         sequence.len -= dead;
@@ -184,10 +230,12 @@ impl<E: Kernels> Cache<E> {
         let start = span.sequence * self.rows + sequence.len;
         let len = span.rows.len();
         let heads = attention.sizes.kv_heads;
-        for (transform, x, rows) in [
-            (&attention.key, k, &mut self.keys),
-            (&attention.value, v, &mut self.values),
-        ] {
+        let keys = (&attention.key, k, &mut self.keys);
+        let values = match &mut self.values {
+            Values::Apart(values) => Some((&attention.value, v, values)),
+            Values::InKeys(_) => None,
+        };
+        for (transform, x, rows) in [keys].into_iter().chain(values) {
             let transform = transform.from(span.first);
             head_transform(&transform, 1, len, heads, x, rows.rows_mut(start, len));
         }

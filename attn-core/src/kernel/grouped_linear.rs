@@ -1,8 +1,8 @@
 //! Linear maps by group: row `i` of the result is `W_g x_i + b_g`, where `g` is the group of the row.
 //!
-//! The rows are sorted by their group. The rows of one group are copied side by side, at most [`PART`] of them at a time, and a
-//! product of matrices maps them. No row is padded, and a group without rows costs nothing. Parts run on all threads, and so does
-//! the product of one part: a group with most of the rows has all threads.
+//! The rows are sorted by their group. Some rows of one group are copied side by side, a product of matrices maps them, and its rows are
+//! copied to their places: a [`PIECE`] at a time, which is still in the second-level cache when the next step reads it. No row is padded, and a
+//! group without rows costs nothing. Pieces are small, so that the threads have the same work, also if one group has most of the rows.
 //!
 //! A row of the input may be that of several rows of the result, which are neighbours: a token with `k` groups is one row of the
 //! input and `k` rows of the result.
@@ -10,15 +10,18 @@
 use smallvec::SmallVec;
 
 use super::compiled::compiled;
-use super::linear;
+use super::linear::{self, FEW_ROWS};
+use super::multiply::{COPY, Start, add_product, copy};
 use super::panel::Panel;
 use super::parallel::{FEW, for_each, rows_per_task};
 use super::{Buffer, Matrix, MatrixMut, Pooled};
-use crate::simd::WriteMode;
+use crate::simd::{Threads, WriteMode};
 
-/// The rows that are copied at a time. The weights of a group are read once for as many rows. The sums of a gradient are added
-/// part by part, so its bits depend on this.
+/// The rows of a group whose outer products are added up at a time. The sums of a gradient are added part by part, so its bits depend on this.
 const PART: usize = 1024;
+
+/// The most rows of a product.
+const PIECE: usize = 128;
 
 /// The group of each row.
 #[derive(Clone, Copy, Debug)]
@@ -123,13 +126,6 @@ impl Sorted {
     }
 }
 
-impl<'a> Part<'a> {
-    fn pieces(self) -> impl Iterator<Item = Part<'a>> {
-        let group = self.group;
-        self.rows.chunks(PART).map(move |rows| Part { group, rows })
-    }
-}
-
 /// How many of `rows` belong to each of `count`.
 #[track_caller]
 fn times(rows: usize, count: usize) -> usize {
@@ -157,10 +153,28 @@ compiled! {
         let [input, output] = [x.cols(), y.cols()];
         check_weights(w, groups, [output, input]);
         let each = times(groups.rows, x.rows());
+        let x = |rows: &[usize]| gather(x, rows.iter().map(|row| row / each));
         map_rows(groups, WriteMode::Overwrite, y, |part, to| {
-            let x = gather(x, part.rows.iter().map(|row| row / each));
             let bias = bias.map(|bias| of_group(bias, part.group, output));
-            linear::forward(x.read(), weight(w, part.group, [output, input]), bias, to);
+            let w = weight(w, part.group, [output, input]);
+            if part.rows.len() < FEW_ROWS {
+                let mut sums = Panel::new(part.rows.len(), output);
+                linear::forward(x(part.rows).read(), w, bias, sums.write());
+                return put(sums.read(), WriteMode::Overwrite, 0, to);
+            }
+            let start = bias.map_or(Start::Zero, Start::Row);
+            let some = (COPY / input.max(1)).max(1);
+            for first in (0..output).step_by(some) {
+                let outputs = first..output.min(first + some);
+                let w = copy(w.some_rows(outputs.clone()).transposed());
+                for_each_piece(part.rows, to, |rows, to| {
+                    let mut sums = Panel::new(rows.len(), outputs.len());
+                    let into = start.of_cols(outputs.clone()).write(sums.write());
+                    let x = x(rows);
+                    add_product(sums.write(), into, x.read(), w.read(), Threads::One);
+                    put(sums.read(), WriteMode::Overwrite, first, to);
+                });
+            }
         });
     }
 
@@ -179,17 +193,24 @@ compiled! {
         let [input, output] = [d_x.cols(), d_y.cols()];
         check_weights(w, groups, [output, input]);
         let each = times(groups.rows, d_x.rows());
-        let product = |part: Part<'_>, to: MatrixMut<'_, E>| {
-            let d_y = gather(d_y, part.rows.iter().copied());
-            let w = weight(w, part.group, [output, input]);
-            linear::input_gradient(d_y.read(), w, WriteMode::Overwrite, to);
+        let map = |to: MatrixMut<'_, E>, into: WriteMode| {
+            map_rows(groups, into, to, |part, to| {
+                let w = weight(w, part.group, [output, input]);
+                for_each_piece(part.rows, to, |rows, to| {
+                    let d_y = gather(d_y, rows.iter().copied());
+                    let mut sums = Panel::new(rows.len(), input);
+                    let d_y = d_y.read();
+                    add_product(sums.write(), WriteMode::Overwrite, d_y, w, Threads::One);
+                    put(sums.read(), into, 0, to);
+                });
+            });
         };
         if each == 1 {
-            return map_rows(groups, into, d_x, product);
+            return map(d_x, into);
         }
         let mut terms = Buffer::uninit(groups.rows * input);
         let to = MatrixMut::new(&mut terms, groups.rows, input);
-        map_rows(groups, WriteMode::Overwrite, to, product);
+        map(to, WriteMode::Overwrite);
         let terms = Matrix::new(&terms, groups.rows, input);
         let some = rows_per_task(input * each);
         for_each(d_x.row_chunks(some).enumerate(), |(index, mut d_x)| {
@@ -229,9 +250,9 @@ compiled! {
         let all = sorted.groups().map(|part| (part, d_w.next(), d_b.next()));
         for_each(all, |(part, d_w, mut d_b)| {
             let Some(mut d_w) = d_w else { return };
-            for part in part.pieces() {
-                let d_y = gather(d_y, part.rows.iter().copied());
-                let x = gather(x, part.rows.iter().map(|row| row / each));
+            for rows in part.rows.chunks(PART) {
+                let d_y = gather(d_y, rows.iter().copied());
+                let x = gather(x, rows.iter().map(|row| row / each));
                 linear::add_gradients(d_y.read(), x.read(), d_w.reborrow(), d_b.as_deref_mut());
             }
         });
@@ -267,16 +288,15 @@ fn gather<E: Pooled>(x: Matrix<'_, E>, rows: impl ExactSizeIterator<Item = usize
     panel
 }
 
-/// Writes the rows of each part, which `map` computes one after the other, to their places. Dropped rows are 0.
+/// `map(group, rows of the result)` for every group. It writes them, or adds to them. Dropped rows are 0.
 fn map_rows<E: Pooled>(
     groups: RowGroups<'_>,
     into: WriteMode,
     to: MatrixMut<'_, E>,
-    map: impl Fn(Part<'_>, MatrixMut<'_, E>) + Send + Sync,
+    map: impl Fn(Part<'_>, &mut [MatrixMut<'_, E>]) + Send + Sync,
 ) {
-    let cols = to.cols();
     assert_eq!(to.rows(), groups.rows, "a row for each of the groups");
-    if cols == 0 {
+    if to.cols() == 0 {
         return;
     }
     let sorted = Sorted::new(groups);
@@ -293,22 +313,40 @@ fn map_rows<E: Pooled>(
     let mut rows: SmallVec<[MatrixMut<'_, E>; FEW]> =
         rows.filter_map(|row| unsorted[*row].take()).collect();
     let mut rest = &mut rows[..];
-    let parts = sorted.groups().flat_map(Part::pieces).map(|part| {
+    let parts = sorted.groups().filter(|part| !part.rows.is_empty());
+    let parts = parts.map(|part| {
         let (own, others) = std::mem::take(&mut rest).split_at_mut(part.rows.len());
         rest = others;
         (part, own)
     });
-    for_each(parts, |(part, own)| {
-        let mut panel = Panel::new(part.rows.len(), cols);
-        map(part, panel.write());
-        let panel = panel.read();
-        for (i, to) in own.iter_mut().enumerate() {
-            match into {
-                WriteMode::Overwrite => to.row_mut(0).copy_from_slice(panel.row(i)),
-                WriteMode::Add => add(panel.row(i), to.row_mut(0)),
-            }
+    for_each(parts, |(part, own)| map(part, own));
+}
+
+/// `body(rows, rows of the result)` for equal parts of the rows of a group.
+fn for_each_piece<'a, E: Pooled>(
+    rows: &[usize],
+    to: &mut [MatrixMut<'a, E>],
+    body: impl Fn(&[usize], &mut [MatrixMut<'a, E>]) + Send + Sync,
+) {
+    let some = rows.len().div_ceil(rows.len().div_ceil(PIECE));
+    let pieces = rows.chunks(some).zip(to.chunks_mut(some));
+    for_each(pieces, |(rows, to)| body(rows, to));
+}
+
+/// Writes the rows of `from` to these rows, or adds them, from this column on.
+fn put<E: Pooled>(
+    from: Matrix<'_, E>,
+    into: WriteMode,
+    column: usize,
+    to: &mut [MatrixMut<'_, E>],
+) {
+    for (i, to) in to.iter_mut().enumerate() {
+        let to = &mut to.row_mut(0)[column..][..from.cols()];
+        match into {
+            WriteMode::Overwrite => to.copy_from_slice(from.row(i)),
+            WriteMode::Add => add(from.row(i), to),
         }
-    });
+    }
 }
 
 fn add<E: Pooled>(x: &[E], to: &mut [E]) {

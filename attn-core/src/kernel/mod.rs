@@ -59,6 +59,7 @@ pub trait Kernels:
     + attention::PairScores<Self>
     + attention::PerHead<Self>
     + attention::HeadTransforms<Self>
+    + attention::Rotations<Self>
     + axis::Axes<Self>
     + concat::Concat<Self>
     + contraction::Contractions<Self>
@@ -76,7 +77,13 @@ pub trait Kernels:
     + l2_norm::L2NormAlong<Self>
     + max::Maxima<Self>
     + norm::Norms<Self>
-    + optim::Optim<Self>
+    + optim::AdafactorStep<Self>
+    + optim::AdamWStep<Self>
+    + optim::LionStep<Self>
+    + optim::MuonStep<Self>
+    + optim::Norms<Self>
+    + optim::ScheduleFreeStep<Self>
+    + optim::SgdStep<Self>
     + pad::Pad<Self>
     + permute::Permute<Self>
     + rank::Ranks<Self>

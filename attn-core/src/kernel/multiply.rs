@@ -12,7 +12,7 @@ use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product};
 
 /// The numbers that are copied at a time: a part of a third-level cache.
-const COPY: usize = 1 << 20;
+pub(super) const COPY: usize = 1 << 20;
 /// The columns that are copied at a time. The depth of a block is then at least the depth that `gemm` multiplies at a time.
 const SIDE: usize = 2048;
 /// The side of the squares that are copied: several whole cache lines per row.

@@ -3,11 +3,11 @@
 use super::AttentionMap;
 use crate::{
     Error,
-    entry::{ForwardOptions, Recorder},
+    entry::{ForwardOptions, Recorder, Wanted},
     model::Outline,
 };
 
-/// Runs a model in its composed form and returns its attention maps.
+/// Runs a model as a chain of operations and returns its attention maps.
 ///
 /// # Errors
 /// The error of the model.
@@ -18,7 +18,8 @@ pub fn attention_maps<Output, Dev>(
     let recorder = Recorder::default();
     run(ForwardOptions {
         recorder: Some(&recorder),
-        ..ForwardOptions::COMPOSED
+        wanted: Wanted::WEIGHTS,
+        ..ForwardOptions::FORWARD
     })?;
     let mut of = Outline::default();
     outline(&mut of);

@@ -29,7 +29,7 @@ pub use inputs::{
 pub use opaque::{Built, count};
 pub use outline::Outline;
 pub use pass::{Pass, on};
-pub use results::{output_and_weights, tapes_of_results};
+pub use results::{attended, tapes_of_results};
 pub use summary::{Batch, Row, summary, summary_of};
 pub(crate) use weights::weighted;
 pub use weights::{FusedBlock, FusedLayer, Random, Weighted, WithProjections};

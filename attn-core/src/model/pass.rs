@@ -7,7 +7,7 @@ use dfdx::{
 
 use crate::{
     Backend, Element, Error,
-    entry::{ForwardOptions, Layer, Observer, Recorder},
+    entry::{Attended, Attends, ForwardOptions, Layer, Observer, Recorder, Wanted},
     fused::GradientRefs,
 };
 
@@ -179,6 +179,61 @@ impl<'a, T> Pass<'a, T> {
     {
         let run = self.run;
         self.with_tape(|tape| layer.run(input(tape), run))
+    }
+
+    /// Runs a declared attention, as [`layer`](Self::layer), with the results that are wanted beside its output.
+    ///
+    /// # Errors
+    /// The error of the layer.
+    #[allow(clippy::type_complexity, reason = "three tensors")]
+    pub fn attention<L, X, S: Shape, W: Shape, Q: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        layer: &L,
+        wanted: Wanted,
+        input: impl FnOnce(T) -> X,
+    ) -> Result<Attended<Tensor<S, E, D>, Tensor<W, E, D>, Tensor<Q, E, D>>, Error<D::Err>>
+    where
+        L: Attends<
+                X,
+                Output = Tensor<S, E, D, T>,
+                Weights = Tensor<W, E, D, T>,
+                Lse = Tensor<Q, E, D, T>,
+                Err = D::Err,
+            >,
+        T: Tape<E, D>,
+    {
+        let run = ForwardOptions {
+            wanted: Wanted {
+                weights: wanted.weights || self.run.wanted.weights,
+                ..wanted
+            },
+            ..self.run
+        };
+        let attended = layer.attend(input(std::mem::take(&mut self.tape)), run)?;
+        run.record(&attended);
+        Ok(Attended {
+            output: self.taken(attended.output),
+            weights: attended
+                .weights
+                .filter(|_| wanted.weights)
+                .map(|weights| self.taken(weights)),
+            lse: attended.lse.map(|lse| self.taken(lse)),
+        })
+    }
+
+    /// A result without its tape, which is merged into that of the pass.
+    fn taken<S: Shape, E: Element, D: Backend<E>>(
+        &mut self,
+        y: Tensor<S, E, D, T>,
+    ) -> Tensor<S, E, D>
+    where
+        T: Tape<E, D>,
+    {
+        let y = self.input(y);
+        if let Some(observer) = self.run.observer {
+            self.observe(observer, &y);
+        }
+        y
     }
 
     /// Runs an operation on a tensor with the tape, in the form of this pass.

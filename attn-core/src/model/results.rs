@@ -7,7 +7,7 @@ use dfdx::{
     tensor::{PutTape, SplitTape, Storage, Tape, Tensor},
 };
 
-use crate::entry::OutputAndWeights;
+use crate::entry::Attended;
 
 /// A tape for each of the `N` results of a model. The first one has the `history`, the others are empty. dfdx merges the tapes when
 /// results are added.
@@ -64,16 +64,31 @@ pub fn tapes_of_results<E, D: Storage<E>, T: Tape<E, D>, const N: usize>(
     tapes
 }
 
-/// The output and the weights of an attention, each with a tape: [`tapes_of_results`].
-pub fn output_and_weights<S: Shape, W: Shape, E: Clone, D: Storage<E>, T: Tape<E, D>>(
+/// The results of an attention, each with a tape: [`tapes_of_results`]. `lse` may have a tape of its own.
+#[allow(clippy::type_complexity, reason = "three tensors")]
+pub fn attended<S: Shape, W: Shape, L: Shape, E: Clone, D: Storage<E>, T: Tape<E, D>>(
     layer: &'static str,
     output: Tensor<S, E, D, T>,
-    weights: Tensor<W, E, D>,
-) -> OutputAndWeights<Tensor<S, E, D, T>, Tensor<W, E, D, T>> {
-    let (output, history) = output.split_tape();
-    let [of_output, of_weights] = tapes_of_results(layer, history);
-    (
-        output.put_tape(of_output),
-        Some(weights.put_tape(of_weights)),
-    )
+    weights: Option<Tensor<W, E, D>>,
+    lse: Option<Tensor<L, E, D, T>>,
+) -> Attended<Tensor<S, E, D, T>, Tensor<W, E, D, T>, Tensor<L, E, D, T>> {
+    if weights.is_none() && lse.is_none() {
+        return Attended {
+            output,
+            weights: None,
+            lse: None,
+        };
+    }
+    let (output, mut history) = output.split_tape();
+    let lse = lse.map(|lse| {
+        let (lse, tape) = lse.split_tape();
+        history = std::mem::take(&mut history).merge(tape);
+        lse
+    });
+    let [of_output, of_weights, of_lse] = tapes_of_results(layer, history);
+    Attended {
+        output: output.put_tape(of_output),
+        weights: weights.map(|weights| weights.put_tape(of_weights)),
+        lse: lse.map(|lse| lse.put_tape(of_lse)),
+    }
 }

@@ -4,7 +4,7 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{GradTarget, Gradients, Operation, ProjectionLayer},
+    fused::{Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer},
     kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 
@@ -54,7 +54,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedL
     /// The typed error.
     fn check<Dev>(axes: (usize, usize, usize), data: &Self::Data) -> Result<(), Error<Dev>>;
 
-    /// Computes the output. With a `seed`, dropout sets the weights to 0 that the seed selects.
+    /// Computes the output, and what is wanted beside it. With a `seed`, dropout sets the weights to 0 that the seed selects.
     fn forward(
         weights: &Self::Weights,
         axes: (usize, usize, usize),
@@ -62,6 +62,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedL
         seed: Option<u64>,
         inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
+        beside: Beside<'_, E>,
     ) -> Self::Saved;
 
     /// Computes the gradients. It reads the inputs, and behind them the output, if the derivative needs that.
@@ -70,6 +71,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedL
         saved: Self::Saved,
         read: [Matrix<'_, E>; READ],
         d_output: Matrix<'_, E>,
+        d_beside: BesideGradients<'_, E>,
         d_inputs: [&mut GradTarget<'_, E>; INPUTS],
         gradients: &mut Gradients<E>,
     );

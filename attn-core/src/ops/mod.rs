@@ -42,6 +42,7 @@
 //! | [`mean_pool`], [`mean_pool_padded`] | the mean over a sequence, with or without padding |
 //! | [`max_pool`], [`max_pool_padded`] | the maximum over a sequence, with or without padding |
 //! | [`sinusoidal_position`] | sinusoidal position embeddings |
+//! | [`rope`](fn@rope), [`rope_at`] | rotary position embeddings |
 //! | [`attend`](fn@attend), [`Attend`] | attention of queries to keys and values, with masks and score functions of the running program |
 //! | [`masked_softmax`] | softmax of the valid numbers of the last axis |
 //! | [`cross_entropy`] | the loss of a classifier |
@@ -87,6 +88,7 @@ pub(crate) mod rank;
 pub(crate) mod rearrange;
 pub(crate) mod reduce;
 mod reshape;
+pub(crate) mod rope;
 mod shape;
 pub(crate) mod sinusoidal_position;
 pub(crate) mod slice;
@@ -97,7 +99,9 @@ pub(crate) mod windows;
 
 pub use crate::data::Selection;
 pub use crate::kernel::{
-    activation::Activation as ActivationKernel, cross_entropy::Options as CrossEntropyOptions,
+    activation::Activation as ActivationKernel,
+    attention::{RopeScaling, Rotary},
+    cross_entropy::Options as CrossEntropyOptions,
 };
 pub use crate::simd::Vector;
 pub use activation::{
@@ -154,6 +158,7 @@ pub use reduce::{
     variance_where,
 };
 pub use reshape::{reshape, try_reshape};
+pub use rope::{rope, rope_at, try_rope, try_rope_at};
 pub use shape::{Append, EndsIn, LastAxis};
 pub use sinusoidal_position::{sinusoidal_position, try_sinusoidal_position};
 pub use slice::{select, slice, try_select, try_slice};
@@ -191,6 +196,7 @@ pub mod composed {
         rearrange::composed::rearrange,
         reduce::composed::{logsumexp, max, mean, min, sum, variance},
         reshape::composed::reshape,
+        rope::composed::rope,
         sinusoidal_position::composed::sinusoidal_position,
         slice::composed::{select, slice},
         softmax::composed::{softmax, softmax_along},

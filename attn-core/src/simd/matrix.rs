@@ -78,6 +78,16 @@ impl<'a, E> Matrix<'a, E> {
         self.cols
     }
 
+    /// Its numbers, row-major.
+    ///
+    /// # Panics
+    /// If they do not stand side by side.
+    pub fn values(self) -> &'a [E] {
+        let is_contiguous = self.col_stride == 1 && self.row_stride == self.cols;
+        assert!(is_contiguous, "a matrix whose numbers stand apart");
+        &self.data[..self.rows * self.cols]
+    }
+
     pub(super) fn strides(&self) -> (usize, usize) {
         (self.row_stride, self.col_stride)
     }

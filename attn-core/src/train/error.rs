@@ -1,5 +1,7 @@
 //! Errors of operations on gradients and parameters.
 
+use super::InvalidSetting;
+
 /// Gradients or a state that do not fit the model, or dfdx's own error.
 ///
 /// ```
@@ -22,28 +24,31 @@ pub enum UpdateError<Dev> {
         names: Vec<String>,
     },
 
-    /// The moments do not fit the parameter: the state is of another model. Nothing has changed.
+    /// A list of the state does not fit its parameter: the state is of another model. Nothing has changed.
     #[error(
-        "{} has {expected} numbers, but the state has {found} moments for it",
+        "{} of this model has {expected} numbers, but the state has {found}",
         or_unnamed(name)
     )]
     StateMismatch {
-        /// The name of the parameter.
+        /// The name of the list, or of the parameter that it is an average of.
         name: String,
-        /// The number of its elements.
+        /// The number of its elements for the model.
         expected: usize,
-        /// The number of its moments in the state.
+        /// The number of its elements in the state.
         found: usize,
     },
 
     /// Earlier steps updated other parameters. Nothing has changed.
     #[error(
-        "this optimizer is of another model, which has not the same {}: a second model takes an `AdamW` of its own",
-        quoted(name)
+        "this optimizer is of another model, which has not the same {}: a second model takes {} `{optimizer}` of its own",
+        quoted(name),
+        article(optimizer)
     )]
     OtherModel {
         /// The name of the first parameter that only one of the two has.
         name: String,
+        /// The name of the algorithm.
+        optimizer: &'static str,
     },
 
     /// A hyperparameter is not allowed. Nothing has changed.
@@ -57,9 +62,31 @@ pub enum UpdateError<Dev> {
         expected: &'static str,
     },
 
+    /// The algorithm cannot take a step now. Nothing has changed.
+    #[error("{reason}")]
+    NotReady {
+        /// Why.
+        reason: &'static str,
+    },
+
     /// dfdx failed, for example for lack of memory.
     #[error("{0}")]
     Device(Dev),
+}
+
+impl<Dev> UpdateError<Dev> {
+    pub(super) fn of_setting(invalid: InvalidSetting) -> Self {
+        let InvalidSetting {
+            name,
+            found,
+            expected,
+        } = invalid;
+        Self::Config {
+            name,
+            found,
+            expected,
+        }
+    }
 }
 
 impl<Dev> From<Dev> for UpdateError<Dev> {
@@ -74,6 +101,11 @@ fn or_unnamed(name: &str) -> &str {
         "" => "the parameter",
         name => name,
     }
+}
+
+fn article(name: &str) -> &'static str {
+    let is_vowel = name.starts_with(['A', 'E', 'I', 'O', 'U']);
+    if is_vowel { "an" } else { "a" }
 }
 
 fn quoted(name: &str) -> String {
@@ -104,10 +136,11 @@ mod tests {
         };
         let other = UpdateError::<&str>::OtherModel {
             name: String::new(),
+            optimizer: "Lion",
         };
         let starts = [
             (no_gradient(&[""]), "no gradient for the parameter: "),
-            (mismatch, "the parameter has 3 numbers, "),
+            (mismatch, "the parameter of this model has 3 numbers, "),
             (
                 other,
                 "this optimizer is of another model, which has not the same parameter: ",

@@ -2,11 +2,12 @@
 //!
 //! - [`cross_entropy`]: the loss of classifiers and language models, fused with its gradient, with ignored targets and label
 //!   smoothing.
-//! - [`AdamW`]: the optimizer of transformers. Unlike dfdx's `Adam`, it applies no weight decay to norms, biases and embeddings,
-//!   and its [state](AdamWState) can be saved.
+//! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
+//!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
+//! - [`Ema`]: an average of the parameters.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
-//! - [`Cosine`], [`Noam`]: learning rate schedules with a warm-up.
+//! - [`Cosine`], [`Linear`], [`Constant`], [`Wsd`], [`Noam`]: learning rate schedules with a warm-up.
 //!
 //! They work on every [`TensorCollection`](dfdx::nn::TensorCollection): declared layers and models, dfdx's modules, tuples of
 //! both. All of them change gradients and parameters in place, and report parameters without a gradient by name.
@@ -103,20 +104,36 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod adafactor;
 mod adamw;
+mod algorithm;
 mod decay;
+mod ema;
 mod error;
 mod gradients;
+mod lion;
+mod muon;
+mod optimizer;
 mod parameters;
 mod schedule;
+mod schedule_free;
+mod sgd;
 mod state;
 
-pub use adamw::{AdamW, AdamWConfig};
+pub use adafactor::{Adafactor, AdafactorConfig};
+pub use adamw::{AdamW, AdamWConfig, AdamWState};
+pub use algorithm::{Algorithm, InvalidSetting, List, ListSize, ListStart, Update};
 pub use decay::ParameterInfo;
+pub use ema::Ema;
 pub use error::UpdateError;
 pub use gradients::{clip_grad_norm, grad_norm, scale_grads};
-pub use schedule::{Cosine, Noam, Schedule};
-pub use state::{AdamWState, Moments, StateError};
+pub use lion::{Lion, LionConfig};
+pub use muon::{Muon, MuonConfig, MuonScale};
+pub use optimizer::Optimizer;
+pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
+pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
+pub use sgd::{Sgd, SgdConfig};
+pub use state::OptimizerState;
 
 #[doc(no_inline)]
 pub use crate::ops::{CrossEntropyOptions, cross_entropy, try_cross_entropy};

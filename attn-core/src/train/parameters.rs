@@ -3,7 +3,6 @@
 use std::any::{Any, type_name};
 use std::cell::RefCell;
 use std::convert::Infallible;
-use std::rc::Rc;
 
 use dfdx::{
     nn::tensor_collection::{
@@ -11,13 +10,12 @@ use dfdx::{
         ViewTensorMut, ViewTensorName, ViewTensorRef,
     },
     optim::UnusedTensors,
-    shapes::{HasShape, Rank0, Shape},
-    tensor::{Gradients, Merge, PutTape, SplitTape, Tape, Tensor, Trace, UniqueId},
-    tensor_ops::Backward,
+    shapes::{HasShape, Shape},
+    tensor::{Gradients, Tensor, UniqueId},
 };
 
-use super::UpdateError;
-use crate::{Backend, Element};
+use super::{ParameterInfo, UpdateError};
+use crate::{Backend, Element, fused::merge};
 
 /// A parameter of any shape.
 pub(super) trait Parameter<E: Element, D: Backend<E>> {
@@ -68,6 +66,17 @@ pub(super) struct ParamPath {
     pub(super) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
+}
+
+impl ParamPath {
+    /// The properties of a parameter of these sizes here.
+    pub(super) fn info<'a>(&'a self, dims: &'a [usize]) -> ParameterInfo<'a> {
+        ParameterInfo {
+            name: &self.name,
+            dims,
+            module: self.module,
+        }
+    }
 }
 
 /// Views parameters as their [`ParamPath`].
@@ -271,25 +280,4 @@ impl<E: Element, D: Backend<E>> EmptyGradients<E, D> {
             gradients,
         })
     }
-}
-
-/// Merges gradients. If both have one for a tensor, that of `second` is taken.
-fn merge<E: Element, D: Backend<E>>(
-    device: &D,
-    first: Gradients<E, D>,
-    second: Gradients<E, D>,
-) -> Result<Gradients<E, D>, D::Err> {
-    let loss: Tensor<Rank0, E, D> = device.try_zeros()?;
-    let (_, first) = loss.trace(first).split_tape();
-    let (loss, second) = loss.traced(second).split_tape();
-    let mut tape = first.merge(second);
-    // The gradients are moved out during the backward pass: at its end, dfdx drops those that `second` does not keep.
-    let merged = Rc::new(RefCell::new(Gradients::leaky()));
-    let to = Rc::clone(&merged);
-    tape.add_backward_op(move |gradients| {
-        std::mem::swap(gradients, &mut to.borrow_mut());
-        Ok(())
-    });
-    loss.put_tape(tape).try_backward()?;
-    Ok(merged.replace(Gradients::leaky()))
 }

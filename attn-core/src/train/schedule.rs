@@ -50,16 +50,125 @@ pub struct Cosine {
 
 impl Schedule for Cosine {
     fn rate(&self, step: u64) -> f64 {
-        let step = step.max(1);
-        if step < self.warm_up {
-            return self.highest * step as f64 / self.warm_up as f64;
-        }
-        let done = step - self.warm_up;
-        let all = self.steps.saturating_sub(self.warm_up);
-        let share = done as f64 / all.max(1) as f64;
-        let wave = 0.5 * (1.0 + (PI * share.min(1.0)).cos());
-        self.lowest + (self.highest - self.lowest) * wave
+        let share = share_of(step, self.warm_up, self.steps);
+        let wave = 0.5 * (1.0 + (PI * share).cos());
+        let fallen = self.lowest + (self.highest - self.lowest) * wave;
+        warm(step, self.warm_up, self.highest).unwrap_or(fallen)
     }
+}
+
+/// A linear warm-up, then a straight line down to the final rate, which stays.
+///
+/// ```text
+/// highest * step / warm_up                                              up to warm_up
+/// highest + (lowest - highest) (step - warm_up) / (steps - warm_up)     then
+/// ```
+///
+/// PyTorch: `SequentialLR` of two `LinearLR`; Hugging Face: `get_linear_schedule_with_warmup`.
+///
+/// ```
+/// use attn::train::{Linear, Schedule};
+///
+/// let linear = Linear { highest: 1.0, lowest: 0.0, warm_up: 10, steps: 110 };
+/// assert_eq!([1, 10, 60, 110, 200].map(|step| linear.rate(step)), [0.1, 1.0, 0.5, 0.0, 0.0]);
+/// ```
+#[doc(alias("LinearLR", "get_linear_schedule_with_warmup"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Linear {
+    /// The rate after the warm-up.
+    pub highest: f64,
+    /// The rate from the last step on.
+    pub lowest: f64,
+    /// The number of steps of the warm-up.
+    pub warm_up: u64,
+    /// The total number of steps.
+    pub steps: u64,
+}
+
+impl Schedule for Linear {
+    fn rate(&self, step: u64) -> f64 {
+        let Self {
+            highest,
+            lowest,
+            warm_up,
+            steps,
+        } = *self;
+        let share = share_of(step, warm_up, steps);
+        warm(step, warm_up, highest).unwrap_or(highest + (lowest - highest) * share)
+    }
+}
+
+/// A linear warm-up, then one rate.
+///
+/// Hugging Face: `get_constant_schedule_with_warmup`.
+///
+/// ```
+/// use attn::train::{Constant, Schedule};
+///
+/// let constant = Constant { rate: 1.0, warm_up: 4 };
+/// assert_eq!([0, 1, 3, 4, 100].map(|step| constant.rate(step)), [0.25, 0.25, 0.75, 1.0, 1.0]);
+/// ```
+#[doc(alias("ConstantLR", "get_constant_schedule_with_warmup"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Constant {
+    /// The rate after the warm-up.
+    pub rate: f64,
+    /// The number of steps of the warm-up.
+    pub warm_up: u64,
+}
+
+impl Schedule for Constant {
+    fn rate(&self, step: u64) -> f64 {
+        warm(step, self.warm_up, self.rate).unwrap_or(self.rate)
+    }
+}
+
+/// Warm-up, stable, decay: a linear warm-up, then one rate, and in the last steps a straight line down to the final rate.
+///
+/// Hu et al., "MiniCPM" (2024), section 4, with the linear decay of Hägele et al., "Scaling laws and compute-optimal training beyond
+/// fixed training durations" (2024). Hugging Face: `get_wsd_schedule(decay_type="linear")`.
+///
+/// ```
+/// use attn::train::{Schedule, Wsd};
+///
+/// let wsd = Wsd { highest: 1.0, lowest: 0.0, warm_up: 10, decay: 20, steps: 100 };
+/// assert_eq!([5, 10, 80, 90, 100].map(|step| wsd.rate(step)), [0.5, 1.0, 1.0, 0.5, 0.0]);
+/// ```
+#[doc(alias("get_wsd_schedule", "WarmupStableDecay", "trapezoidal"))]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wsd {
+    /// The rate after the warm-up.
+    pub highest: f64,
+    /// The rate from the last step on.
+    pub lowest: f64,
+    /// The number of steps of the warm-up.
+    pub warm_up: u64,
+    /// The number of steps in which the rate falls.
+    pub decay: u64,
+    /// The total number of steps.
+    pub steps: u64,
+}
+
+impl Schedule for Wsd {
+    fn rate(&self, step: u64) -> f64 {
+        let falls = self.steps.saturating_sub(self.decay).max(self.warm_up);
+        let share = share_of(step, falls, self.steps);
+        let fallen = self.highest + (self.lowest - self.highest) * share;
+        warm(step, self.warm_up, self.highest).unwrap_or(fallen)
+    }
+}
+
+/// The rate in the warm-up, or `None` after it.
+fn warm(step: u64, warm_up: u64, highest: f64) -> Option<f64> {
+    let step = step.max(1);
+    (step < warm_up).then(|| highest * step as f64 / warm_up as f64)
+}
+
+/// How much of the steps from `start` to the last one is done: 0 to 1.
+fn share_of(step: u64, start: u64, steps: u64) -> f64 {
+    let done = step.max(1).saturating_sub(start);
+    let all = steps.saturating_sub(start);
+    (done as f64 / all.max(1) as f64).min(1.0)
 }
 
 /// A linear warm-up, then a decay with the inverse square root of the step.
@@ -122,6 +231,19 @@ mod tests {
             ..cosine
         };
         assert_eq!(at_once.rate(3), 0.1);
+    }
+
+    #[test]
+    fn a_decay_longer_than_the_training_starts_after_the_warm_up() {
+        let wsd = Wsd {
+            highest: 1.0,
+            lowest: 0.0,
+            warm_up: 4,
+            decay: 100,
+            steps: 8,
+        };
+        let rates: Vec<_> = (1..=9).map(|step| wsd.rate(step)).collect();
+        assert_eq!(rates, [0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]);
     }
 
     #[test]

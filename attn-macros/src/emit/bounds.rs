@@ -127,6 +127,8 @@ fn add_checks<'a>(cx: &'a Layer<'_>, expr: &'a Expr, checks: &mut Vec<Check<'a>>
             if let Some(param) = params.find(|param| param.name == **name) {
                 let dims = Tensor::Param(param).dims();
                 add(read(name, dims, index));
+            } else if cx.graph.is_given(name) {
+                add(read(name, cx.graph.dims(name), index));
             }
         }
         Expr::Data {

@@ -22,7 +22,7 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
     });
     let check_integers = bounds::emit(cx);
     let names = cx.input_values();
-    let (first, last) = (&names[0].0, &names[names.len() - 1].0);
+    let (first, last) = (&names[0].0, &names[cx.graph.sequences() - 1].0);
     let block = &cx.graph.block;
     let mut uses = uses(cx);
     let values = names
@@ -36,7 +36,9 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             }
             _ => quote!(#name.retaped::<T>()),
         });
-    let inputs_read = block.inputs.iter().zip(values).map(|(id, value)| {
+    // The body reads the others, which have no tape.
+    let read = block.inputs.iter().take(cx.graph.sequences());
+    let inputs_read = read.zip(values).map(|(id, value)| {
         let of = ComposedNode::new(cx, *id, Vec::new());
         of.define(&quote!(p::contiguous(#value)?))
     });
@@ -53,11 +55,12 @@ pub(super) fn emit(cx: &Layer<'_>) -> TokenStream {
             layer: &#name<E, D>,
             #inputs
             train: bool,
+            wanted: p::Wanted,
         ) -> Result<#attended, p::Error<D::Err>> {
             let axes = (p::HasShape::shape(&#first).0, p::HasShape::shape(&#first).1, p::HasShape::shape(&#last).1);
             let device = p::Clone::clone(#first.device());
             #(#lines)*
-            Ok(p::output_and_weights(#label, #result, seen))
+            Ok(p::attended(#label, #result, seen, lse))
         }
     }
 }
@@ -110,8 +113,10 @@ impl<'a> ComposedNode<'a> {
         &self.operands[index]
     }
 
-    pub(crate) fn last_operand(&self) -> Option<&TokenStream> {
-        self.operands.last()
+    /// The last one before so many others.
+    pub(crate) fn operand_before(&self, others: usize) -> Option<&TokenStream> {
+        let last = self.operands.len().checked_sub(others + 1)?;
+        self.operands.get(last)
     }
 
     /// `let q: p::Tensor<..> = value;`
@@ -152,6 +157,11 @@ impl<'a> ComposedNode<'a> {
     /// The type of scores and weights.
     pub(crate) fn weights_type(&self) -> TokenStream {
         self.cx.tensor(&self.cx.graph.weights, &quote!(T))
+    }
+
+    /// The type of the logarithms of sums of weights.
+    pub(crate) fn lse_type(&self) -> TokenStream {
+        self.cx.tensor(&self.cx.graph.weights[..3], &quote!(T))
     }
 
     /// The lines that replace `scores` by the value of an expression.

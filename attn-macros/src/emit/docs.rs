@@ -518,7 +518,7 @@ pub(super) fn methods(cx: &Layer<'_>) -> [String; 9] {
         format!("Runs the layer in training.{dropout}{panics}"),
         format!("[`forward_mut`](Self::forward_mut) with a typed error.{errors}"),
         format!(
-            "[`forward`](Self::forward) that also returns the attention weights, `{weights}` (`{}` without a batch). {gradients} The composed form runs, which has all weights in memory.{panics}",
+            "[`forward`](Self::forward) that also returns the attention weights, `{weights}` (`{}` without a batch). {gradients} The weights are in memory, and no scores are on the `Cpu`.{panics}",
             unbatched(&weights)
         ),
         format!("[`forward_with_weights`](Self::forward_with_weights) with a typed error.{errors}"),

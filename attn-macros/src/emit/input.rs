@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Layer, bounds, docs, var};
+use super::{Layer, bounds, docs, tracked_code, var};
 use crate::graph::{CallData, Declared, Dim};
 use crate::score::{Type, Var};
 use crate::spec::{self, Size};
@@ -33,12 +33,14 @@ pub(super) fn emit_trait(cx: &Layer<'_>) -> TokenStream {
             /// The attention weights. They have a tape if the input has one.
             type Weights: #krate::__private::AttentionWeights;
             #[doc(hidden)]
+            type Lse;
+            #[doc(hidden)]
             fn attend(
                 self,
                 layer: &#name<E, D>,
                 how: #krate::__private::ForwardOptions<'_>,
             ) -> ::core::result::Result<
-                #krate::__private::OutputAndWeights<Self::Output, Self::Weights>,
+                #krate::__private::Attended<Self::Output, Self::Weights, Self::Lse>,
                 #krate::__private::Error<D::Err>,
             >;
         }
@@ -67,11 +69,12 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
             impl<#generics> #input<E, D> for #ty {
                 type Output = #output;
                 type Weights = p::Tensor<(usize, usize, usize, usize), E, D>;
+                type Lse = ();
                 fn attend(
                     self,
                     _: &#name<E, D>,
                     _: p::ForwardOptions<'_>,
-                ) -> Result<p::OutputAndWeights<Self::Output, Self::Weights>, p::Error<D::Err>> {
+                ) -> Result<p::Attended<Self::Output, Self::Weights, Self::Lse>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
@@ -99,11 +102,12 @@ fn emit_anything(cx: &Layer<'_>) -> TokenStream {
 /// impl<B: Dim, S: Dim, T: Tape<E, D>, E: Element, D: Backend<E>> NameInput<E, D> for Tensor<(B, S, Const<512>), E, D, T> {
 ///     type Output = ..;
 ///     type Weights = ..;
+///     type Lse = ..;
 ///     fn attend(self, layer, how) -> .. {
 ///         let x = self;
 ///         let axes = p::check_inputs("Name", &x, &x, p::Widths { .. })?;
 ///         if how.is_fused::<E, D>() { footprint_by_itself(axes).check::<E, D, T>("Name")?; }
-///         if how.is_fused::<E, D>() { fused(layer, x, how.train) } else { run(layer, x, how.train) }
+///         if how.is_fused::<E, D>() { fused(layer, x, how.train, how.wanted) } else { run(layer, x, how.train, how.wanted) }
 ///     }
 /// }
 /// ```
@@ -134,12 +138,13 @@ fn emit_impl(cx: &Layer<'_>, batched: bool) -> TokenStream {
         {
             type Output = p::Tensor<(#lead #query, p::Const<#d_model>), E, D, T>;
             type Weights = p::Tensor<(#lead p::Const<#heads>, #query, #key), E, D, T>;
+            type Lse = p::Tensor<(#lead p::Const<#heads>, #query), E, D, T>;
 
             fn attend(
                 self,
                 layer: &#name<E, D>,
                 how: p::ForwardOptions<'_>,
-            ) -> Result<p::OutputAndWeights<Self::Output, Self::Weights>, p::Error<D::Err>> {
+            ) -> Result<p::Attended<Self::Output, Self::Weights, Self::Lse>, p::Error<D::Err>> {
                 #body
             }
         }
@@ -159,10 +164,11 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .map(|(tensor, ty, bound)| quote!(let #tensor = <#ty as #bound>::fit(#tensor);));
     let (tensors, data) = names.split_at(cx.graph.block.inputs.len());
     let label = cx.label();
-    let first = tensors.first();
+    let sequences = &tensors[..cx.graph.sequences()];
+    let first = sequences.first();
     let keys = match cx.spec.d_values {
-        Some(_) => tensors.get(1),
-        None => tensors.last(),
+        Some(_) => sequences.get(1),
+        None => sequences.last(),
     };
     let check_values = cx
         .spec
@@ -171,11 +177,26 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
         .then(|| quote!(p::check_values(#label, &#keys, &values)?;));
     let widths = emit_widths(cx);
     // In a model it is a part of the one operation.
-    let fused = cx.fused.filter(|_| cx.spec.of_operands.is_none());
+    let fused = cx.fused.filter(|_| !cx.is_in_model());
+    let weights = {
+        let heads = &cx.spec.heads;
+        tracked_code::array(&[
+            quote!(axes.0),
+            quote!(#heads),
+            quote!(axes.1),
+            quote!(axes.2),
+        ])
+    };
     let check_memory = fused.map(|_| {
         quote! {
             if how.is_fused::<E, D>() {
-                footprint_by_itself(axes).check::<E, D, T>(#label)?;
+                let footprint = footprint_by_itself(axes);
+                let footprint = match how.wanted.weights {
+                    // The derivative reads a copy.
+                    true => footprint.with_kept(#weights).with_result(#weights),
+                    false => footprint,
+                };
+                footprint.check::<E, D, T>(#label)?;
             }
         }
     });
@@ -183,22 +204,37 @@ fn emit_body(cx: &Layer<'_>, parts: &Parts, batched: bool) -> TokenStream {
     let reads = cx.graph.data.iter();
     let reads = reads.map(|data| emit_read(cx, data, batched));
     let check_integers = bounds::emit_call(cx);
-    let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train));
+    let composed = quote!(run(layer, #(#tensors,)* #(&#data,)* how.train, how.wanted));
     let attend = match fused {
         None => composed,
         Some(_) => quote! {
             if how.is_fused::<E, D>() {
-                fused(layer, #(#tensors,)* #(#data,)* how.train)
+                fused(layer, #(#tensors,)* #(#data,)* how.train, how.wanted)
             } else {
                 #composed
             }
         },
     };
+    let given = cx.input_values().into_iter().skip(sequences.len());
+    let given = given.filter(|(_, dims)| dims.contains(&Dim::Batch));
+    let given = given.map(|(name, dims)| {
+        let dims = dims.iter().map(|dim| match dim {
+            Dim::Batch => quote!(p::Const::<1>),
+            Dim::Query => quote!(p::HasShape::shape(&#first).1),
+            Dim::Key => quote!(p::HasShape::shape(&#keys).1),
+            Dim::Size(size) => {
+                let size = size.arg();
+                quote!(p::Const::<#size>)
+            }
+        });
+        quote!(let #name = p::in_shape(#name, (#(#dims,)*))?;)
+    });
     let attend = if batched {
         attend
     } else {
         quote! {
-            #(let #tensors = p::add_batch(#tensors)?;)*
+            #(let #sequences = p::add_batch(#sequences)?;)*
+            #(#given)*
             p::drop_batch({ #attend }?)
         }
     };
@@ -368,7 +404,7 @@ fn parts(cx: &Layer<'_>, batched: bool) -> Parts {
     let sequences = cx.sequence_vars();
     let batch = batched.then(|| quote!(B: p::Dim,));
     let lead = batched.then(|| quote!(B,));
-    if cx.spec.of_operands.is_some() {
+    if cx.is_in_model() {
         return parts_of_operands(cx, batched);
     }
     let d_model = cx.spec.d_model.arg();

@@ -172,5 +172,18 @@ pub(super) fn emit_forward(cx: &Layer<'_>) -> TokenStream {
                 run.output(x.attend(self, run))
             }
         }
+
+        impl<X: #input<E, D>, E: p::Dtype, D: p::Storage<E>> p::Attends<X> for #name<E, D> {
+            type Weights = X::Weights;
+            type Lse = X::Lse;
+
+            fn attend(
+                &self,
+                x: X,
+                run: p::ForwardOptions<'_>,
+            ) -> Result<p::Attended<X::Output, X::Weights, X::Lse>, p::Error<D::Err>> {
+                x.attend(self, run)
+            }
+        }
     }
 }

@@ -26,7 +26,7 @@ use crate::graph::block::{LayerBlock, dim};
 use crate::graph::{AttentionLayer, CallData, Dim, Graph};
 use crate::model::passes::Passes;
 use crate::ops::attention_layer::LayerOp;
-use crate::spec::{Item, Spec};
+use crate::spec::{Item, Size, Spec};
 
 /// The declared layer:
 ///
@@ -172,6 +172,8 @@ struct Layer<'a> {
     graph: &'a Graph,
     /// The block of the fused form. None after a mistake, or where the kernels do not know what it asks for.
     fused: Option<&'a LayerBlock>,
+    /// The first column of the values among those of the keys, if they are a part of them.
+    values_in_keys: Option<&'a Size>,
     /// The fields of the projections that are layers of the model around it.
     projected: Vec<&'static str>,
     /// The struct, as the emitted code calls it.
@@ -188,7 +190,11 @@ struct Layer<'a> {
 impl<'a> Layer<'a> {
     fn new(krate: &'a TokenStream, layer: &'a AttentionLayer, caller: Caller) -> Self {
         let AttentionLayer {
-            spec, graph, fused, ..
+            spec,
+            graph,
+            fused,
+            values_in_keys,
+            ..
         } = layer;
         let name = &spec.item.name;
         Layer {
@@ -196,6 +202,7 @@ impl<'a> Layer<'a> {
             spec,
             graph,
             fused: fused.as_ref().filter(|_| !spec.poisoned),
+            values_in_keys: values_in_keys.as_ref(),
             projected: layer.projected().map(|projected| projected.field).collect(),
             name: emitted_name(name),
             input: format_ident!("{name}Input"),
@@ -286,6 +293,11 @@ impl<'a> Layer<'a> {
         quote!(#(#tensors)* #(#data)*)
     }
 
+    /// Whether only a model can call it: its inputs are more than sequences of tokens.
+    fn is_in_model(&self) -> bool {
+        self.spec.of_operands.is_some() || !self.graph.given.is_empty()
+    }
+
     /// The tensors that are inputs, with their dimensions. The first one carries the tape.
     fn input_values(&self) -> Vec<(Ident, Vec<Dim>)> {
         let block = &self.graph.block;
@@ -304,11 +316,12 @@ impl<'a> Layer<'a> {
         axes.iter().map(dim).collect()
     }
 
-    /// The result of both forms: the output, and the weights if the form has them. Both have a tape.
+    /// The results of both forms: the output, and what is wanted beside it. All have a tape.
     fn attended(&self) -> TokenStream {
         let output = self.tensor(&self.output_shape(), &quote!(T));
         let weights = self.tensor(&self.graph.weights, &quote!(T));
-        quote!(p::OutputAndWeights<#output, #weights>)
+        let lse = self.tensor(&self.graph.weights[..3], &quote!(T));
+        quote!(p::Attended<#output, #weights, #lse>)
     }
 }
 

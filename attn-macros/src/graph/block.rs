@@ -52,6 +52,7 @@ impl LayerBlock {
             op: Rc::new(op),
             operands: operands.to_vec(),
             result,
+            others: Vec::new(),
             name: None,
         }));
         self.results = [result];
@@ -93,10 +94,13 @@ impl LayerBlock {
 
     /// Whether queries, keys or values are inputs.
     pub(crate) fn attention_reads_inputs(&self) -> bool {
-        let mut attentions = self
-            .nodes()
-            .filter(|node| node.op.description().attention.is_some());
-        attentions.any(|node| node.operands.iter().any(|id| self.inputs.contains(id)))
+        let mut nodes = self.nodes();
+        nodes.any(|node| {
+            let attention = node.op.description().attention;
+            let vectors = attention.map_or(0, |attention| node.operands.len() - attention.given);
+            let mut vectors = node.operands[..vectors].iter();
+            vectors.any(|id| self.inputs.contains(id))
+        })
     }
 
     pub(crate) fn value(&self, id: ValueId) -> &Value {

@@ -25,6 +25,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         None => builder.projected(),
     };
     let functions = builder.functions();
+    let values = builder.values_of_body();
     builder.normalizer();
     let mask = spec.predicate();
     let data = data_of(spec, mask.as_ref());
@@ -36,7 +37,9 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         dropout: spec.dropout.clone(),
         parts: None,
         loads: vec![HeadTransform::default(); operands.len()],
+        given: values.len(),
     };
+    let operands = [operands, values].concat();
     let width = spec.value_head_dim.clone();
     let ty = vectors(&Dim::Query, &spec.heads, &width);
     let attended = builder.block.push("attended", attend, &operands, ty);
@@ -54,6 +57,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
             Dim::Query,
             Dim::Key,
         ],
+        given: super::declared(spec, true).collect(),
         data,
         cross: spec.d_context.is_some(),
     }
@@ -283,6 +287,18 @@ impl Builder<'_> {
         self.params.extend(spec.body.params.iter().map(declared));
         let of_keys = (!matches!(expr, Expr::Operand(_))).then_some(expr);
         of_keys.into_iter().chain(spec.body.score.clone()).collect()
+    }
+
+    /// The inputs that the body reads beside sequences.
+    fn values_of_body(&mut self) -> Vec<ValueId> {
+        let values = super::declared(self.spec, true).map(|declared| {
+            let axes = declared.dims.iter().map(axis).collect();
+            let name = format!("param_{}", declared.name);
+            let input = self.block.add_value(&name, Type::floats(axes));
+            self.block.inputs.push(input);
+            input
+        });
+        values.collect()
     }
 
     /// The parameters of the normalizer.

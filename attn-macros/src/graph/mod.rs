@@ -22,6 +22,8 @@ pub(crate) struct AttentionLayer {
     pub(crate) fused: Option<LayerBlock>,
     /// Of an `attend` in the fused form: what queries, keys and values are.
     pub(crate) operands: Vec<Operand>,
+    /// The first column of the values among those of the keys, if they are a part of them: a session remembers the keys alone.
+    pub(crate) values_in_keys: Option<Size>,
 }
 
 /// Queries, keys or values of an `attend`, in the fused form.
@@ -87,6 +89,8 @@ pub(crate) struct Graph {
     pub(crate) block: LayerBlock,
     /// The shape of scores and weights: `[batch, heads, query, key]`.
     pub(crate) weights: [Dim; 4],
+    /// The values of the model around the layer that the body reads as data: the last inputs. They have a gradient.
+    pub(crate) given: Vec<Declared>,
     /// The data that the mask reads and that the body declares, in the order of the call.
     pub(crate) data: Vec<CallData>,
     /// Keys and values come from a second input.
@@ -199,6 +203,26 @@ impl Param {
 }
 
 impl Graph {
+    /// The inputs that are sequences.
+    pub(crate) fn sequences(&self) -> usize {
+        self.block.inputs.len() - self.given.len()
+    }
+
+    /// Whether what the body calls so is an input.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given.name == name)
+    }
+
+    /// The axes of a learned tensor, or of a value of the model, by its name in expressions.
+    pub(crate) fn dims(&self, name: &str) -> Vec<Dim> {
+        if let Some(given) = self.given.iter().find(|given| given.name == name) {
+            return given.dims.clone();
+        }
+        let tensors = self.param(name).into_iter().flat_map(Param::tensors);
+        let dims = tensors.map(|(_, dims, _)| dims).next();
+        dims.into_iter().flatten().map(Dim::Size).collect()
+    }
+
     pub(crate) fn param(&self, field: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.field == field)
     }
@@ -230,18 +254,23 @@ impl Graph {
 fn data_of(spec: &Spec, mask: Option<&Expr>) -> Vec<CallData> {
     let is_read = |data: &CallData| mask.is_some_and(|mask| data.is_read(mask));
     let of_words = [CallData::Padding, CallData::Document].into_iter();
-    let declared = spec.body.data.iter().map(|data| {
-        CallData::Declared(Declared {
-            name: data.text().into(),
-            ty: data.ty,
-            dims: data.dims.clone(),
-            doc: text::documentation(&data.attrs),
-        })
-    });
+    let declared = declared(spec, false).map(CallData::Declared);
     let has_positions = matches!(&spec.position, Position::Rope(rotary) if rotary.position_ids);
     let positions = has_positions.then_some(CallData::PositionIds);
     let of_words = of_words.filter(is_read).chain(positions);
     of_words.chain(declared).collect()
+}
+
+/// The data that the body declares: those that are `given` as values with a gradient, or the others.
+fn declared(spec: &Spec, given: bool) -> impl Iterator<Item = Declared> {
+    let data = spec.body.data.iter();
+    let data = data.filter(move |data| data.given == given);
+    data.map(|data| Declared {
+        name: data.text().into(),
+        ty: data.ty,
+        dims: data.dims.clone(),
+        doc: text::documentation(&data.attrs),
+    })
 }
 
 /// The initial distribution by `init`, for a matrix with these fans. `torch` is PyTorch's default.

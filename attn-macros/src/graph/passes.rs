@@ -18,7 +18,8 @@ pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
     let vectors = std::mem::take(&mut layer.inputs);
     let names = ["x", "context", "source"];
     let mut projections = Vec::new();
-    for (vector, operand) in vectors.into_iter().zip(operands) {
+    let (vectors, others) = vectors.split_at(operands.len());
+    for (vector, operand) in vectors.iter().copied().zip(operands) {
         let Operand::Projected(Projected {
             input,
             field,
@@ -38,9 +39,11 @@ pub(crate) fn project_inputs(layer: &mut LayerBlock, operands: &[Operand]) {
             op: Rc::new(Linear::new(field)) as Rc<dyn LayerOp>,
             operands: vec![layer.inputs[*input]],
             result: vector,
+            others: Vec::new(),
             name: None,
         }));
     }
+    layer.inputs.extend(others);
     layer.body.steps.splice(0..0, projections);
 }
 
@@ -115,6 +118,7 @@ pub(crate) fn pack_projections(layer: &mut LayerBlock) {
             op: Rc::new(product) as Rc<dyn LayerOp>,
             operands: vec![x],
             result: whole,
+            others: Vec::new(),
             name: None,
         });
         let is_packed = |step: &Step<dyn LayerOp>| matches!(step, Step::Node(node) if packed.contains(&node.result));

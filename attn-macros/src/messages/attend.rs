@@ -1,5 +1,7 @@
 //! Messages about `attend`.
 
+use proc_macro2::Ident;
+
 use crate::model::types::{Axis, Type};
 
 pub(crate) fn operands(found: usize) -> String {
@@ -47,4 +49,27 @@ pub(crate) fn heads_of_any_number(axis: &Axis, found: &Type) -> String {
 
 pub(crate) fn differ([q, k, v]: [&Type; 3], what: &str) -> String {
     format!("`attend`: {what} differ: q is {q}, k is {k}, v is {v}")
+}
+
+/// Another number of names than an attention has results.
+pub(crate) fn names(operation: &Ident, found: usize) -> String {
+    let names = if found == 1 { "name" } else { "names" };
+    format!(
+        "`{operation}` has up to three results, found {found} {names}\n\
+         help: `let y = {operation}::<..>(..);`, `let (y, weights) = ..`, or `let (y, weights, lse) = ..`; the name of an unused one begins with `_`"
+    )
+}
+
+/// A name for the logarithm of a sum that the weights are not divided by.
+pub(crate) fn no_sum(operation: &Ident) -> String {
+    format!(
+        "the weights of this `{operation}` are not divided by a sum of exponentials, so there is no logarithm of it\n\
+         help: `let (y, weights) = {operation}::<..>(..);`; `normalizer = softmax`, `softmax1` and `sink` have such a sum"
+    )
+}
+
+pub(crate) fn session_results(attention: &str) -> String {
+    format!(
+        "the weights of `{attention}`, or the logarithms of their sums, are read, and a session has the attended values alone"
+    )
 }

@@ -112,6 +112,8 @@ pub(crate) fn example(key: &Key) -> String {
         KeyKind::SizePerAxis(_) => "3".to_owned(),
         // A probability, a factor, a bound.
         KeyKind::Number => "0.1".to_owned(),
+        // All of its words have arguments.
+        KeyKind::Word(_) if key.name == "scaling" => "linear(2.0)".to_owned(),
         KeyKind::Word(words) | KeyKind::Mask(words) | KeyKind::Claims(words) => words
             .iter()
             .find(|word| word.name != "none")
@@ -523,9 +525,22 @@ pub(crate) fn odd_rope_dims(dims: &Size) -> String {
     }
 }
 
-pub(crate) fn too_many_rope_dims(dims: &Size, head_dim: &Size) -> String {
+/// The last axis of the operation `rope`.
+pub(crate) fn odd_vectors(width: &Size) -> String {
+    match width.value {
+        Some(1) => "`rope` rotates pairs, so the last axis must be even, found 1".to_owned(),
+        Some(value) => format!(
+            "`rope` rotates pairs, so the last axis must be even, found {value}\nhelp: write `dims = {}` to rotate the first numbers alone",
+            value - 1
+        ),
+        None => format!("`rope` rotates pairs, so the last axis must be even: `{width}`"),
+    }
+}
+
+/// `of`: what has the coordinates, a head or a vector.
+pub(crate) fn too_many_rope_dims(dims: &Size, of: &str, width: &Size) -> String {
     format!(
-        "`dims` of `rope` are coordinates of one head, which has {head_dim}{}\nhelp: leave out `dims` to rotate all of them",
+        "`dims` of `rope` are coordinates of one {of}, which has {width}{}\nhelp: leave out `dims` to rotate all of them",
         found(dims.value.is_some(), dims)
     )
 }

@@ -46,7 +46,7 @@ pub(crate) const UNCLOSED: &str = "expected `,` or `>`";
 pub(crate) const EXPECTED_VARIABLE: &str = "expected the name of a variable";
 pub(crate) const SEVERAL_VARIABLES: &str = "several names stand in parentheses behind `let`\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
-pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k` or a block with several results\n\
+pub(crate) const EXPECTED_PARTS: &str = "expected `split`, `top_k`, `attention`, `attend` or a block with several results\n\
     help: `let x = ..;`, or `let (a, b) = split::<axis>(x);`";
 pub(crate) const INFERRED: &str = "shapes are inferred, and not declared\n\
     help: `let x = ..;`";
@@ -292,7 +292,7 @@ pub(crate) fn unknown_operation(found: &Ident, blocks: &[String]) -> String {
 }
 
 pub(crate) fn body_of(operation: &str) -> String {
-    format!("`{operation}` has no body: only `attention` has functions of its own")
+    format!("`{operation}` has no body: only `attention` and `attend` have functions of their own")
 }
 
 pub(crate) fn named_operand(operation: &Operation, found: &Ident) -> String {
@@ -550,15 +550,7 @@ pub(crate) fn data_differs(operation: &Ident, name: &str, expected: &str, found:
 pub(crate) fn computed_data(operation: &Ident, name: &str, expected: &str) -> String {
     format!(
         "`{name}` of this `{operation}` is data, an input of the model, and this value is computed\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: no gradient flows into data\n\
-        help: what is learned is a `param` in the body of the attention"
-    )
-}
-
-pub(crate) fn data_with_tape(operation: &Ident, name: &str, input: &str, expected: &str) -> String {
-    format!(
-        "`{name}` of this `{operation}` is data, into which no gradient flows, and `{input}` is the input that has the tape\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the tensor again at the call, without a tape"
+        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: of data, only floats are computed"
     )
 }
 
@@ -636,7 +628,7 @@ pub(crate) fn session_defaults(name: &str) -> String {
 /// An operation on tokens that reads what a session is given.
 pub(crate) fn session_given(operation: &str) -> String {
     format!(
-        "its `{operation}` reads what a session is given for every token, and only `attention` can: as its `context`, and as data of these keys"
+        "its `{operation}` reads what a session is given for every token, and only `attention` and `attend` can: as a context, and as data of these keys"
     )
 }
 
@@ -691,6 +683,12 @@ pub(crate) fn session_context(attention: &str) -> String {
 
 pub(crate) fn session_data(attention: &str) -> String {
     format!("`{attention}` reads data of the call")
+}
+
+pub(crate) fn session_value(attention: &str, value: &str) -> String {
+    format!(
+        "the body of `{attention}` reads `{value}`, a computed value\na session goes on with what the layer itself learns: a `param` of the body"
+    )
 }
 
 pub(crate) fn session_length(attention: &str, what: &str) -> String {

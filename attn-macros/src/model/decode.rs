@@ -7,7 +7,7 @@ use super::graph::{
 };
 use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
-use crate::messages::model as messages;
+use crate::messages::{attend as attend_messages, model as messages};
 use crate::ops::{Decode, Label};
 
 /// Why it cannot, in the user's words.
@@ -335,6 +335,10 @@ impl<'m> Tokens<'m> {
 
     fn node(&self, node: &Node) -> Result<(), String> {
         self.operands(node)?;
+        if let (Some(attention), Some(_)) = (node.attention(), node.results().nth(1)) {
+            let name = self.model.path(&attention.place);
+            return Err(attend_messages::session_results(&name));
+        }
         if self.is_at_scan(node) {
             return Ok(());
         }

@@ -78,6 +78,8 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
     Adjoint {
         node: &'m Node<O>,
         d_result: GradSource,
+        /// The gradients of its results beside that, where they have one.
+        d_others: Vec<Option<GradSource>>,
         to: Vec<(usize, GradTarget)>,
     },
     /// Runs for every round, the last one first. In the end the buffer of each carried variable is the second one.
@@ -227,9 +229,16 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
     }
 
     fn node(&mut self, node: &'m Node<O>, lines: &mut Vec<BackwardStep<'m, O>>) {
-        // A value without a reader has no gradient.
-        let Some(&d_result) = self.gradients.get(&node.result.0) else {
-            return;
+        let d_others = node.others.iter();
+        let d_others = d_others.map(|id| self.gradients.get(&(*id)?.0).copied());
+        let d_others: Vec<_> = d_others.collect();
+        let d_result = match self.gradients.get(&node.result.0) {
+            Some(d_result) => *d_result,
+            None if d_others.iter().any(Option::is_some) => {
+                GradSource::Buffer(self.own_or_zeros(node.result, lines))
+            }
+            // A value without a reader has no gradient.
+            None => return,
         };
         let mut computed = Vec::new();
         let mut is_passed_on = !node.operands.is_empty();
@@ -250,16 +259,21 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
         }
         // An operation on indices, or on nothing, has no gradient to write, but perhaps those of its parameters. An alias has neither.
         if !is_passed_on && !self.block.is_alias(node.result) {
-            self.adjoint(node, d_result, computed, lines);
+            self.adjoint(node, (d_result, &d_others), computed, lines);
         }
-        self.gradients.remove(&node.result.0);
+        for id in node.results() {
+            self.gradients.remove(&id.0);
+        }
         self.free(d_result, lines);
+        for d_other in d_others.into_iter().flatten() {
+            self.free(d_other, lines);
+        }
     }
 
     fn adjoint(
         &mut self,
         node: &'m Node<O>,
-        d_result: GradSource,
+        (d_result, d_others): (GradSource, &[Option<GradSource>]),
         operands: Vec<(usize, Gradient)>,
         lines: &mut Vec<BackwardStep<'m, O>>,
     ) {
@@ -287,7 +301,12 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
             };
             to.push((index, target));
         }
-        lines.push(BackwardStep::Adjoint { node, d_result, to });
+        lines.push(BackwardStep::Adjoint {
+            node,
+            d_result,
+            d_others: d_others.to_vec(),
+            to,
+        });
         for (value, buffer) in apart {
             let from = GradSource::Buffer(buffer);
             let to = self.target(value, lines);
@@ -456,7 +475,7 @@ impl<'m, O: Op + ?Sized> Diff<'m, O> {
                 Step::Node(node) => {
                     let operands = node.gradients().map(|(index, _)| node.operands[index]);
                     read.extend(operands.map(|operand| self.block.holder(operand)));
-                    defined.push(node.result);
+                    defined.extend(node.results());
                 }
                 Step::Repeat(repeat) => {
                     let ends = |carried: &Carried| [carried.before, carried.after];

@@ -71,7 +71,7 @@ impl Given {
         let operands = node.operands.iter();
         let of_operands = operands.map(|operand| self.depends_on(block, *operand));
         let found = of_operands.max().unwrap_or(DependsOn::Parameters);
-        self.raise(block, node.result, found);
+        node.results().for_each(|id| self.raise(block, id, found));
     }
 
     /// A variable of a loop depends on what it is before the loop, and on what the rounds make of it.

@@ -250,6 +250,8 @@ pub(crate) struct Node<O: ?Sized = dyn ModelOp> {
     pub(crate) op: Rc<O>,
     pub(crate) operands: Vec<ValueId>,
     pub(crate) result: ValueId,
+    /// Its results beside that, each at a place of its own. `None` is one that nobody reads: it is not computed.
+    pub(crate) others: Vec<Option<ValueId>>,
     /// The user's name for it.
     pub(crate) name: Option<String>,
 }
@@ -364,7 +366,7 @@ impl<O: ?Sized> Scan<O> {
         let mut inputs: Vec<ValueId> = slices.chain(values).collect();
         let nodes = self.body.nodes();
         let carried = self.body.carried();
-        let defined = nodes.iter().map(|node| node.result);
+        let defined = nodes.iter().flat_map(|node| node.results());
         let defined: Vec<_> = defined.chain(carried.values).collect();
         let read = nodes.iter().flat_map(|node| &node.operands).copied();
         let results = self.results.iter().copied();
@@ -728,8 +730,17 @@ impl<O: ?Sized> Clone for Node<O> {
             op: Rc::clone(&self.op),
             operands: self.operands.clone(),
             result: self.result,
+            others: self.others.clone(),
             name: self.name.clone(),
         }
+    }
+}
+
+impl<O: ?Sized> Node<O> {
+    /// All results.
+    pub(crate) fn results(&self) -> impl Iterator<Item = ValueId> + use<'_, O> {
+        let others = self.others.iter().copied();
+        [self.result].into_iter().chain(others.flatten())
     }
 }
 
@@ -755,6 +766,11 @@ impl<O: Op + ?Sized> Node<O> {
             }
             Saved::Result => vec![self.result],
             Saved::OperandsAndResult => operands.chain([self.result]).collect(),
+            Saved::OperandsAndWeights { with_result } => {
+                let result = with_result.then_some(self.result);
+                let weights = self.others.first().copied().flatten();
+                operands.chain(result).chain(weights).collect()
+            }
         }
     }
 

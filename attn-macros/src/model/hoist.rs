@@ -33,7 +33,7 @@ pub(crate) fn hoist(region: &Region) -> Region {
 /// The place behind the last step that defines one of these values.
 fn behind(steps: &[Step], values: &[ValueId]) -> usize {
     let defines = |step: &Step| match step {
-        Step::Node(node) => values.contains(&node.result),
+        Step::Node(node) => node.results().any(|id| values.contains(&id)),
         Step::Repeat(repeat) => repeat
             .carried
             .iter()

@@ -19,6 +19,7 @@ mod header;
 mod hoist;
 pub(crate) mod import;
 mod items;
+mod latents;
 pub(crate) mod lengths;
 pub(crate) mod lower;
 mod parse;

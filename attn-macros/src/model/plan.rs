@@ -61,11 +61,11 @@ pub(crate) fn keep_apart<O: Op + ?Sized>(block: Block<'_, O>, plan: &mut Forward
             _ => None,
         };
         let results = steps.get(index).into_iter().chain(behind);
-        let mut results = results.filter_map(|step| match step {
-            Step::Node(node) => Some(node.result),
+        let results = results.filter_map(|step| match step {
+            Step::Node(node) => Some(node.results()),
             _ => None,
         });
-        if results.any(|id| saved.contains(&id))
+        if results.flatten().any(|id| saved.contains(&id))
             && let Some(term) = planned.reuse.take()
         {
             planned.free.push(planned.terms[term].value);
@@ -84,7 +84,7 @@ pub(crate) fn is_written_directly<O: ?Sized>(
     let steps = &block.body.steps;
     let defined = steps
         .iter()
-        .any(|step| matches!(step, Step::Node(node) if node.result == id));
+        .any(|step| matches!(step, Step::Node(node) if node.results().any(|of| of == id)));
     let returned = block.results.iter().filter(|result| is_it(result)).count();
     let is_read = steps.iter().any(|step| uses(step).iter().any(is_it));
     defined && returned == 1 && !is_read && !plan.saved.contains(&id)
@@ -117,7 +117,7 @@ fn save<'m, O: Op + ?Sized>(
     saved: &mut Saved<'m, O>,
 ) {
     let defined = region.steps.iter().flat_map(|step| match step {
-        Step::Node(node) => vec![node.result],
+        Step::Node(node) => node.results().collect(),
         Step::Repeat(repeat) => carried_values(&repeat.carried),
         Step::Scan(scan) => scan.defined(),
     });
@@ -208,7 +208,7 @@ fn region<'m, O: Op + ?Sized>(
         steps.push(planned);
         match step {
             Step::Node(node) if block.is_alias(node.result) => {}
-            Step::Node(node) => own.push(node.result),
+            Step::Node(node) => own.extend(node.results()),
             Step::Repeat(repeat) => own.extend(carried_values(&repeat.carried)),
             Step::Scan(scan) => own.extend(scan.defined()),
         }

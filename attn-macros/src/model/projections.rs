@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::graph::{Model, Node, ParamPath, Region, Repeat, Step, ValueId};
+use super::latents::{latents, remembers_keys};
 use super::transposes::without_transposes;
 use super::types::same_axes;
 use crate::graph::{AttentionLayer, Operand, Projected, fuse_operands};
@@ -21,6 +22,7 @@ pub(crate) fn take_projections(models: &mut [Model]) {
     for model in models.iter_mut() {
         model.grouped = rewritten(&model.grouped, &agreed);
     }
+    let latents = latents(models);
     let Some(model) = models.first() else {
         return;
     };
@@ -31,6 +33,9 @@ pub(crate) fn take_projections(models: &mut [Model]) {
             let fused = fuse_operands(graph, &plan.operands);
             attentions[*index].fused = fused;
             attentions[*index].operands = plan.operands.clone();
+        }
+        for (attention, start) in attentions.iter_mut().zip(latents) {
+            attention.values_in_keys = start.filter(|start| remembers_keys(attention, start));
         }
     }
     let taken: Rc<[ParamPath]> = taken(models, &agreed).into();
@@ -150,12 +155,7 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
     // Of each input: whether it is projected.
     let mut are_projected: Vec<bool> = Vec::new();
     let fields = ["q_proj", "k_proj", "v_proj"];
-    for (operand, field) in node
-        .operands
-        .iter()
-        .zip(fields)
-        .take(attention.inputs.len())
-    {
+    for (operand, field) in node.operands.iter().zip(fields) {
         let taken = projection(model, region, *operand, attention);
         let value = taken.as_ref().map_or(*operand, |taken| taken.x);
         let mut known = plan.inputs.iter().zip(&are_projected);
@@ -180,6 +180,9 @@ fn plan(model: &Model, region: &Region, node: &Node, attention: &Attention) -> P
             }
         });
     }
+    // What the body reads stays behind them.
+    let others = &node.operands[plan.operands.len()..attention.inputs.len()];
+    plan.inputs.extend(others);
     plan
 }
 
@@ -281,7 +284,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
         Operand::Input(input) => *input,
         Operand::Projected(projected) => projected.input,
     };
-    let gradients = (0..plan.inputs.len()).map(|input| {
+    let others = attention.inputs.len() - plan.operands.len();
+    let gradients = (0..plan.inputs.len() - others).map(|input| {
         match plan.takes().any(|projected| projected.input == input) {
             true => Gradient::Together,
             false => Gradient::Apart,
@@ -294,7 +298,8 @@ fn attend(node: &Node, attention: &Attention, plan: &Plan) -> Node {
             gradients: gradients.collect(),
             keys: plan.operands.last().map_or(0, input_of),
             saves_result: true,
-        },
+        }
+        .and(others),
         dropout: attention.dropout,
     });
     let data = &node.operands[attention.inputs.len()..];

@@ -125,6 +125,7 @@ impl Hoist<'_> {
             op,
             operands,
             result,
+            others: node.others.clone(),
             name: node.name.clone(),
         });
         self.known.push(Slice {
@@ -144,6 +145,7 @@ impl Hoist<'_> {
             op: Rc::new(Expand::new(places)),
             operands: vec![id],
             result,
+            others: Vec::new(),
             name: None,
         });
         result

@@ -24,10 +24,10 @@ pub(super) static ATTENTION: Operation = Operation {
     keys: KEYS,
     positional: 2,
     may_be_tied: false,
-    signature: "`[batch, seq, d_model]` to the same",
-    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention, and `values = z` beside it gives the values, so that `context` gives the keys alone; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too.",
-    lower: Lower::Call(|lowering, call, arguments, name, builder| {
-        lowering.attention(call, arguments, name, builder)
+    signature: "`[batch, seq, d_model]` to the same, perhaps with `[batch, heads, seq, kv]` and `[batch, heads, seq]`",
+    doc: "A layer of `attention!`, with all of its keys, and a body in braces after the operands. `context = y` makes it cross-attention, and `values = z` beside it gives the values, so that `context` gives the keys alone; `padding = lens`, or a mask `padding = keep`, `document = ids`, or a pair with a context, and the names that the body declares as `data`, are operands, too. Floats that are computed have a gradient. `let (y, weights, lse) = attention::<heads>(x);` has the weights of each head beside the result, and the logarithms of the sums that they are divided by.",
+    lower: Lower::Attention(|lowering, call, arguments, names, builder| {
+        lowering.attention(call, arguments, names, builder)
     }),
 };
 
@@ -70,6 +70,13 @@ impl Inputs {
         }
     }
 
+    /// With so many behind them that the body reads.
+    pub(crate) fn and(mut self, others: usize) -> Self {
+        let all = self.gradients.len() + others;
+        self.gradients.resize(all, Gradient::Together);
+        self
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.gradients.len()
     }
@@ -78,9 +85,8 @@ impl Inputs {
 impl Op for Attention {
     fn properties(&self) -> Properties<'_> {
         Properties {
-            saved: match self.inputs.saves_result {
-                false => Saved::Operands,
-                true => Saved::OperandsAndResult,
+            saved: Saved::OperandsAndWeights {
+                with_result: self.inputs.saves_result,
             },
             kept: Some(Kept::Attention),
             fusion: Fusion::None,
@@ -162,6 +168,11 @@ impl Emit<ModelFrame<'_>> for Attention {
             (true, ExecMode::Forward) => quote!(random.seed()),
             _ => quote!(None),
         };
+        let [weights_to, lse_to] = [0, 1].map(|place| option(to.other(place)));
+        let beside = match (to.other(0), to.other(1)) {
+            (None, None) => quote!(p::Beside::default()),
+            _ => quote!(p::Beside { weights: #weights_to, lse: #lse_to }),
+        };
         quote! {
             #attention::forward(
                 &#weights,
@@ -170,6 +181,7 @@ impl Emit<ModelFrame<'_>> for Attention {
                 #seed,
                 [#(#inputs),*],
                 #y,
+                #beside,
             )
         }
     }
@@ -183,17 +195,33 @@ impl Emit<ModelFrame<'_>> for Attention {
         let kept = of.kept();
         let d_y = gradients.matrix();
         let d_x = gradients.targets();
+        let d_weights = of.slice_of_other(0).zip(gradients.other(0));
+        let d_weights =
+            d_weights.map(|(weights, d)| quote!(p::WeightGradients { weights: #weights, d: #d }));
+        let d_beside = match (d_weights, gradients.other(1)) {
+            (None, None) => quote!(p::BesideGradients::default()),
+            (d_weights, d_lse) => {
+                let [weights, lse] = [option(d_weights.as_ref()), option(d_lse)];
+                quote!(p::BesideGradients { weights: #weights, lse: #lse })
+            }
+        };
         quote! {
             #attention::backward(
                 &#weights,
                 #kept,
                 [#(#read),*],
                 #d_y,
+                #d_beside,
                 [#(&mut #d_x),*],
                 gradients,
             );
         }
     }
+}
+
+/// `Some(x)`, or `None`
+fn option(value: Option<&TokenStream>) -> TokenStream {
+    value.map_or(quote!(None), |value| quote!(Some(#value)))
 }
 
 /// Whether a query sees no key behind it, whatever the lengths.
@@ -207,6 +235,9 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
         CallData::Document | CallData::PositionIds => false,
     };
+    if let Some(given) = graph.given.first() {
+        return Err(messages::session_value(name, &given.name));
+    }
     if !graph
         .data
         .iter()

@@ -186,7 +186,7 @@ impl Op for Concat {
         Properties {
             saved: Saved::Nothing,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Concat(self.axis),
         }
     }
 

@@ -40,6 +40,7 @@ mod permute;
 mod rank;
 mod rearrange;
 mod reduce;
+mod rope;
 mod scatter_add;
 mod selection;
 mod sinusoidal_position;
@@ -83,6 +84,7 @@ pub(crate) static OPERATIONS: &[&Operation] = &[
     &embedding::EMBEDDING,
     &learned_position::LEARNED_POSITION,
     &sinusoidal_position::SINUSOIDAL_POSITION,
+    &rope::ROPE,
     &attention::ATTENTION,
     &attend::ATTEND,
     &linear::LINEAR,
@@ -173,12 +175,13 @@ pub(crate) enum Lower {
     ),
     /// From the value of its operand to several values, which a `let` has to name.
     Parts(&'static dyn LowerParts),
-    /// From its tokens: operands by name and a body are its own affair.
-    Call(LowerCall),
+    /// From its tokens to attended values, and for several names to what is beside them: operands by name and a body are its own affair.
+    Attention(LowerAttention),
 }
 
-type LowerCall =
-    fn(&mut Lowering<'_>, &Call, Arguments, Option<&Ident>, &mut RegionBuilder) -> Option<ValueId>;
+/// The names are those of the results: none for a value without a name.
+type LowerAttention =
+    fn(&mut Lowering<'_>, &Call, Arguments, &[Ident], &mut RegionBuilder) -> Option<Vec<ValueId>>;
 
 /// Infers the shape of the result. Mistakes are reported, and then there is no result.
 pub(crate) trait LowerOperands: Sync {
@@ -346,6 +349,10 @@ pub(crate) enum Saved {
     Reads(Vec<usize>),
     Result,
     OperandsAndResult,
+    /// Those of an attention: the operands that have a gradient, perhaps the result, and the weights, the first result beside that.
+    OperandsAndWeights {
+        with_result: bool,
+    },
 }
 
 /// Memory that an operation keeps for its derivative besides values.
@@ -377,6 +384,10 @@ pub(crate) enum Fusion<'o> {
     Transpose(&'o Rearrange),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.
     Reshape,
+    /// The two operands stand one after the other along the axis with this index.
+    Concat(usize),
+    /// The result is a part of the only operand along the axis with this index, from this place on.
+    Slice(usize, &'o Offset),
     /// The result has one number in place of an axis of the only operand. Along the last one it is computed strip by strip, with others.
     Reduce {
         /// The index of the axis.

@@ -83,7 +83,10 @@ impl Op for Slice {
         Properties {
             saved: Saved::Nothing,
             kept: None,
-            fusion: Fusion::None,
+            fusion: match self.len {
+                Some(_) => Fusion::Slice(self.index, &self.start),
+                None => Fusion::None,
+            },
         }
     }
 

@@ -10,6 +10,7 @@ use syn::ext::IdentExt;
 use super::body::{self, Body};
 use super::claims::Masked;
 use super::parse::{Draft, Entry, Value};
+use super::rules::Rules;
 use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
@@ -238,32 +239,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Decides a rule: `holds` if it could be computed, otherwise `condition`, which rustc will evaluate. `message` is only
-    /// called if the rule is broken or must be left to rustc.
-    pub(super) fn require(
-        &mut self,
-        at: &TokenStream,
-        holds: Option<bool>,
-        condition: TokenStream,
-        message: impl FnOnce() -> String,
-    ) -> bool {
-        match holds {
-            Some(true) => true,
-            Some(false) => {
-                self.cx.error(at, message());
-                false
-            }
-            None => {
-                self.assertions.push(Assertion {
-                    at: at.clone(),
-                    condition,
-                    message: message(),
-                });
-                true
-            }
-        }
-    }
-
     fn required(&mut self, key: &'static str, fallback: u64) -> Size {
         if self.entry(key).is_none() && self.draft.complete {
             self.cx.error(
@@ -293,14 +268,6 @@ impl Checker<'_> {
 
     pub(super) fn are_sound(&self, keys: &[&'static str]) -> bool {
         keys.iter().all(|key| self.sound.contains(key))
-    }
-
-    pub(super) fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
-        let holds = size.value.map(|value| (1..=largest).contains(&value));
-        let condition = is_bounded(size, largest);
-        self.require(&size.origin, holds, condition, || {
-            messages::size_out_of_bounds(what, size, largest)
-        })
     }
 
     /// The default width of a head is `d_model / heads`, which must have no remainder.
@@ -445,14 +412,6 @@ impl Checker<'_> {
         self.is_positive(&number, key).then_some(number)
     }
 
-    pub(super) fn is_positive(&mut self, number: &Real, what: &str) -> bool {
-        let holds = number.value.map(|value| value > 0.0);
-        let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
-        self.require(&number.origin, holds, condition, || {
-            messages::not_positive(what, number)
-        })
-    }
-
     fn normalizer(&mut self) -> Normalizer {
         match self.word("normalizer") {
             Some(call) => self.normalizer_of(&call),
@@ -570,7 +529,7 @@ pub(super) fn divides(whole: &Size, parts: &Size) -> Option<bool> {
     Some(whole % parts == 0)
 }
 
-fn is_bounded(size: &Size, largest: u64) -> TokenStream {
+pub(super) fn is_bounded(size: &Size, largest: u64) -> TokenStream {
     quote!(#size >= 1 && #size as u64 <= #largest)
 }
 
@@ -579,6 +538,32 @@ pub(super) fn unless_out_of_bounds(sizes: &[&Size], rule: TokenStream) -> TokenS
     let unknown = sizes.iter().filter(|size| size.value.is_none());
     let bounded = unknown.map(|size| is_bounded(size, LARGEST_SIZE));
     quote!(!(#(#bounded)&&*) || #rule)
+}
+
+impl Rules for Checker<'_> {
+    fn require(
+        &mut self,
+        at: &TokenStream,
+        holds: Option<bool>,
+        condition: TokenStream,
+        message: impl FnOnce() -> String,
+    ) -> bool {
+        match holds {
+            Some(true) => true,
+            Some(false) => {
+                self.cx.error(at, message());
+                false
+            }
+            None => {
+                self.assertions.push(Assertion {
+                    at: at.clone(),
+                    condition,
+                    message: message(),
+                });
+                true
+            }
+        }
+    }
 }
 
 impl ToTokens for Assertion {

@@ -241,7 +241,7 @@ static FORMS: &[Form] = &[
     ),
     key(
         &["need_weights", "average_attn_weights", "output_attentions"],
-        "leave it out: `forward_with_weights(x)` returns the weights of each head, and `weights.mean::<_, Axis<1>>()` is their average",
+        "leave it out: `forward_with_weights(x)` returns the weights of each head, and `weights.mean::<_, Axis<1>>()` is their average; in a model `let (y, weights) = attention::<..>(x);`",
     ),
     key(
         &[
@@ -393,7 +393,7 @@ static FORMS: &[Form] = &[
     ),
     operand(
         &["need_weights", "average_attn_weights", "is_causal"],
-        "it is no operand: `attention_maps(x)` of the model returns the weights of all attentions, and `mask = causal` is a key",
+        "it is no operand: `let (y, weights) = attention::<..>(x);` has the weights beside the result, `attention_maps(x)` of the model returns those of all attentions, and `mask = causal` is a key",
     ),
 ];
 

@@ -4,6 +4,7 @@ use quote::{ToTokens, quote};
 
 use super::check::{Checker, LARGEST_LENGTH, LARGEST_SIZE};
 use super::parse::{Entry, Value};
+use super::rules::Rules;
 use super::value::Size;
 use super::{Atom, MaskExpr};
 use crate::messages::grid as messages;

@@ -1,7 +1,7 @@
 //! The one table of the language: parsing, documentation, suggestions and editor completion read it.
 
 use super::elsewhere::is_alias;
-use super::rope_keys::{INTERLEAVED, POSITION_IDS, SCALING};
+use super::rope_keys::ROPE;
 
 /// A key of `attention!`.
 pub(crate) struct Key {
@@ -425,20 +425,7 @@ static NORMALIZERS: &[Word] = &[
 
 static POSITIONS: &[Word] = &[
     plain("none", "The score does not know positions."),
-    Word {
-        name: "rope",
-        args: &[
-            number("theta", Some(10000.0)),
-            choice("scaling", &SCALING),
-            Arg {
-                name: "dims",
-                kind: ArgKind::OptionalSize,
-            },
-            choice("interleaved", &INTERLEAVED),
-            choice("position_ids", &POSITION_IDS),
-        ],
-        doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does; with `interleaved` neighbours, as GPT-J does. `dims` is how many coordinates of a head are rotated, the first ones: `rotary_dim` of GPT-J, `partial_rotary_factor * head_dim` of Phi and GPT-NeoX. With `position_ids` the call takes the positions, `[batch, seq]` or `[seq]`; in cross-attention a pair, for queries and keys.",
-    },
+    ROPE,
     plain(
         "alibi",
         "Subtracts a fixed slope per head times the distance (Press et al. 2022).",

@@ -14,8 +14,9 @@ mod mask;
 pub(crate) mod not_constant;
 pub(crate) mod parse;
 mod position;
-mod rope_keys;
+pub(crate) mod rope_keys;
 mod rotary;
+mod rules;
 pub(crate) mod text;
 pub(crate) mod value;
 mod word;
@@ -32,6 +33,7 @@ pub(crate) use distribution::{Distribution, fans};
 pub(crate) use grid::{Coordinate, Grid};
 pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
+pub(crate) use rules::Rules;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
 
@@ -220,6 +222,11 @@ impl Normalizer {
     /// The field of what it learns.
     pub(crate) fn field(&self) -> Option<&'static str> {
         matches!(self, Self::Sink).then_some("sink")
+    }
+
+    /// Whether weights are divided by a sum of exponentials, which has a logarithm.
+    pub(crate) fn has_sum(&self) -> bool {
+        matches!(self, Self::Softmax | Self::Softmax1 | Self::Sink)
     }
 
     /// Whether it keeps a threshold of every query.

@@ -3,6 +3,7 @@
 use quote::quote;
 
 use super::check::{Checker, LARGEST_SIZE, unless_out_of_bounds};
+use super::rules::Rules;
 use super::value::Size;
 use super::word::Call;
 use super::{Position, Score, Spec};

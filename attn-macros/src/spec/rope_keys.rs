@@ -1,8 +1,47 @@
-//! The arguments of `rope` that are words, as a part of the table of [`keys`](super::keys).
+//! `rope` with its arguments, as a part of the table of [`keys`](super::keys), and the keys of the operation `rope`.
 
-use super::keys::{Key, KeyKind, Word, choice, number, optional_number, plain, size};
+use super::keys::{Arg, ArgKind, Key, KeyKind, Word, choice, number, optional_number, plain, size};
 
-pub(super) static SCALING: Key = Key {
+pub(crate) const ROPE: Word = Word {
+    name: "rope",
+    args: &[
+        number("theta", Some(10000.0)),
+        choice("scaling", &SCALING),
+        Arg {
+            name: "dims",
+            kind: ArgKind::OptionalSize,
+        },
+        choice("interleaved", &INTERLEAVED),
+        choice("position_ids", &POSITION_IDS),
+    ],
+    doc: "Rotates queries and keys by their positions (Su et al. 2021), first half of the width against the second, as Llama does; with `interleaved` neighbours, as GPT-J does. `dims` is how many coordinates of a head are rotated, the first ones: `rotary_dim` of GPT-J, `partial_rotary_factor * head_dim` of Phi and GPT-NeoX. With `position_ids` the call takes the positions, `[batch, seq]` or `[seq]`; in cross-attention a pair, for queries and keys.",
+};
+
+/// The operation has the arguments of [`ROPE`] as keys, but for `position_ids`: it has an operand for these.
+pub(crate) static ROPE_KEYS: &[Key] = &[
+    Key {
+        name: "axis",
+        kind: KeyKind::Axes,
+        default: "the last axis of any length, or else the one before the last",
+        doc: "The axis along which the position is the place.",
+    },
+    Key {
+        name: "theta",
+        kind: KeyKind::Number,
+        default: "`10000.0`",
+        doc: "The base of the frequencies.",
+    },
+    Key {
+        name: "dims",
+        kind: KeyKind::Size,
+        default: "all",
+        doc: "How many numbers of a vector are rotated, the first ones.",
+    },
+    INTERLEAVED,
+    SCALING,
+];
+
+const SCALING: Key = Key {
     name: "scaling",
     kind: KeyKind::Word(SCALINGS),
     default: "`none`",
@@ -52,7 +91,7 @@ static SCALINGS: &[Word] = &[
     },
 ];
 
-pub(super) static INTERLEAVED: Key = Key {
+const INTERLEAVED: Key = Key {
     name: "interleaved",
     kind: KeyKind::Word(&[
         plain(
@@ -65,7 +104,7 @@ pub(super) static INTERLEAVED: Key = Key {
     doc: "Which coordinates are a pair.",
 };
 
-pub(super) static POSITION_IDS: Key = Key {
+const POSITION_IDS: Key = Key {
     name: "position_ids",
     kind: KeyKind::Word(&[
         plain(
@@ -78,7 +117,7 @@ pub(super) static POSITION_IDS: Key = Key {
     doc: "Whether the call takes positions.",
 };
 
-static TRUNCATE: Key = Key {
+const TRUNCATE: Key = Key {
     name: "truncate",
     kind: KeyKind::Word(&[
         plain("true", "The bounds of the change are whole pairs."),

@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::check::{Checker, LARGEST_LENGTH, LARGEST_SIZE, divides, unless_out_of_bounds};
+use super::rules::Rules;
 use super::value::{Real, Size};
 use super::word::Call;
 use super::{Position, Rotary, Spec};
@@ -11,24 +12,20 @@ use crate::messages;
 
 impl Checker<'_> {
     pub(super) fn rope(&mut self, call: &Call, spec: &Spec) -> Position {
-        let theta = call.number("theta");
-        let positive = theta.origin.is_empty() || self.is_positive(&theta, "theta` of `rope");
-        let scaling = call
-            .choice("scaling")
-            .filter(|call| call.word.name != "none");
-        let scaled = scaling.is_none_or(|scaling| self.scaling(scaling));
+        let is_sound = has_frequencies(self, call);
         let dims = match call.optional_size("dims") {
-            Some(dims) => self.rotated_dims(dims, &spec.head_dim),
+            Some(dims) => {
+                let width_is_sound = self.are_sound(match self.entry("head_dim") {
+                    Some(_) => &["head_dim"],
+                    None => &["heads", "d_model"],
+                });
+                let width = (&spec.head_dim, "head", width_is_sound);
+                rotated_dims(self, dims, width)
+            }
             None => self.whole_width(call, &spec.head_dim, (&spec.d_model, &spec.heads)),
         };
         match dims {
-            Some(dims) if positive && scaled => Position::Rope(Rotary {
-                theta,
-                scaling: scaling.cloned(),
-                dims,
-                interleaved: call.is_true("interleaved"),
-                position_ids: call.is_true("position_ids"),
-            }),
+            Some(dims) if is_sound => Position::Rope(rotary(call, dims)),
             _ => Position::None,
         }
     }
@@ -67,58 +64,99 @@ impl Checker<'_> {
         let even = self.require(&call.origin, even, condition, message);
         even.then(|| head_dim.clone())
     }
+}
 
-    /// The coordinates that are rotated are pairs, and a head has as many.
-    fn rotated_dims(&mut self, dims: Size, head_dim: &Size) -> Option<Size> {
-        let at = dims.origin.clone();
-        if !self.bounded(&dims, "dims` of `rope", LARGEST_SIZE) {
-            return None;
-        }
-        let even = dims.value.map(|dims| dims % 2 == 0);
-        let condition = unless_out_of_bounds(&[&dims], quote!(#dims % 2 == 0));
-        if !self.require(&at, even, condition, || messages::odd_rope_dims(&dims)) {
-            return None;
-        }
-        let sound = self.are_sound(match self.entry("head_dim") {
-            Some(_) => &["head_dim"],
-            None => &["heads", "d_model"],
-        });
-        let fits = dims.value.zip(head_dim.value);
-        let fits = fits.map(|(dims, width)| dims <= width || !sound);
-        let condition = unless_out_of_bounds(&[&dims], quote!(#dims <= #head_dim));
-        let message = || messages::too_many_rope_dims(&dims, head_dim);
-        self.require(&at, fits, condition, message).then_some(dims)
-    }
-
-    /// The numbers of a scaling are positive, and the first of two bounds is less than the second.
-    fn scaling(&mut self, call: &Call) -> bool {
-        let name = call.word.name;
-        let mut sound = true;
-        for arg in call.word.args {
-            let what = format!("{}` of `{name}", arg.name);
-            if let Some(number) = call.optional_number(arg.name) {
-                sound &= number.origin.is_empty() || self.is_positive(&number, &what);
+impl Rotary {
+    /// The rotation of vectors of a width, by the arguments of `rope`. `None` after a mistake.
+    pub(crate) fn of_vectors(rules: &mut impl Rules, call: &Call, width: &Size) -> Option<Rotary> {
+        let is_sound = has_frequencies(rules, call);
+        let dims = match call.optional_size("dims") {
+            Some(dims) => rotated_dims(rules, dims, (width, "vector", true))?,
+            None => {
+                let even = width.value.map(|width| width % 2 == 0);
+                let condition = quote!(#width % 2 == 0);
+                let message = || messages::odd_vectors(width);
+                let is_even = rules.require(&call.origin, even, condition, message);
+                is_even.then(|| width.clone())?
             }
-            if let Some(size) = call.optional_size(arg.name) {
-                sound &= self.bounded(&size, &what, LARGEST_LENGTH);
-            }
-        }
-        let bounds = match name {
-            "llama3" => ["low_freq_factor", "high_freq_factor"],
-            "yarn" => ["beta_slow", "beta_fast"],
-            _ => return sound,
         };
-        sound && self.is_less(call, bounds)
+        is_sound.then(|| rotary(call, dims))
     }
+}
 
-    fn is_less(&mut self, call: &Call, names: [&str; 2]) -> bool {
-        let [low, high] = names.map(|name| call.number(name));
-        let holds = low.value.zip(high.value).map(|(low, high)| low < high);
-        let condition = quote!(!(#low > 0.0 && #high > 0.0) || #low < #high);
-        let at = written([&high, &low]).unwrap_or_else(|| call.origin.clone());
-        let message = || messages::not_less(call, names.into_iter().zip([&low, &high]));
-        self.require(&at, holds, condition, message)
+/// The rotation of so many coordinates.
+fn rotary(call: &Call, dims: Size) -> Rotary {
+    let scaling = call.choice("scaling");
+    Rotary {
+        theta: call.number("theta"),
+        scaling: scaling.filter(|call| call.word.name != "none").cloned(),
+        dims,
+        interleaved: call.is_true("interleaved"),
+        position_ids: call.is_true("position_ids"),
     }
+}
+
+/// Whether the numbers that make the frequencies are sound.
+fn has_frequencies(rules: &mut impl Rules, call: &Call) -> bool {
+    let theta = call.number("theta");
+    let positive = theta.origin.is_empty() || rules.is_positive(&theta, "theta` of `rope");
+    let scaling = call
+        .choice("scaling")
+        .filter(|call| call.word.name != "none");
+    let scaled = scaling.is_none_or(|call| scaling_is_sound(rules, call));
+    positive && scaled
+}
+
+/// The coordinates that are rotated are pairs, and what has them, a head or a vector, has as many.
+fn rotated_dims(
+    rules: &mut impl Rules,
+    dims: Size,
+    (width, of, width_is_sound): (&Size, &str, bool),
+) -> Option<Size> {
+    let at = dims.origin.clone();
+    if !rules.bounded(&dims, "dims` of `rope", LARGEST_SIZE) {
+        return None;
+    }
+    let even = dims.value.map(|dims| dims % 2 == 0);
+    let condition = unless_out_of_bounds(&[&dims], quote!(#dims % 2 == 0));
+    if !rules.require(&at, even, condition, || messages::odd_rope_dims(&dims)) {
+        return None;
+    }
+    let fits = dims.value.zip(width.value);
+    let fits = fits.map(|(dims, width)| dims <= width || !width_is_sound);
+    let condition = unless_out_of_bounds(&[&dims], quote!(#dims <= #width));
+    let message = || messages::too_many_rope_dims(&dims, of, width);
+    rules.require(&at, fits, condition, message).then_some(dims)
+}
+
+/// The numbers of a scaling are positive, and the first of two bounds is less than the second.
+fn scaling_is_sound(rules: &mut impl Rules, call: &Call) -> bool {
+    let name = call.word.name;
+    let mut sound = true;
+    for arg in call.word.args {
+        let what = format!("{}` of `{name}", arg.name);
+        if let Some(number) = call.optional_number(arg.name) {
+            sound &= number.origin.is_empty() || rules.is_positive(&number, &what);
+        }
+        if let Some(size) = call.optional_size(arg.name) {
+            sound &= rules.bounded(&size, &what, LARGEST_LENGTH);
+        }
+    }
+    let bounds = match name {
+        "llama3" => ["low_freq_factor", "high_freq_factor"],
+        "yarn" => ["beta_slow", "beta_fast"],
+        _ => return sound,
+    };
+    sound && is_less(rules, call, bounds)
+}
+
+fn is_less(rules: &mut impl Rules, call: &Call, names: [&str; 2]) -> bool {
+    let [low, high] = names.map(|name| call.number(name));
+    let holds = low.value.zip(high.value).map(|(low, high)| low < high);
+    let condition = quote!(!(#low > 0.0 && #high > 0.0) || #low < #high);
+    let at = written([&high, &low]).unwrap_or_else(|| call.origin.clone());
+    let message = || messages::not_less(call, names.into_iter().zip([&low, &high]));
+    rules.require(&at, holds, condition, message)
 }
 
 /// The tokens of the first number that the user wrote.

@@ -8,6 +8,7 @@ use syn::{BinOp, Expr, UnOp};
 
 use super::keys::{Arg, ArgKind, Key, Word, nearest};
 use super::not_constant::{self, NotConstant};
+use super::parse::Value;
 use super::text;
 use super::value::{Constant, Real, Size};
 use crate::diag::Diagnostics;
@@ -47,6 +48,23 @@ impl Call {
             origin: TokenStream::new(),
             args: Vec::new(),
         }
+    }
+
+    /// A word whose arguments are the values of keys of the same names.
+    pub(crate) fn of_values<'v>(
+        word: &'static Word,
+        origin: TokenStream,
+        value_of: impl Fn(&str) -> Option<&'v Value>,
+    ) -> Call {
+        let args = word.args.iter().map(|arg| match value_of(arg.name) {
+            Some(Value::Size(size)) => ArgValue::Size(size.clone()),
+            Some(Value::Number(number)) => ArgValue::Number(number.clone()),
+            Some(Value::Word(call)) => ArgValue::Word(call.clone()),
+            Some(_) => ArgValue::Invalid,
+            None => default_of(arg).unwrap_or(ArgValue::Absent),
+        });
+        let args = args.collect();
+        Call { word, origin, args }
     }
 
     /// The size of the argument `name`. The table guarantees that it is present.

@@ -168,7 +168,7 @@ const SCANS: &str = "
         };
         let mut last = end;
         repeat 2 { last = scan seq { state h: [batch, d] = last; h = h + y; h }; }
-        let q = rearrange::<[batch, seq, (places, step)] -> [batch, seq, places, step]>(y);
+        let q = rearrange::<[batch, seq, (places, step)] -> [batch, seq, places, step]>(rope::<axis = seq, theta = 100.0, interleaved = true>(y));
         let _ = conv2d::<[seq, d], 4, 3, padding = same, stride = [step, 2], channels = batch>(x);
         let y = attend::<mask = padding, heads = places>(q, q, q, padding = lens) { fn score(score, q_row) { score } };
         scan seq { yield y; last }
@@ -186,6 +186,7 @@ fn every_name_of_a_scan_is_documented() {
         "::causal",
         "operands::attend::padding",
         "attend::heads",
+        "rope::interleaved",
         "arguments_of_score::q_row",
         "conv2d::channels",
         "::gate",

@@ -42,6 +42,7 @@ fn lines(expr: Expr) -> String {
         graph,
         fused,
         operands: Vec::new(),
+        values_in_keys: None,
     };
     let file = parse_file(emit::layer(
         &quote!(::attn),

@@ -5,7 +5,8 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::{CheckpointError, Problem, STRICT, file_in, model, numbers, state};
-use crate::checkpoint::{Archive, save, save_adamw};
+use crate::checkpoint::{Archive, save, save_optimizer};
+use crate::train::AdamWState;
 
 /// The name of the file in errors.
 const NAME: &str = "damaged";
@@ -18,7 +19,7 @@ fn saved_model() -> Vec<u8> {
 
 fn saved_state() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
-    save_adamw(&state(7), file_in(&folder)).unwrap();
+    save_optimizer(&state(7), file_in(&folder)).unwrap();
     fs::read(file_in(&folder)).unwrap()
 }
 
@@ -35,7 +36,7 @@ fn load_model(bytes: &[u8]) -> Result<(), CheckpointError> {
 /// The same for the state of an optimizer.
 fn load_state(bytes: &[u8]) -> Result<(), CheckpointError> {
     let archive = Archive::from_bytes(NAME, bytes)?;
-    let loaded = archive.load_adamw(&model::<f32>(8), STRICT)?;
+    let loaded = archive.load_optimizer(&model::<f32>(8), STRICT)?;
     assert_eq!(loaded, state(7));
     Ok(())
 }
@@ -350,13 +351,13 @@ fn only_regular_files_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let _socket = UnixListener::bind(&path).unwrap();
-    let refused = save_adamw::<f32>(&Default::default(), &path).unwrap_err();
+    let refused = save_optimizer(&AdamWState::<f32>::default(), &path).unwrap_err();
     assert_eq!(
         refused.problem.to_string(),
         "cannot replace: it is not a regular file"
     );
     assert!(fs::metadata(&path).unwrap().file_type().is_socket());
-    let refused = save_adamw::<f32>(&Default::default(), folder.path()).unwrap_err();
+    let refused = save_optimizer(&AdamWState::<f32>::default(), folder.path()).unwrap_err();
     assert_eq!(
         refused.problem.to_string(),
         "cannot replace: it is not a regular file"

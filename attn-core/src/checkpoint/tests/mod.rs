@@ -20,10 +20,7 @@ use dfdx::{
 };
 
 use super::{CheckpointError, Checkpoints, Contents, LoadOptions, Problem};
-use crate::{
-    Element,
-    train::{AdamWState, Moments},
-};
+use crate::{Element, train::AdamWState};
 
 /// Weights, and the numbers of a norm beside them.
 type Model = (Linear<3, 2>, LayerNorm1D<2>);
@@ -83,14 +80,13 @@ fn state(seed: u64) -> AdamWState<f32> {
         ("1.gamma", 2),
         ("1.beta", 2),
     ];
-    let moments = lens.map(|(name, len)| {
-        let mean = list(len);
-        let square = list(len);
-        (name.to_string(), Moments { mean, square })
+    let moments = lens.into_iter().flat_map(|(name, len)| {
+        ["mean", "square"].map(|moment| (format!("{name}.{moment}"), list(len)))
     });
     AdamWState {
         step: seed,
-        moments: moments.into(),
+        lists: moments.collect(),
+        ..AdamWState::default()
     }
 }
 

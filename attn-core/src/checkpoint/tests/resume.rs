@@ -96,13 +96,9 @@ impl Training {
             last.bias.as_vec(),
         ];
         let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
-        let AdamWState { step, .. } = self.optimizer.state;
-        let moments = self
-            .optimizer
-            .state
-            .lists()
-            .flat_map(|(_, list)| list.to_vec());
-        (bits(parameters.concat()), bits(moments.collect()), step)
+        let AdamWState { step, lists, .. } = &self.optimizer.state;
+        let moments = lists.values().flatten().copied();
+        (bits(parameters.concat()), bits(moments.collect()), *step)
     }
 }
 

@@ -14,9 +14,9 @@ use half::{bf16, f16};
 
 use super::{LoadOptions, Problem, STRICT, file_in, model, numbers, state};
 use crate::{
-    checkpoint::{Archive, Difference, TensorType, load, load_adamw, save, save_adamw},
+    checkpoint::{Archive, Difference, TensorType, load, load_optimizer, save, save_optimizer},
     nn,
-    train::AdamWState,
+    train::{AdamWConfig, AdamWState},
 };
 
 const CONVERT: LoadOptions = LoadOptions {
@@ -287,14 +287,10 @@ fn buffers_are_saved_and_have_no_moments() {
         step: 1,
         ..Default::default()
     };
-    let moments = crate::train::Moments {
-        mean: vec![1_f32; 2],
-        square: vec![2.0; 2],
-    };
-    let names = ["scale", "bias"];
-    state.moments = names.map(|name| (name.to_string(), moments.clone())).into();
-    save_adamw(&state, &path).unwrap();
-    assert_eq!(load_adamw(&norm, &path, STRICT).unwrap(), state);
+    let names = ["scale.mean", "scale.square", "bias.mean", "bias.square"];
+    state.lists = names.map(|name| (name.to_string(), vec![1_f32; 2])).into();
+    save_optimizer(&state, &path).unwrap();
+    assert_eq!(load_optimizer(&norm, &path, STRICT).unwrap(), state);
 }
 
 #[test]
@@ -311,8 +307,8 @@ fn a_state_is_restored_to_the_last_bit() {
             ..state(8)
         },
     ] {
-        save_adamw(&state, &path).unwrap();
-        assert_eq!(load_adamw(&model, &path, STRICT).unwrap(), state);
+        save_optimizer(&state, &path).unwrap();
+        assert_eq!(load_optimizer(&model, &path, STRICT).unwrap(), state);
     }
 }
 
@@ -320,9 +316,9 @@ fn a_state_is_restored_to_the_last_bit() {
 fn a_state_of_another_model_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
-    save_adamw(&state(7), &path).unwrap();
+    save_optimizer(&state(7), &path).unwrap();
     let other = modules::Linear::<1, 2, f32, Cpu>::build(&Cpu::default());
-    let error = load_adamw(&other, &path, STRICT).unwrap_err();
+    let error = load_optimizer::<_, _, _, AdamWConfig>(&other, &path, STRICT).unwrap_err();
     let Problem::Mismatch(mismatch) = error.problem else {
         panic!("{error}");
     };
@@ -330,7 +326,8 @@ fn a_state_of_another_model_is_refused() {
 
     // Weights are not a state.
     save(&model::<f32>(7), &path).unwrap();
-    let error = load_adamw(&model::<f32>(7), &path, STRICT).unwrap_err();
+    let error =
+        load_optimizer::<_, _, _, AdamWConfig>(&model::<f32>(7), &path, STRICT).unwrap_err();
     assert!(
         matches!(error.problem, Problem::Step { found: None }),
         "{error}"
@@ -355,7 +352,7 @@ fn layers_of_this_crate_are_restored() {
 fn an_archive_lists_its_contents() {
     let folder = tempfile::tempdir().unwrap();
     let path = file_in(&folder);
-    save_adamw(&state(7), &path).unwrap();
+    save_optimizer(&state(7), &path).unwrap();
     let archive = Archive::open(&path).unwrap();
     assert_eq!(archive.metadata()["step"], "7");
     let tensors: BTreeMap<_, _> = archive.tensors().collect();

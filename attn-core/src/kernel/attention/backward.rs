@@ -12,7 +12,7 @@ use super::plan::{Head, QUERIES_PER_TASK, chunks};
 use super::queries::{Queries, QueryGradients, Saved, TaskQueryGradients};
 use super::sums::{GradientSums, SequenceSums, TaskSums};
 use super::weight_rows::MaskedDots;
-use super::{Attention, Gradients, Normalizer, OutputGradients, Sizes};
+use super::{Attention, Gradients, Normalizer, OutputGradients, PairGradients, PairSink, Sizes};
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::run;
 
@@ -71,7 +71,12 @@ impl<E: Pooled> Attention<'_, E> {
         let mut sums = GradientSums::new(self, self.division().0, d.score.is_some());
         let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
         let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
-        let gradients = self.gradients(as_given, sums.sequences());
+        let mut score = d.score;
+        let pairs = score.as_mut().map(|score| std::mem::take(&mut score.pairs));
+        let pairs = pairs.filter(|pairs| !pairs.is_empty());
+        let pairs = pairs.map(|pairs| PairGradients::new(pairs, sizes));
+        let sink = pairs.as_ref().map(|pairs| pairs as &dyn PairSink<E>);
+        let gradients = self.gradients(as_given, sums.sequences(sink));
         self.for_each(
             batch * sizes.kv_heads,
             gradients.enumerate(),
@@ -93,7 +98,7 @@ impl<E: Pooled> Attention<'_, E> {
         );
         d.query_gain.into_iter().for_each(|to| sums.query_gain(to));
         d.key_gain.into_iter().for_each(|to| sums.key_gain(to));
-        d.score.into_iter().for_each(|to| sums.score(to));
+        score.into_iter().for_each(|to| sums.score(to));
         d.w.into_iter().for_each(|to| sums.w(to));
         d.sink.into_iter().for_each(|to| sums.sink(to));
     }

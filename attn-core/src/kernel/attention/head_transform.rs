@@ -412,7 +412,7 @@ fn inverse_and_share<V: Vector>(
 
 /// Rotates the pairs by the angles of a position, or back for the direction -1.
 #[inline(always)]
-fn rotate<V: Vector>(
+pub(super) fn rotate<V: Vector>(
     rope: &Rope<'_, V::Element>,
     position: usize,
     direction: V::Element,

@@ -24,6 +24,7 @@ mod plan;
 mod queries;
 mod rope;
 mod rotary;
+mod rotation;
 mod scores;
 mod softmax_state;
 mod sparse;
@@ -44,11 +45,12 @@ pub use mask_blocks::{MaskBlocks, mask_density};
 pub use pair_mask::{Attends, PairMask, PairTensor};
 pub use pair_score::{PairFunction, PairGradients, PairScore, PairScores};
 pub use pair_traits::{
-    Coverage, Everything, MAX_BIAS_TERMS, Mask, Score, ScoreSums, SumLens, TileOrigin,
+    Coverage, Everything, MAX_BIAS_TERMS, Mask, PairSink, Score, ScoreSums, SumLens, TileOrigin,
 };
 pub use per_head::{PerHead, per_head_linear, per_head_linear_backward};
-pub use rope::{Angles, AnglesAt, angles, angles_at};
+pub use rope::{Angles, AnglesAt, angles, angles_at, with_angles_at};
 pub use rotary::{RopeScaling, Rotary};
+pub use rotation::{Rotations, rotate_rows};
 pub use spec::{
     Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, OutputGradients, Outputs, Rope,
     ScoreGradients, Similarity, Sizes, WeightGradients,

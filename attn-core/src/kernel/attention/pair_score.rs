@@ -1,10 +1,10 @@
 //! A score modification that is put together at run time: a function of every pair, and a tensor that is added.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::pair_mask::PairTensor;
-use super::{ScoreSums, Sizes, SumLens, TileOrigin, TileScore};
+use super::{PairSink, ScoreSums, Sizes, SumLens, TileOrigin, TileScore};
 use crate::kernel::{Matrix, MatrixMut};
 
 /// A function of a score and of its place.
@@ -26,38 +26,55 @@ pub struct PairScore<'a, E: Clone> {
     pub d_bias: Option<PairGradients<'a, E>>,
 }
 
-/// The gradients of a number for every pair.
+/// The gradients of numbers of every pair.
 pub struct PairGradients<'a, E> {
+    batch: usize,
     heads: usize,
     key: usize,
-    /// `[query, key]` for every head of every sequence. Two tasks may write the gradients of one head, but never the same.
+    /// `[query, key]` for every head of every sequence, for every number. Two tasks may write the gradients of one head, but never the same.
     each: Vec<Mutex<&'a mut [E]>>,
 }
 
 impl<'a, E> PairGradients<'a, E> {
-    /// `d`: zeros, `[batch, heads, query, key]`.
+    /// `d`: zeros, `[numbers, batch, heads, query, key]`.
     pub fn new(d: &'a mut [E], sizes: Sizes) -> Self {
         let Sizes {
-            heads, query, key, ..
+            batch,
+            heads,
+            query,
+            key,
+            ..
         } = sizes;
         let each = d.chunks_mut((query * key).max(1)).map(Mutex::new);
         Self {
+            batch,
             heads,
             key,
             each: each.collect(),
         }
     }
 
-    fn write(&self, at: TileOrigin, d: Matrix<'_, E>)
+    fn head(&self, number: usize, at: TileOrigin) -> MutexGuard<'_, &'a mut [E]> {
+        let head = &self.each[(number * self.batch + at.b) * self.heads + at.h];
+        head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_tile(&self, at: TileOrigin, d: Matrix<'_, E>)
     where
         E: Copy,
     {
-        let head = &self.each[at.b * self.heads + at.h];
-        let mut head = head.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut head = self.head(0, at);
         for row in 0..d.rows() {
             let d = d.row(row);
             head[(at.q + row) * self.key + at.k..][..d.len()].copy_from_slice(d);
         }
+    }
+}
+
+impl<E: Copy + Send> PairSink<E> for PairGradients<'_, E> {
+    fn write(&self, number: usize, at: TileOrigin, d: &[E]) {
+        let start = at.q * self.key + at.k;
+        self.head(number, at)[start..start + d.len()].copy_from_slice(d);
     }
 }
 
@@ -107,7 +124,7 @@ macro_rules! score {
                 _: Option<ScoreSums<'_, $E>>,
             ) {
                 if let Some(d_bias) = &self.d_bias {
-                    d_bias.write(at, d.as_ref());
+                    d_bias.write_tile(at, d.as_ref());
                 }
                 let Some(function) = self.function else {
                     return;

@@ -1,5 +1,6 @@
 //! Masks and scores as functions of a query and a key. The macro emits the implementations.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::simd::{Real, Vector};
@@ -129,6 +130,10 @@ pub struct SumLens {
     pub per_head: usize,
     /// The gradients that all heads share.
     pub shared: usize,
+    /// The gradients that every query head of every sequence has for itself.
+    pub per_sequence: usize,
+    /// The numbers of which every pair has a gradient, that no other pair adds to.
+    pub pairs: usize,
 }
 
 /// Where the gradients of learned bias terms are added up, as many as [`SumLens`] says.
@@ -138,6 +143,16 @@ pub struct ScoreSums<'a, E> {
     pub per_head: &'a mut [E],
     /// The gradients of all heads.
     pub shared: &'a mut [E],
+    /// The gradients of the query head of the sequence.
+    pub per_sequence: &'a mut [E],
+    /// The gradients of every pair, if there are any.
+    pub pairs: Option<&'a dyn PairSink<E>>,
+}
+
+/// Where the gradients of pairs are written. Several threads write at the same time, but never that of one pair.
+pub trait PairSink<E>: Sync + fmt::Debug {
+    /// Writes the gradients of a number, one of [`SumLens::pairs`], of the query `at.q` and the keys from `at.k` on.
+    fn write(&self, number: usize, at: TileOrigin, d: &[E]);
 }
 
 impl<E> ScoreSums<'_, E> {
@@ -147,6 +162,8 @@ impl<E> ScoreSums<'_, E> {
         ScoreSums {
             per_head: self.per_head,
             shared: self.shared,
+            per_sequence: self.per_sequence,
+            pairs: self.pairs,
         }
     }
 }

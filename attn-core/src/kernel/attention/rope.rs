@@ -100,13 +100,41 @@ impl<E: Pooled> AnglesAt<E> {
 /// # Panics
 /// If the number of rotated coordinates is odd.
 pub fn angles_at<E: Pooled>(rotary: &Rotary, longest: usize, positions: &[usize]) -> AnglesAt<E> {
+    let (angles, rows) = table(rotary, longest, positions);
+    AnglesAt {
+        angles,
+        rows: rows.unwrap_or_else(|| positions.to_vec()),
+    }
+}
+
+/// Calls a function with the angles of tokens at these positions, as [`angles_at`]. It allocates nothing if a shared table has them.
+///
+/// # Panics
+/// If the number of rotated coordinates is odd.
+pub fn with_angles_at<E: Pooled>(
+    rotary: &Rotary,
+    positions: &[usize],
+    then: impl FnOnce(Rope<'_, E>),
+) {
+    let last = positions.iter().max();
+    let longest = last.map_or(0, |last| last.saturating_add(1));
+    let (angles, rows) = table(rotary, longest, positions);
+    then(Rope {
+        rows: Some(rows.as_deref().unwrap_or(positions)),
+        ..angles.rope()
+    });
+}
+
+/// A table with the angles of these positions, and the row of each, if that is not the position.
+fn table<E: Pooled>(
+    rotary: &Rotary,
+    longest: usize,
+    positions: &[usize],
+) -> (Arc<Angles<E>>, Option<Vec<usize>>) {
     /// Tables of so many positions are shared, however few of them are used.
     const SHORT: usize = 4096;
     if longest <= SHORT.max(4 * positions.len()) {
-        return AnglesAt {
-            angles: angles(rotary, longest),
-            rows: positions.to_vec(),
-        };
+        return (angles(rotary, longest), None);
     }
     // Memory must not grow with a position, which may be any number.
     let mut distinct = positions.to_vec();
@@ -114,10 +142,9 @@ pub fn angles_at<E: Pooled>(rotary: &Rotary, longest: usize, positions: &[usize]
     distinct.dedup();
     let rows = positions.iter();
     let rows = rows.map(|position| distinct.partition_point(|other| other < position));
-    AnglesAt {
-        rows: rows.collect(),
-        angles: Arc::new(Angles::new(&rotary.for_len(longest), distinct.into_iter())),
-    }
+    let rows = rows.collect();
+    let angles = Angles::new(&rotary.for_len(longest), distinct.into_iter());
+    (Arc::new(angles), Some(rows))
 }
 
 /// The most recently used [`Angles`], last at the end.

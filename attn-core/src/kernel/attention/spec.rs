@@ -299,4 +299,8 @@ pub struct ScoreGradients<'a, E> {
     pub per_head: MatrixMut<'a, E>,
     /// `[SumLens::shared]`
     pub shared: &'a mut [E],
+    /// `[batch * heads, SumLens::per_sequence]`
+    pub per_sequence: MatrixMut<'a, E>,
+    /// Zeros, `[SumLens::pairs, batch, heads, query, key]`.
+    pub pairs: &'a mut [E],
 }

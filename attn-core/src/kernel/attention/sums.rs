@@ -2,7 +2,7 @@
 
 use super::layout::equal_chunks;
 use super::plan::{QUERIES_PER_TASK, Tile};
-use super::{Attention, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
+use super::{Attention, PairSink, ScoreGradients, ScoreSums, Similarity, Sizes, SumLens};
 use crate::kernel::{Buffer, MatrixMut, Pooled};
 use crate::simd::call;
 
@@ -13,6 +13,7 @@ pub(super) struct GradientSums<E: Pooled> {
     score: SumLens,
     per_head: Buffer<E>,
     shared: Buffer<E>,
+    per_sequence: Buffer<E>,
     w: Buffer<E>,
     key_gain: Buffer<E>,
     query_gain: Buffer<E>,
@@ -36,6 +37,10 @@ pub(super) struct TaskSums<'a, E> {
     per_head: &'a mut [E],
     /// `[SumLens::shared]`, or nothing if they are not requested.
     shared: &'a mut [E],
+    /// `[group, SumLens::per_sequence]`, or nothing if they are not requested.
+    per_sequence: &'a mut [E],
+    /// The gradients of pairs, if they are requested.
+    pairs: Option<&'a dyn PairSink<E>>,
     /// `[group, width]`, or nothing if the similarity has no weights.
     w: &'a mut [E],
     /// `[width]`
@@ -46,10 +51,16 @@ impl<E> TaskSums<'_, E> {
     /// The accumulators for the bias terms of a tile, if one is learned and its gradient is requested.
     pub(super) fn score(&mut self, tile: &Tile) -> Option<ScoreSums<'_, E>> {
         let per_head = of_head(self.per_head, self.group, tile.head.h);
-        let is_any = !per_head.is_empty() || !self.shared.is_empty();
+        let per_sequence = of_head(self.per_sequence, self.group, tile.head.h);
+        let is_any = !per_head.is_empty()
+            || !self.shared.is_empty()
+            || !per_sequence.is_empty()
+            || self.pairs.is_some();
         is_any.then_some(ScoreSums {
             per_head,
             shared: self.shared,
+            per_sequence,
+            pairs: self.pairs,
         })
     }
 
@@ -79,6 +90,7 @@ impl<E: Pooled> GradientSums<E> {
             score,
             per_head: Buffer::zeros(heads * score.per_head),
             shared: Buffer::zeros(key_heads * score.shared),
+            per_sequence: Buffer::zeros(heads * score.per_sequence),
             w: Buffer::zeros(if additive { heads * sizes.width } else { 0 }),
             key_gain: Buffer::zeros(key_heads * sizes.width),
             query_gain: Buffer::zeros(
@@ -88,23 +100,30 @@ impl<E: Pooled> GradientSums<E> {
         }
     }
 
-    /// The partial sums of every sequence.
-    pub(super) fn sequences(&mut self) -> Vec<SequenceSums<'_, E>> {
+    /// The partial sums of every sequence, with the gradients of pairs.
+    pub(super) fn sequences<'a>(
+        &'a mut self,
+        pairs: Option<&'a dyn PairSink<E>>,
+    ) -> Vec<SequenceSums<'a, E>> {
         let Sizes { batch, query, .. } = self.sizes;
         let group = self.sizes.group();
         let tasks = self.tasks * self.sizes.kv_heads;
         let of_tasks = |sums| equal_chunks(sums, batch * tasks);
         let scores = of_tasks(&mut self.per_head).zip(of_tasks(&mut self.shared));
+        let scores = scores.zip(of_tasks(&mut self.per_sequence));
         let others = of_tasks(&mut self.w).zip(of_tasks(&mut self.key_gain));
-        let mut parts = scores
-            .zip(others)
-            .map(|((per_head, shared), (w, key_gain))| TaskSums {
+        let parts = scores.zip(others);
+        let mut parts = parts.map(
+            |(((per_head, shared), per_sequence), (w, key_gain))| TaskSums {
                 group,
                 per_head,
                 shared,
+                per_sequence,
+                pairs,
                 w,
                 key_gain,
-            });
+            },
+        );
         let query_gains = equal_chunks(&mut self.query_gain, batch);
         let sinks = equal_chunks(&mut self.sink, batch);
         let sequences = query_gains.zip(sinks).map(|(gains, sink)| SequenceSums {
@@ -117,11 +136,18 @@ impl<E: Pooled> GradientSums<E> {
 
     /// The gradients of the parameters of the bias terms.
     pub(super) fn score(&self, to: ScoreGradients<'_, E>) {
-        let SumLens { per_head, shared } = self.score;
+        let SumLens {
+            per_head,
+            shared,
+            per_sequence,
+            ..
+        } = self.score;
         assert_eq!(to.per_head.cols(), per_head, "gradients of every head");
         assert_eq!(to.shared.len(), shared, "gradients of all heads");
         self.of_heads(&self.per_head, to.per_head);
         sum_into(self.shared.chunks(shared.max(1)), to.shared);
+        assert_eq!(to.per_sequence.cols(), per_sequence, "gradients of heads");
+        self.of_sequences(&self.per_sequence, to.per_sequence);
     }
 
     /// The gradient of the weights of the similarity, `[heads, width]`.
@@ -142,6 +168,20 @@ impl<E: Pooled> GradientSums<E> {
     /// The gradient of the sinks, `[heads]`.
     pub(super) fn sink(&self, to: &mut [E]) {
         sum_into(self.sink.chunks(to.len().max(1)), to);
+    }
+
+    /// `to`: `[batch * heads, len]`.
+    fn of_sequences(&self, sums: &[E], mut to: MatrixMut<'_, E>) {
+        let group = self.sizes.group();
+        let len = to.cols();
+        for row in 0..to.rows() {
+            let first = row / group * self.tasks;
+            let parts = (first..first + self.tasks).map(|task| task * group + row % group);
+            sum_into(
+                parts.map(|part| &sums[part * len..][..len]),
+                to.row_mut(row),
+            );
+        }
     }
 
     fn of_heads(&self, sums: &[E], mut to: MatrixMut<'_, E>) {

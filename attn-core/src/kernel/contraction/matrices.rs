@@ -8,7 +8,7 @@ use crate::kernel::panel::Panel;
 use crate::kernel::parallel::{FEW_MULTIPLICATIONS, for_each, rows_per_task};
 use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Threads, WriteMode, product};
+use crate::simd::{Threads, WriteMode, dots_of_rows, product};
 
 /// From this number of products on, each is computed by one thread.
 const MANY: usize = 8;
@@ -77,6 +77,11 @@ impl<E: Pooled> Batch<'_, E> {
         let Plan {
             rows, cols, depth, ..
         } = self.plan;
+        if rows.size < FEW_ROWS && has_rows(depth[0]) && has_rows(depth[1]) {
+            return self.each(first, to, |to, a, b| {
+                dots_of_rows(to, self.into, a, b.transposed());
+            });
+        }
         if rows.size == 1 {
             return self.each(first, to, |to, a, b| {
                 product(to, self.into, E::ONE, a, b, Threads::One);
@@ -114,7 +119,8 @@ fn in_rows<'a, E: Pooled>(x: Matrix<'a, E>, panel: &'a mut Option<Panel<E>>) -> 
 
 /// `to = a b` or `to += a b`, by all threads.
 fn shared<E: Pooled>(to: MatrixMut<'_, E>, into: WriteMode, a: Matrix<'_, E>, b: Matrix<'_, E>) {
-    if a.rows() == 1 || a.rows() < FEW_ROWS && !b.has_row_slices() {
+    let is_few = a.rows() < FEW_ROWS && !b.has_row_slices();
+    if is_few && a.has_row_slices() && b.transposed().has_row_slices() {
         return multiply_rows(a, b.transposed(), into.into(), to);
     }
     if a.has_row_slices() {

@@ -237,7 +237,7 @@ fn gather_rows<E: Pooled>(
         Direction::Forward => [of.output, of.input],
         Direction::Backward => [of.input, of.output],
     };
-    let rows = rows_per_task(of.places() * of.output);
+    let rows = rows_per_task(of.output);
     let tiles = to.chunks_mut(rows * widths[0]).enumerate();
     for_each(tiles, |(index, to): (usize, &mut [E])| {
         run(Gather {
@@ -310,8 +310,29 @@ fn sum_of_rows<V: Vector>(
     start: Start<'_, V::Element>,
     to: &mut [V::Element],
 ) {
+    let whole = to.len() / (BLOCK * V::LANES) * (BLOCK * V::LANES);
+    for first in (0..whole).step_by(BLOCK * V::LANES) {
+        let block = first..first + BLOCK * V::LANES;
+        let to = &mut to[block.clone()];
+        let mut sums = [V::zero(); BLOCK];
+        match start {
+            Start::Bias(bias) => load_block(&bias[block.clone()], &mut sums),
+            Start::Zero => {}
+            Start::Accumulate => load_block(to, &mut sums),
+        }
+        for (x, w) in terms {
+            let (x, w) = (&x[block.clone()], &w[block.clone()]);
+            for i in 0..BLOCK {
+                let (x, w) = (V::load(&x[i * V::LANES..]), V::load(&w[i * V::LANES..]));
+                sums[i] = x.mul_add(w, sums[i]);
+            }
+        }
+        for (sum, to) in sums.into_iter().zip(to.chunks_exact_mut(V::LANES)) {
+            sum.store(to);
+        }
+    }
     let len = to.len();
-    for first in (0..len).step_by(V::LANES) {
+    for first in (whole..len).step_by(V::LANES) {
         let lanes = first..len.min(first + V::LANES);
         let to = &mut to[lanes.clone()];
         let mut sum: V = match start {
@@ -323,6 +344,16 @@ fn sum_of_rows<V: Vector>(
             sum = load_any::<V>(&x[lanes.clone()]).mul_add(load_any(&w[lanes.clone()]), sum);
         }
         store_any(sum, to);
+    }
+}
+
+/// The vectors of a row that are computed at a time.
+const BLOCK: usize = 4;
+
+#[inline(always)]
+fn load_block<V: Vector>(from: &[V::Element], to: &mut [V; BLOCK]) {
+    for (to, from) in to.iter_mut().zip(from.chunks_exact(V::LANES)) {
+        *to = V::load(from);
     }
 }
 
@@ -402,10 +433,14 @@ impl<E: Real> Kernel for Products<'_, E> {
     fn run<V: Vector<Element = E>>(self) {
         let of = self.of;
         let (width, multiplier) = (of.output, of.output / of.input);
+        // Vectors are not used in closures, which the compiler need not inline.
+        let mut terms: SmallVec<[[usize; 2]; 32]> = SmallVec::new();
         for row in self.rows {
             let d_y = &self.d_y[row * width..][..width];
             let (image, output) = (row / of.outputs(), row % of.outputs());
-            of.inputs_of(output, |input, place| {
+            terms.clear();
+            of.inputs_of(output, |input, place| terms.push([input, place]));
+            for [input, place] in &terms {
                 let x = &self.x[(image * of.inputs() + input) * of.input..][..of.input];
                 let to = &mut self.to[place * width..][..width];
                 match multiplier {
@@ -417,7 +452,7 @@ impl<E: Real> Kernel for Products<'_, E> {
                         }
                     }
                 }
-            });
+            }
         }
     }
 }

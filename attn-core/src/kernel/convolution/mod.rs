@@ -29,7 +29,8 @@ use crate::simd::WriteMode;
 
 /// The numbers of patches in a matrix: a part of a second-level cache.
 const PANEL: usize = 1 << 18;
-/// The least number of patches in a matrix. With fewer, reading the weights costs more than the products.
+/// The least number of patches in a matrix, and a factor of others. With fewer, reading the weights costs more than the products, which are of as
+/// many columns at a time.
 const FEW_PATCHES: usize = 64;
 /// The largest number.
 const MANY_PATCHES: usize = 512;
@@ -148,10 +149,14 @@ impl Convolution {
     /// The number of patches in a matrix, of so many.
     fn patches_at_once(&self, all: usize) -> usize {
         let most = (PANEL / self.patch().max(1)).clamp(FEW_PATCHES, MANY_PATCHES);
+        let most = most / FEW_PATCHES * FEW_PATCHES;
         let work = self.patch() * self.output_of_group();
         match all * self.images * work <= FEW_MULTIPLICATIONS {
             true => most,
-            false => (all * self.images).div_ceil(PARTS).clamp(FEW_PATCHES, most),
+            false => {
+                let part = (all * self.images).div_ceil(PARTS);
+                part.next_multiple_of(FEW_PATCHES).clamp(FEW_PATCHES, most)
+            }
         }
     }
 

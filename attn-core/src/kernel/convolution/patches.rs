@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
-use super::Convolution;
+use super::{Convolution, Slide};
 use crate::kernel::lanes::for_lanes;
+use crate::kernel::transpose::transpose;
 use crate::kernel::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Vector, run};
@@ -54,7 +55,7 @@ impl Convolution {
     ) -> Option<Matrix<'a, E>> {
         let [height, width] = &self.axes;
         let is_piece = self.groups == 1 && (width.dilation == 1 || width.kernel == 1);
-        if !is_piece || *height != super::Slide::NONE || outputs.is_empty() {
+        if !is_piece || *height != Slide::NONE || outputs.is_empty() {
             return None;
         }
         let (image, first) = (outputs.start / width.output, outputs.start % width.output);
@@ -83,38 +84,25 @@ impl Convolution {
         group: usize,
         outputs: Range<usize>,
         first: usize,
-        mut to: MatrixMut<'_, E>,
+        to: MatrixMut<'_, E>,
     ) {
-        let [height, width] = &self.axes;
-        for index in 0..to.rows() {
-            let [channel, k_h, k_w] = self.place_of(first + index);
+        let places = self.axes[1].kernel;
+        let end = first + to.rows();
+        let (mut next, mut rest) = (first, to);
+        while next < end {
+            // The rows of one line of a window.
+            let [channel, k_h, k_w] = self.place_of(next);
+            let count = (places - k_w).min(end - next);
+            let (mut to, others) = rest.split_rows(count);
+            (next, rest) = (next + count, others);
             let channel = group * self.input_of_group() + channel;
             let x = &x[channel * self.inputs()..][..self.inputs()];
-            let row = to.row_mut(index);
-            let mut inside = width.around(&(0..width.input), k_w);
-            inside.end = inside.end.max(inside.start);
             for (h, columns, at) in self.lines(outputs.clone()) {
-                let row = &mut row[at..at + columns.len()];
-                let Some(h) = height.source(h, k_h) else {
-                    row.fill(E::ZERO);
-                    continue;
-                };
-                let some = intersection(&columns, &inside);
-                let (before, rest) = row.split_at_mut(some.start - columns.start);
-                let (row, after) = rest.split_at_mut(some.len());
-                before.fill(E::ZERO);
-                after.fill(E::ZERO);
-                let Some(w) = width.source(some.start, k_w).filter(|_| !some.is_empty()) else {
-                    continue;
-                };
-                let x = &x[h * width.input + w..];
-                match width.stride {
-                    1 => row.copy_from_slice(&x[..row.len()]),
-                    stride => {
-                        let x = x.iter().step_by(stride);
-                        row.iter_mut().zip(x).for_each(|(to, x)| *to = *x);
-                    }
-                }
+                let (_, to) = to.reborrow().split_cols(at);
+                let (to, _) = to.split_cols(columns.len());
+                let line = self.axes[0].source(h, k_h);
+                let line = line.map(|h| &x[h * self.axes[1].input..][..self.axes[1].input]);
+                self.axes[1].copy_line(line, columns, k_w..k_w + count, to);
             }
         }
     }
@@ -155,6 +143,89 @@ impl Convolution {
                 (line, start..start + len, at)
             })
         })
+    }
+}
+
+/// From this many places of a window on, squares of these are transposed.
+const WIDE: usize = 8;
+
+impl Slide {
+    /// What some windows read of a line at some places, a row for each place: `[places, windows]`. Without a line all of it is zeros.
+    fn copy_line<E: Real>(
+        &self,
+        line: Option<&[E]>,
+        windows: Range<usize>,
+        places: Range<usize>,
+        mut to: MatrixMut<'_, E>,
+    ) {
+        let Some(line) = line else {
+            (0..to.rows()).for_each(|row| to.row_mut(row).fill(E::ZERO));
+            return;
+        };
+        let is_wide = places.len() >= WIDE && self.stride > 1 && self.dilation == 1;
+        let ends = [
+            self.source(windows.start, places.start),
+            self.source(windows.end.saturating_sub(1), places.end.saturating_sub(1)),
+        ];
+        if let ([Some(start), Some(_)], true) = (ends, is_wide && !windows.is_empty()) {
+            let (rows, cols) = (windows.len(), places.len());
+            return transpose(
+                Matrix::strided(&line[start..], rows, cols, self.stride, 1),
+                to,
+            );
+        }
+        for (index, place) in places.enumerate() {
+            let row = to.row_mut(index);
+            let mut inside = self.around(&(0..self.input), place);
+            inside.end = inside.end.max(inside.start);
+            let some = intersection(&windows, &inside);
+            let (before, rest) = row.split_at_mut(some.start - windows.start);
+            let (row, after) = rest.split_at_mut(some.len());
+            before.fill(E::ZERO);
+            after.fill(E::ZERO);
+            let Some(from) = self.source(some.start, place).filter(|_| !some.is_empty()) else {
+                continue;
+            };
+            let x = &line[from..];
+            match self.stride {
+                1 => row.copy_from_slice(&x[..row.len()]),
+                stride => run(EveryNth { x, stride, to: row }),
+            }
+        }
+    }
+}
+
+/// `to[i] = x[i * stride]`
+struct EveryNth<'a, E> {
+    x: &'a [E],
+    stride: usize,
+    to: &'a mut [E],
+}
+
+impl<E: Real> Kernel for EveryNth<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    // Plain Rust: the compiler vectorises a stride that it knows.
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(self) {
+        let Self { x, stride, to } = self;
+        match stride {
+            2 => {
+                let Some((last, to)) = to.split_last_mut() else {
+                    return;
+                };
+                for (to, x) in to.iter_mut().zip(x.chunks_exact(2)) {
+                    *to = x[0];
+                }
+                *last = x[2 * to.len()];
+            }
+            stride => {
+                for (to, x) in to.iter_mut().zip(x.iter().step_by(stride)) {
+                    *to = *x;
+                }
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use dfdx::{
 use super::{Call, Results, Wanted};
 use crate::{
     Backend, Element,
-    fused::{Array, GradientRefs, Gradients as TapeGradients, Operand, Operation},
+    fused::{Array, GradientRefs, Gradients as TapeGradients, Operand, Operation, zeros},
     kernel::{
         Matrix,
         attention::{
@@ -27,8 +27,6 @@ struct Saved<E: Element> {
     bias: Option<(Operand<E>, [usize; 4])>,
     out: Array<E>,
     lse: Array<E>,
-    /// The weights, if they are a result.
-    weights: Option<Array<E>>,
 }
 
 /// [`Attend::run`](super::Attend::run)
@@ -73,15 +71,14 @@ where
         },
         out: Array::uninit(rows, [value_width]),
         lse: Array::uninit(rows, [1]),
-        weights: (wanted == Wanted::Weights).then(|| Array::uninit(rows, [key])),
         call,
     };
-    saved.forward();
+    let mut weights = (wanted == Wanted::Weights).then(|| zeros(rows * key));
+    saved.forward(weights.as_deref_mut());
     let y = device.try_tensor_from_vec(saved.out.as_slice().to_vec(), shape)?;
-    let other = match (wanted, &saved.weights) {
-        (Wanted::Lse, _) => saved.lse.as_slice().to_vec(),
-        (_, Some(weights)) => weights.as_slice().to_vec(),
-        _ => Vec::new(),
+    let other = match wanted {
+        Wanted::Lse => saved.lse.as_slice().to_vec(),
+        _ => weights.unwrap_or_default(),
     };
     let len = other.len();
     let other = device.try_tensor_from_vec(other, (len,))?;
@@ -91,14 +88,29 @@ where
         Wanted::Output => operation.record(results, move |[d_y], gradients| {
             saved.backward(d_y, None, None, gradients);
         }),
-        _ => {
+        Wanted::Lse => {
             results.add(&other);
-            operation.record(results, move |[d_y, d_other], gradients| {
-                let [d_weights, d_lse] = match wanted {
-                    Wanted::Weights => [Some(d_other), None],
-                    _ => [None, Some(d_other)],
-                };
-                saved.backward(d_y, d_weights, d_lse, gradients);
+            operation.record(results, move |[d_y, d_lse], gradients| {
+                saved.backward(d_y, None, Some(d_lse), gradients);
+            })
+        }
+        Wanted::Weights => {
+            results.add(&other);
+            // The numbers are shared with the result.
+            let weights = T::OWNS_TAPE.then(|| other.clone());
+            operation.record_given(&device, results, move |[d_y, d_weights], gradients| {
+                let zeros = d_y.is_none().then(|| Array::zeros(rows, [value_width]));
+                let zeros = zeros.as_ref().map_or(&[][..], Array::as_slice);
+                let weights = weights.zip(d_weights).map(|(of, d)| {
+                    let mut weights = Array::uninit(rows, [key]);
+                    D::read(vec![(&of, weights.as_mut_slice())]);
+                    (weights, d)
+                });
+                let weights = weights.as_ref().map(|(weights, d)| WeightGradients {
+                    weights: weights.as_slice(),
+                    d,
+                });
+                saved.backward(d_y.unwrap_or(zeros), weights, None, gradients);
             })
         }
     };
@@ -106,7 +118,7 @@ where
 }
 
 impl<E: Element> Saved<E> {
-    fn forward(&mut self) {
+    fn forward(&mut self, weights: Option<&mut [E]>) {
         let Self {
             call,
             q,
@@ -115,7 +127,6 @@ impl<E: Element> Saved<E> {
             bias,
             out,
             lse,
-            weights,
         } = self;
         let score = PairScore {
             function: call.function.as_deref(),
@@ -126,7 +137,7 @@ impl<E: Element> Saved<E> {
         };
         let to = Outputs {
             out: Heads::head_major(out.view_mut()),
-            weights: weights.as_mut().map(Array::as_mut_slice),
+            weights,
         };
         let [q, k, v] = [&*q, &*k, &*v].map(|x| Heads::head_major(x.matrix()));
         call.attention(&score)
@@ -136,7 +147,7 @@ impl<E: Element> Saved<E> {
     fn backward(
         &self,
         d_out: &[E],
-        d_weights: Option<&[E]>,
+        weights: Option<WeightGradients<'_, E>>,
         d_lse: Option<&[E]>,
         gradients: &mut TapeGradients<E>,
     ) {
@@ -163,10 +174,7 @@ impl<E: Element> Saved<E> {
         let of_results = OutputGradients {
             out: Heads::head_major(Matrix::new(d_out, rows, sizes.value_width)),
             lse: d_lse,
-            weights: self.weights.as_ref().zip(d_weights).map(|(weights, d)| {
-                let weights = weights.as_slice();
-                WeightGradients { weights, d }
-            }),
+            weights,
         };
         let out = Heads::head_major(self.out.view());
         let d = Gradients {

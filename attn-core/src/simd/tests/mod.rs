@@ -1,5 +1,6 @@
 //! Every instruction set of the machine, against plain loops and the standard library.
 
+mod few_rows;
 mod functions;
 mod isas;
 mod matrices;

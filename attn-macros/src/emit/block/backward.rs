@@ -90,8 +90,13 @@ impl<F: Frame> Backward<'_, F> {
                 let from = self.slice(*from);
                 emitted.line(quote!(#to.add(1.0, #from, gradients);));
             }
-            BackwardStep::Adjoint { node, d_result, to } => {
-                self.emit_adjoint(emitted, node, *d_result, to);
+            BackwardStep::Adjoint {
+                node,
+                d_result,
+                d_others,
+                to,
+            } => {
+                self.emit_adjoint(emitted, node, (*d_result, d_others), to);
             }
             BackwardStep::Free(_) => {}
             BackwardStep::Strips { axes, lines } => {
@@ -417,7 +422,7 @@ impl<F: Frame> Backward<'_, F> {
         &self,
         lines: &mut TrackedCode,
         node: &Node<F::Op>,
-        d_result: GradSource,
+        (d_result, d_others): (GradSource, &[Option<GradSource>]),
         to: &[(usize, GradTarget)],
     ) {
         let targets = to.iter().map(|(_, to)| self.target(lines, *to));
@@ -427,12 +432,15 @@ impl<F: Frame> Backward<'_, F> {
             names.is_some_and(|(names, buffer)| names.for_all.contains(&buffer))
         };
         let for_all = to.iter().filter(|(_, to)| is_for_all(to));
+        let d_others = node.others.iter().zip(d_others);
+        let d_others = d_others.map(|(id, from)| Some(self.gradient((*from)?, (*id)?)));
         let gradients = Gradients {
             targets: targets.collect(),
             local: local.collect(),
             for_all: for_all.map(|(operand, _)| *operand).collect(),
             to: to.to_vec(),
             d_result: self.gradient(d_result, node.result),
+            d_others: d_others.collect(),
         };
         let of = BlockNode::new(self.frame, node).in_strips(self.strips);
         let of_step = self.frame.emit_product_of_step(node, &gradients);
@@ -451,10 +459,16 @@ impl<F: Frame> Backward<'_, F> {
 /// The gradients of the operands of sums that only loops read: all elements of a row have the same one. They are free behind the lines.
 fn for_all<O: Op + ?Sized>(lines: &[BackwardStep<'_, O>], free: &[BufferId]) -> Vec<BufferId> {
     let is_other_use = |line: &BackwardStep<'_, O>, buffer: BufferId| match line {
-        BackwardStep::Adjoint { node, d_result, to } => {
+        BackwardStep::Adjoint {
+            node,
+            d_result,
+            d_others,
+            to,
+        } => {
             let is_written = to.iter().any(|(_, to)| to.buffer() == Some(buffer));
             let is_loop = matches!(node.fusion(), Fusion::Elementwise(_));
-            is_written || (*d_result == GradSource::Buffer(buffer) && !is_loop)
+            let is_read = d_others.contains(&Some(GradSource::Buffer(buffer)));
+            is_written || is_read || (*d_result == GradSource::Buffer(buffer) && !is_loop)
         }
         BackwardStep::Free(_) => false,
         BackwardStep::Copy { from, to } => *from == GradSource::Buffer(buffer) || *to == buffer,

@@ -332,7 +332,10 @@ impl<F: Frame> Forward<'_, F> {
         };
         let dropout = computed.dropout.map(|dropout| dropout.result);
         let slice = self.dropped(dropout, "to", &slice).unwrap_or(slice);
+        let others = computed.node.others.iter();
+        let others = others.map(|id| id.map(|id| self.result(lines, id)));
         Output {
+            others: others.collect(),
             to: Access { slice, ..to },
             reads,
             terms: None,

@@ -17,6 +17,8 @@ pub(crate) struct BlockNode<'a, F> {
     pub(crate) frame: &'a F,
     pub(crate) operands: &'a [ValueId],
     pub(crate) result: ValueId,
+    /// The results beside that.
+    pub(crate) others: &'a [Option<ValueId>],
     /// The pass that computes it for some rows at a time.
     pub(super) strips: Option<&'a StripNames>,
 }
@@ -27,6 +29,7 @@ impl<'a, F: Frame> BlockNode<'a, F> {
             frame,
             operands: &node.operands,
             result: node.result,
+            others: &node.others,
             strips: None,
         }
     }
@@ -77,6 +80,12 @@ impl<'a, F: Frame> BlockNode<'a, F> {
     /// The same as a matrix.
     pub(crate) fn matrix_of_result(&self) -> TokenStream {
         self.frame.read(self.result).matrix
+    }
+
+    /// The numbers of a result beside that, which was saved.
+    pub(crate) fn slice_of_other(&self, place: usize) -> Option<TokenStream> {
+        let other = self.others.get(place).copied().flatten();
+        other.map(|id| self.numbers(id))
     }
 
     /// The type of its loop, if it is emitted.
@@ -211,7 +220,13 @@ impl<'a, F: Frame> BlockNode<'a, F> {
 
     /// The gradients of all operands, as matrices to overwrite at once, behind the lines that split an array of several:
     /// `let [_, to_k, to_v] = d_q_k_v.parts_mut();`, and that take those of inputs.
-    pub(crate) fn gradients_mut(&self, gradients: &Gradients) -> (TokenStream, Vec<TokenStream>) {
+    /// That of the last operands, as many as `others`, is none of these.
+    pub(crate) fn gradients_mut(
+        &self,
+        gradients: &Gradients,
+        others: usize,
+    ) -> (TokenStream, Vec<TokenStream>) {
+        let count = self.operands.len() - others;
         let block = self.frame.block();
         let name = |id: ValueId| format_ident!("to_{}", block.value(id).name);
         let buffers = gradients.to.iter().filter_map(|(operand, to)| {
@@ -231,14 +246,16 @@ impl<'a, F: Frame> BlockNode<'a, F> {
         });
         let inputs = gradients.to.iter().zip(&gradients.targets);
         let inputs = inputs.filter_map(|((operand, to), target)| match to {
-            GradTarget::Input(_) => Some((name(self.operands[*operand]), target)),
+            GradTarget::Input(_) if *operand < count => {
+                Some((name(self.operands[*operand]), target))
+            }
             _ => None,
         });
         let (names, targets): (Vec<_>, Vec<_>) = inputs.unzip();
         let taken = (!names.is_empty()).then(|| {
             quote!(let [#(#names),*] = p::GradTarget::overwritten([#(&mut #targets),*], gradients);)
         });
-        let matrices = (0..self.operands.len()).map(|operand| {
+        let matrices = (0..count).map(|operand| {
             let id = self.operands[operand];
             let to = name(id);
             match block.value(id).view.filter(View::is_part) {
@@ -289,6 +306,8 @@ fn length(axes: &[Axis]) -> TokenStream {
 /// Where a result is written.
 pub(crate) struct Output {
     pub(super) to: Access,
+    /// The same for the results beside the first one.
+    pub(super) others: Vec<Option<Access>>,
     /// The operands of a loop.
     pub(super) reads: Vec<TokenStream>,
     /// The loop that computes the terms of a reduction, with its operands.
@@ -314,6 +333,12 @@ impl Output {
 
     pub(crate) fn matrix(&self) -> &TokenStream {
         &self.to.matrix
+    }
+
+    /// The numbers of a result beside the first one, if it is read.
+    pub(crate) fn other(&self, place: usize) -> Option<&TokenStream> {
+        let other = self.others.get(place)?.as_ref();
+        other.map(|to| &to.slice)
     }
 
     /// The source and the sink of an operation on rows: its operand and its result as matrices, or with the loops of its pass.
@@ -352,6 +377,8 @@ pub(crate) struct Gradients {
     /// In a strip, the operands whose gradient is one number for each row.
     pub(super) for_all: Vec<usize>,
     pub(super) d_result: Access,
+    /// Those of the results beside that, where they have one.
+    pub(super) d_others: Vec<Option<Access>>,
 }
 
 impl Gradients {
@@ -393,6 +420,12 @@ impl Gradients {
             true => quote!(p::read(p::InPlace)),
             false => quote!(p::read(#slice)),
         }
+    }
+
+    /// The numbers of the gradient of a result beside the first one, if it has one.
+    pub(crate) fn other(&self, place: usize) -> Option<&TokenStream> {
+        let other = self.d_others.get(place)?.as_ref();
+        other.map(|d| &d.slice)
     }
 
     /// The numbers of the gradient of the result.

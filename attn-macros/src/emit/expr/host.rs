@@ -6,7 +6,7 @@ use quote::{format_ident, quote};
 use crate::emit::Layer;
 use crate::emit::input::declared_name;
 use crate::score::{Binary, Data, Expr, Type, Unary};
-use crate::spec::Size;
+use crate::spec::Dim;
 
 /// `expr` as a Rust expression over `i64`, `f64` and `bool`, in parentheses if it binds less tightly than `level`.
 pub(crate) fn host(expr: &Expr, level: u8) -> TokenStream {
@@ -119,27 +119,25 @@ fn host_binary(op: Binary, a: &Expr, b: &Expr, level: u8) -> TokenStream {
     }
 }
 
-/// The row-major index, as a `usize`, of an element of a learned tensor.
+/// The row-major index, as a `usize`, of an element of a learned tensor or of a value of the model. `batch`, `query` and `key` are the
+/// lengths of these axes.
 pub(in crate::emit) fn flat_index(
     cx: &Layer<'_>,
     name: &str,
     index: impl Iterator<Item = TokenStream>,
 ) -> TokenStream {
-    let dims = dims(cx, name);
+    let dims = cx.graph.dims(name);
     let flat = index.zip(&dims).reduce(|(flat, _), (index, dim)| {
-        let size = host(&Expr::from(dim), 9);
+        let size = match dim {
+            Dim::Size(size) => host(&Expr::from(size), 9),
+            Dim::Batch => quote!(batch as i64),
+            Dim::Query => quote!(query as i64),
+            Dim::Key => quote!(key as i64),
+        };
         (quote!((#flat) * #size + #index), dim)
     });
     let flat = flat.map_or(quote!(0), |(flat, _)| flat);
     quote!((#flat) as usize)
-}
-
-/// The dimensions of a learned tensor.
-fn dims(cx: &Layer<'_>, name: &str) -> Vec<Size> {
-    let param = cx.graph.param(name);
-    param
-        .map(|param| param.tensors().remove(0).1)
-        .unwrap_or_default()
 }
 
 trait InParentheses {

@@ -193,9 +193,18 @@ impl<'a> Lower<'a> {
         let body = quote!([#(#axes),*]);
         let parts: Vec<_> = index.iter().collect();
         let function = index_function(&parts, body);
-        let field = format_ident!("{name}");
+        let tensor = match self.source {
+            Source::Scores { cx, .. } if cx.graph.is_given(name) => {
+                let given = var(&format!("param_{name}"));
+                quote!(&#given)
+            }
+            _ => {
+                let field = format_ident!("{name}");
+                quote!(&layer.#field.weight)
+            }
+        };
         let name = self.name("bias");
-        let value = quote!(p::index_param(&layer.#field.weight, axes, #function)?);
+        let value = quote!(p::index_param(#tensor, axes, #function)?);
         self.line(&name, Type::Float, value);
         self.guarded(name)
     }

@@ -83,7 +83,8 @@ impl LayerFrame<'_> {
     /// `attention(call, weights)`, with the function of the score, if there is one.
     pub(super) fn call_attention(&self, attention: &Attend) -> TokenStream {
         let score = attention.score();
-        let score = score.map(|_| quote!(, &modified(call, weights)));
+        let given = self.given();
+        let score = score.map(|_| quote!(, &modified(call, weights #(, #given.values())*)));
         quote!(attention(call, weights #score))
     }
 

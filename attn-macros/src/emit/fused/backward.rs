@@ -6,7 +6,7 @@
 use quote::{format_ident, quote, quote_spanned};
 
 use super::LayerFrame;
-use crate::emit::block;
+use crate::emit::block::{self, Frame};
 use crate::emit::tracked_code::TrackedCode;
 
 impl LayerFrame<'_> {
@@ -23,8 +23,10 @@ impl LayerFrame<'_> {
         let saved = block::saved(self);
         lines.restore(&saved);
         block::emit_backward(self, &mut lines);
+        let given = self.given();
         for (id, d_input) in self.layer.inputs.iter().zip(&d_inputs) {
-            if !self.layer.reads(*id) {
+            // A gradient that is 0 everywhere is written, too.
+            if !self.layer.reads(*id) || given.contains(&self.value(*id)) {
                 lines.line(quote!(#d_input.accumulate(gradients, |_| {});));
             }
         }
@@ -38,12 +40,14 @@ impl LayerFrame<'_> {
         let derivatives = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, step by step backwards. Gradients of weights are added to in the tape's own buffers.
+            #[allow(unused_variables)]
             fn backward<#lifetime E: p::Element>(
                 call: &Call<E>,
                 weights: &Weights<E>,
                 #(#read: p::Matrix<'_, E>,)*
                 saved: Saved<E>,
                 #d_output: p::Matrix<'_, E>,
+                d_beside: p::BesideGradients<'_, E>,
                 #(#d_inputs: &mut p::GradTarget<#target, E>,)*
                 gradients: &mut p::Gradients<E>,
             ) {

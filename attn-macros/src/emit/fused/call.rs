@@ -26,7 +26,10 @@ impl LayerFrame<'_> {
             declared.extend(score.iter().flat_map(Score::params));
         }
         let fields = fields.into_iter().map(|field| (var(field), var(field)));
-        let declared = declared.into_iter().map(var);
+        let declared = declared
+            .into_iter()
+            .filter(|name| !self.cx.graph.is_given(name));
+        let declared = declared.map(var);
         let declared = declared.map(|field| (param_field(&field), field));
         fields.chain(declared).collect()
     }
@@ -138,6 +141,7 @@ impl LayerFrame<'_> {
             quote!(#name: #ty,)
         });
         let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<u64>,));
+        let given = self.given();
         let spec = self.cx.spec;
         let heads = &spec.heads;
         let kv_heads = &spec.kv_heads;
@@ -150,6 +154,7 @@ impl LayerFrame<'_> {
                 (batch, query, key): (usize, usize, usize),
                 #(#data)*
                 #dropout_seed
+                #(#given: &[E],)*
             ) -> Call<E> {
                 let sizes = p::Sizes {
                     batch,
@@ -163,6 +168,12 @@ impl LayerFrame<'_> {
                 Call { sizes, #(#fields,)* element: p::PhantomData }
             }
         }
+    }
+
+    /// The inputs that the body reads, as variables.
+    pub(super) fn given(&self) -> Vec<Ident> {
+        let given = self.cx.graph.given.iter();
+        given.map(|given| param_field(&var(&given.name))).collect()
     }
 
     /// The probability with which weights fall.

@@ -18,11 +18,13 @@ impl LayerFrame<'_> {
         let steps = std::mem::take(&mut lines.code);
         lines.line(quote_spanned! {self.cx.at=>
             /// The forward pass, step by step.
+            #[allow(unused_variables)]
             fn forward<E: p::Element>(
                 call: &Call<E>,
                 weights: &Weights<E>,
                 #(#inputs: p::Matrix<'_, E>,)*
                 #output: p::MatrixMut<'_, E>,
+                beside: p::Beside<'_, E>,
             ) -> Saved<E> {
                 let sizes = call.sizes;
                 #steps

@@ -23,6 +23,7 @@ impl LayerFrame<'_> {
         let check_grid = input::emit_grid_check(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
+        let given_numbers = self.given();
         let (weighted, given) = match self.has_projections() {
             true => ("WithProjections", Some(quote!(projections,))),
             false => ("Weighted", None),
@@ -65,9 +66,10 @@ impl LayerFrame<'_> {
                     seed: Option<u64>,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     output: p::MatrixMut<'_, E>,
+                    beside: p::Beside<'_, E>,
                 ) -> Self::Saved {
-                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed);
-                    let saved = forward(&call, weights, #(#inputs,)* output);
+                    let call = make_call(weights, axes #(, p::Clone::clone(#data))* #seed #(, #given_numbers.values())*);
+                    let saved = forward(&call, weights, #(#inputs,)* output, beside);
                     (call, saved)
                 }
 
@@ -76,10 +78,11 @@ impl LayerFrame<'_> {
                     (call, saved): Self::Saved,
                     [#(#read),*]: [p::Matrix<'_, E>; #read_count],
                     d_output: p::Matrix<'_, E>,
+                    d_beside: p::BesideGradients<'_, E>,
                     [#(#d_inputs),*]: [&mut p::GradTarget<'_, E>; #count],
                     gradients: &mut p::Gradients<E>,
                 ) {
-                    backward(&call, weights, #(#read,)* saved, d_output, #(#d_inputs,)* gradients)
+                    backward(&call, weights, #(#read,)* saved, d_output, d_beside, #(#d_inputs,)* gradients)
                 }
             }
         }

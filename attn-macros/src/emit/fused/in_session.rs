@@ -88,6 +88,10 @@ impl LayerFrame<'_> {
         let check_grid = input::emit_grid_capacity(self.cx);
         let check_integers = bounds::emit_call(self.cx);
         let no_seed = self.dropout().map(|_| quote!(, None));
+        let cache = match self.cx.values_in_keys {
+            Some(start) => quote!(with_values_in_keys(room, #different, &#attention, #start)),
+            None => quote!(new(room, #different, &#attention)),
+        };
         let steps = block::emit_forward(self).code;
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::Decode<E, #count> for #name<E, D> {
@@ -100,7 +104,7 @@ impl LayerFrame<'_> {
                     #check_integers
                     let made = p::Arc::new(make_call(weights, axes #no_seed));
                     let call = &*made;
-                    let cache = p::Cache::new(room, #different, &#attention)?;
+                    let cache = p::Cache::#cache?;
                     Ok(p::DecodeState { call: p::Clone::clone(&made), cache })
                 }
 

@@ -34,9 +34,9 @@ pub(crate) type LayerNode<'a> = BlockNode<'a, LayerFrame<'a>>;
 ///
 /// fn read_weights(layer) -> Result<Weights<E>, ..>
 /// fn make_call(weights, axes, ..) -> Call<E>
-/// fn fused(layer, x, .., train) -> Result<Tensor<..>, ..>                 // one operation on the tape
-/// fn forward(call, weights, x, .., output) -> Saved<E>
-/// fn backward(call, weights, x, .., saved, d_output, gradients) -> Result<(), ..>
+/// fn fused(layer, x, .., train, wanted) -> Result<Attended<..>, ..>       // one operation on the tape
+/// fn forward(call, weights, x, .., output, beside) -> Saved<E>
+/// fn backward(call, weights, x, .., saved, d_output, d_beside, gradients)
 /// fn attention(call, weights) -> p::Attention<E>
 /// const fn footprint(axes) -> p::Footprint                   // the memory that the two take
 /// const fn footprint_by_itself(axes) -> p::Footprint         // with the result
@@ -140,7 +140,7 @@ impl LayerFrame<'_> {
     }
 
     fn emit_fused(&self) -> TokenStream {
-        if self.cx.spec.of_operands.is_some() {
+        if self.cx.is_in_model() {
             return TokenStream::new();
         }
         let Layer {
@@ -159,6 +159,7 @@ impl LayerFrame<'_> {
         let read_sources =
             sources.map(|name| quote!(let #name = operation.read(#name.retaped::<T>())?;));
         let d_model = &self.cx.spec.d_model;
+        let label = self.cx.label();
         let data = graph.data.iter().map(input::data_name);
         let dropout_seed = self
             .dropout()
@@ -169,11 +170,12 @@ impl LayerFrame<'_> {
                 layer: &#name<E, D>,
                 #inputs
                 #[allow(unused_variables)] train: bool,
+                wanted: p::Wanted,
             ) -> Result<#attended, p::Error<D::Err>> {
                 let (batch, query, _) = *p::HasShape::shape(&x);
-                let shape = (batch, query, p::Const);
+                let key = p::HasShape::shape(&#key).1;
                 let device = p::Clone::clone(x.device());
-                let axes = (p::Dim::size(&batch), p::Dim::size(&query), p::Dim::size(&p::HasShape::shape(&#key).1));
+                let axes = (p::Dim::size(&batch), p::Dim::size(&query), p::Dim::size(&key));
                 let mut operation = p::Operation::<E, D, T>::default();
                 let x = operation.read(x)?;
                 #(#read_sources)*
@@ -181,13 +183,16 @@ impl LayerFrame<'_> {
                 let call = make_call(&weights, axes #(, #data)* #dropout_seed);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();
-                let saved = p::run_pass(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut()));
-                let output = operation.finish_matrix(&device, output, shape, move |d_output, gradients| {
+                let mut beside = p::BesideArrays::of(wanted, call.sizes);
+                let saved = p::run_pass(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut(), beside.view_mut()));
+                let output = (output, (batch, query, p::Const));
+                let shapes = ((batch, p::Const, query, key), (batch, p::Const, query));
+                let (output, seen, lse) = operation.finish_attention(&device, output, beside, shapes, move |d_output, d_beside, gradients| {
                     p::run_pass(numbers, || {
-                        backward(&call, &weights, #(#names.matrix(),)* saved, d_output, #(&mut #names.target(),)* gradients)
+                        backward(&call, &weights, #(#names.matrix(),)* saved, d_output, d_beside, #(&mut #names.target(),)* gradients)
                     })
                 })?;
-                Ok((output, None))
+                Ok(p::attended(#label, output, seen, lse))
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host, vectors};
 use crate::emit::input::{data_name, declared_name, read_type};
 use crate::emit::tracked_code;
-use crate::graph::CallData;
+use crate::graph::{CallData, Dim};
 use crate::ops::attention_layer::Attend;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{BiasTerm, BiasTermKind, bias_term_name, param_reads};
@@ -24,13 +24,57 @@ pub(super) struct Score<'a> {
     learned: Vec<Learned<'a>>,
 }
 
-/// A learned tensor, and where its gradient is added up.
+/// A learned tensor or a value of the model, and where its gradient is added up.
 struct Learned<'a> {
     name: &'a str,
-    /// The first index is the head: every head has its own sums.
-    per_head: bool,
+    sums: Sums,
+    /// The axes that the sums have: the others are those of which each has its own.
+    axes: Vec<usize>,
     /// The number of sums.
     len: Size,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    /// The first index is the head: every head has its own sums.
+    PerHead,
+    Shared,
+    /// An index is the sequence, perhaps another one the head.
+    PerSequence,
+}
+
+impl<'a> Learned<'a> {
+    /// `reads` are the indices of all reads.
+    fn new(cx: &Layer<'_>, name: &'a str, reads: &[&[Expr]]) -> Self {
+        let dims = cx.graph.dims(name);
+        let is_all = |axis: usize, var: Var| {
+            let var = Expr::Var(var);
+            reads.iter().all(|index| index.get(axis) == Some(&var))
+        };
+        let batch = dims.iter().enumerate();
+        let mut batch = batch.filter(|(axis, dim)| **dim == Dim::Batch && is_all(*axis, Var::B));
+        let batch = batch.next().map(|(axis, _)| axis);
+        let (sums, own) = match batch {
+            Some(batch) => {
+                let head = (0..dims.len()).find(|axis| is_all(*axis, Var::H));
+                (Sums::PerSequence, [Some(batch), head])
+            }
+            None if is_all(0, Var::H) => (Sums::PerHead, [Some(0), None]),
+            None => (Sums::Shared, [None, None]),
+        };
+        let axes: Vec<usize> = (0..dims.len())
+            .filter(|axis| !own.contains(&Some(*axis)))
+            .collect();
+        let len = axes
+            .iter()
+            .fold(Size::known(1), |len, axis| len.times(&length(&dims[*axis])));
+        Learned {
+            name,
+            sums,
+            axes,
+            len,
+        }
+    }
 }
 
 impl<'a> Score<'a> {
@@ -39,23 +83,14 @@ impl<'a> Score<'a> {
         let direct = bias_terms
             .iter()
             .filter(|bias_term| bias_term.kind != BiasTermKind::Distance);
-        let reads: Vec<_> = direct
-            .flat_map(|bias_term| param_reads(&bias_term.expr))
-            .collect();
+        let reads = direct.flat_map(|bias_term| param_reads(&bias_term.expr));
+        let reads: Vec<_> = reads.filter(|(name, _)| !is_of_pairs(cx, name)).collect();
         let mut learned: Vec<Learned<'a>> = Vec::new();
         for (name, _) in &reads {
             if !learned.iter().any(|known| known.name == *name) {
-                let mut same = reads.iter().filter(|(other, _)| other == name);
-                let per_head = same.all(|(_, index)| matches!(index, [Expr::Var(Var::H), ..]));
-                let len = dims(cx, name)
-                    .iter()
-                    .skip(usize::from(per_head))
-                    .fold(Size::known(1), |len, dim| len.times(dim));
-                learned.push(Learned {
-                    name,
-                    per_head,
-                    len,
-                });
+                let same = reads.iter().filter(|(other, _)| other == name);
+                let same: Vec<_> = same.map(|(_, index)| *index).collect();
+                learned.push(Learned::new(cx, name, &same));
             }
         }
         Some(Score {
@@ -102,7 +137,10 @@ impl<'a> Score<'a> {
         let table = |(index, bias_term): (usize, &BiasTerm)| {
             let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
             let (reads, value) = (
-                self.reads(&bias_term.expr, &|field| quote!(weights.#field.values())),
+                self.reads(&bias_term.expr, &|field| match self.is_given(field) {
+                    true => quote!(#field),
+                    false => quote!(weights.#field.values()),
+                }),
                 host(&bias_term.expr, 0),
             );
             let function = quote!({ #reads move |#h, #q_idx, #kv_idx| #value });
@@ -110,6 +148,28 @@ impl<'a> Score<'a> {
             (bias_term_name(index).into_owned(), table)
         };
         self.tables().map(table).collect()
+    }
+
+    /// The bias terms that read a value with a number for every pair: their gradients are kept pair by pair.
+    fn terms_of_pairs(&self) -> impl Iterator<Item = (usize, &'a BiasTerm)> {
+        let bias_terms = self.bias_terms.iter().enumerate();
+        bias_terms.filter(|(_, bias_term)| {
+            let mut reads = param_reads(&bias_term.expr).into_iter();
+            bias_term.kind != BiasTermKind::Distance
+                && reads.any(|(name, _)| {
+                    is_of_pairs(self.cx, name) && !is_zero(&diff(&bias_term.expr, Wrt::Param(name)))
+                })
+        })
+    }
+
+    /// The lengths of the axes of values of the model, of a place that has `sizes`.
+    fn lengths(&self, of: &TokenStream) -> Option<TokenStream> {
+        (!self.cx.graph.given.is_empty()).then(|| {
+            quote! {
+                #[allow(unused_variables)]
+                let p::Sizes { batch, query, key, .. } = #of.sizes;
+            }
+        })
     }
 
     /// `let param_slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads.
@@ -176,6 +236,9 @@ impl<'a> Score<'a> {
             let table = var(&bias_term_name(index));
             quote!(#number => Some(self.#table.row(at, len)),)
         });
+        let rows = self.bias_terms.iter().enumerate();
+        let rows = rows.filter_map(|(index, bias_term)| self.row(index, bias_term));
+        let stored = stored.chain(rows);
         (!self.bias_terms.is_empty()).then(|| {
             quote! {
                 const BIAS_TERMS: usize = #count;
@@ -191,6 +254,37 @@ impl<'a> Score<'a> {
                     match bias_term { #(#writes)* _ => {} }
                 }
             }
+        })
+    }
+
+    /// The arm for a bias term whose numbers stand side by side in a value of the model.
+    fn row(&self, index: usize, bias_term: &'a BiasTerm) -> Option<TokenStream> {
+        let (name, start) = self.start_of_row(bias_term)?;
+        let number = Literal::usize_unsuffixed(index);
+        let variables = self.variables(&bias_term.expr, &quote!(self));
+        let values = param_field(&var(name));
+        Some(quote! {
+            #number => {
+                let [b, h, q_idx, kv_idx] = at.indices();
+                #variables
+                Some(&self.#values[#start..][..len])
+            }
+        })
+    }
+
+    /// The value of the model in which the numbers of a bias term of all keys stand side by side, and where they begin.
+    fn start_of_row(&self, bias_term: &'a BiasTerm) -> Option<(&'a str, TokenStream)> {
+        let Expr::Param { name, index } = &bias_term.expr else {
+            return None;
+        };
+        let (last, others) = index.split_last()?;
+        let is_row = self.cx.graph.is_given(name)
+            && self.cx.graph.dims(name).last() == Some(&Dim::Key)
+            && *last == Expr::Var(Var::KvIdx)
+            && !others.iter().any(|index| index.reads(Var::KvIdx));
+        is_row.then(|| {
+            let index = index.iter().map(|index| host(index, 9));
+            (&**name, flat_index(self.cx, name, index))
         })
     }
 
@@ -212,8 +306,11 @@ impl<'a> Score<'a> {
         let adds = learned
             .iter()
             .map(|(index, bias_term)| self.add(*index, bias_term));
-        let per_head = self.total(true);
-        let shared = self.total(false);
+        let per_head = self.total(Sums::PerHead);
+        let shared = self.total(Sums::Shared);
+        let per_sequence = self.total(Sums::PerSequence);
+        let pairs = Literal::usize_unsuffixed(self.terms_of_pairs().count());
+        let lengths = self.lengths(&quote!(self));
         (!learned.is_empty()).then(|| {
             quote! {
                 #[inline(always)]
@@ -233,7 +330,13 @@ impl<'a> Score<'a> {
                 }
 
                 fn sums(&self) -> p::SumLens {
-                    p::SumLens { per_head: #per_head, shared: #shared }
+                    #lengths
+                    p::SumLens {
+                        per_head: #per_head,
+                        shared: #shared,
+                        per_sequence: #per_sequence,
+                        pairs: #pairs,
+                    }
                 }
             }
         })
@@ -256,11 +359,23 @@ impl<'a> Score<'a> {
             .tables()
             .map(|(index, _)| var(&bias_term_name(index)))
             .collect();
-        let learned: Vec<_> = self
-            .learned
-            .iter()
-            .map(|learned| param_field(&var(learned.name)))
-            .collect();
+        let direct = self.bias_terms.iter();
+        let direct = direct.filter(|bias_term| bias_term.kind != BiasTermKind::Distance);
+        let mut learned: Vec<Ident> = Vec::new();
+        for (name, _) in direct.flat_map(|bias_term| param_reads(&bias_term.expr)) {
+            let field = param_field(&var(name));
+            if !learned.contains(&field) {
+                learned.push(field);
+            }
+        }
+        let values = learned.iter().map(|field| match self.is_given(field) {
+            true => quote!(#field),
+            false => quote!(weights.#field.values()),
+        });
+        let given = self.given();
+        let has_sizes = !given.is_empty();
+        let sizes_of = has_sizes.then(|| quote!(sizes: p::Sizes,));
+        let sizes_are = has_sizes.then(|| quote!(sizes: call.sizes,));
         let data = self.data();
         let (data, types): (Vec<_>, Vec<_>) = data
             .into_iter()
@@ -273,38 +388,45 @@ impl<'a> Score<'a> {
                 #(#tables: &'a p::DistanceTable<E>,)*
                 #(#learned: &'a [E],)*
                 #(#data: &'a #types,)*
+                #sizes_of
                 element: p::PhantomData<&'a E>,
             }
 
             #[allow(unused_variables)]
-            fn modified<'a, E: p::Element>(call: &'a Call<E>, weights: &'a Weights<E>) -> Modified<'a, E> {
+            fn modified<'a, E: p::Element>(
+                call: &'a Call<E>,
+                weights: &'a Weights<E>,
+                #(#given: &'a [E],)*
+            ) -> Modified<'a, E> {
                 Modified {
                     #(#names: call.sizes.#sizes as i64,)*
                     #(#tables: &call.#tables,)*
-                    #(#learned: weights.#learned.values(),)*
+                    #(#learned: #values,)*
                     #(#data: &call.#data,)*
+                    #sizes_are
                     element: p::PhantomData,
                 }
             }
         }
     }
 
-    /// The variables that `expr` reads of the call and of the layer: lengths, data, learned tensors.
-    fn variables(&self, expr: &Expr) -> TokenStream {
+    /// The variables that `expr` reads of the call and of the layer, which are in `of`: lengths, data, learned tensors.
+    fn variables(&self, expr: &Expr, of: &TokenStream) -> TokenStream {
+        let sizes = self.lengths(of);
         let lengths = [Var::QLen, Var::KvLen].into_iter();
         let lengths = lengths.filter(|var| expr.reads(*var));
         let lengths = lengths.map(|var| format_ident!("{var}"));
         let data = self.cx.graph.declared().map(|declared| &declared.name);
         let data = data.filter(|name| expr.reads_data(name));
         let data = data.map(|name| declared_name(name));
-        let params = self.reads(expr, &|field| quote!(self.#field));
-        quote!(#(let #lengths = self.#lengths;)* #(let #data = self.#data;)* #params)
+        let params = self.reads(expr, &|field| quote!(#of.#field));
+        quote!(#sizes #(let #lengths = #of.#lengths;)* #(let #data = #of.#data;)* #params)
     }
 
     /// The arm that writes a bias term.
     fn write(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
         let number = Literal::usize_unsuffixed(index);
-        let variables = self.variables(&bias_term.expr);
+        let variables = self.variables(&bias_term.expr, &quote!(self));
         let value = host(&bias_term.expr, 0);
         let value = quote!(<E as p::Element>::of(#value));
         let write = match bias_term.kind {
@@ -321,7 +443,10 @@ impl<'a> Score<'a> {
             let start = self.table_start(index, &quote!(self));
             return quote!({ self.#table.add_gradient(at, d, &mut sums.per_head[#start..]); });
         }
-        let variables = self.variables(&bias_term.expr);
+        let variables = self.variables(&bias_term.expr, &quote!(self));
+        let number = self.number_of_pairs(index);
+        let of_pairs = number
+            .map(|number| quote!(if let Some(pairs) = sums.pairs { pairs.write(#number, at, d); }));
         let adds = param_reads(&bias_term.expr).into_iter().filter_map(|(name, read)| {
             let derivative = diff(&bias_term.expr, Wrt::Param(name));
             let sum = self.sum_of(name, read)?;
@@ -336,35 +461,40 @@ impl<'a> Score<'a> {
             // The factor of a gradient of 0 may be anything.
             BiasTermKind::Row => quote!({
                 #variables
+                #of_pairs
                 let d = p::sum_of_gradients(d);
                 if d != <E as p::Element>::of(0.0) { #(#adds)* }
             }),
-            _ => quote!({ #variables #(#adds)* }),
+            _ => quote!({ #variables #of_pairs #(#adds)* }),
         }
     }
 
     /// The place of the gradient of an element.
     fn sum_of(&self, name: &str, read: &[Expr]) -> Option<TokenStream> {
         let learned = self.learned.iter().find(|learned| learned.name == name)?;
-        let skip = usize::from(learned.per_head);
-        let dims: Vec<_> = dims(self.cx, name).into_iter().skip(skip).collect();
-        let index = read[skip..].iter().map(|index| host(index, 9));
-        let flat = index
-            .zip(&dims)
-            .fold(None, |flat: Option<TokenStream>, (index, dim)| {
-                Some(match flat {
-                    None => index,
-                    Some(flat) => quote!((#flat) * (#dim) as i64 + #index),
-                })
-            });
+        let dims = self.cx.graph.dims(name);
+        let axes = learned.axes.iter();
+        let index = axes.map(|axis| (host(&read[*axis], 9), length(&dims[*axis])));
+        let flat = index.fold(None, |flat: Option<TokenStream>, (index, dim)| {
+            Some(match flat {
+                None => index,
+                Some(flat) => quote!((#flat) * (#dim) as i64 + #index),
+            })
+        });
         let flat = flat.unwrap_or_else(|| quote!(0));
         let start = self.start(learned);
-        let sums = if learned.per_head {
-            quote!(per_head)
-        } else {
-            quote!(shared)
+        let sums = match learned.sums {
+            Sums::PerHead => quote!(per_head),
+            Sums::Shared => quote!(shared),
+            Sums::PerSequence => quote!(per_sequence),
         };
         Some(quote!(sums.#sums[#start + (#flat) as usize]))
+    }
+
+    /// The number of a bias term among those whose gradients are kept pair by pair.
+    fn number_of_pairs(&self, index: usize) -> Option<Literal> {
+        let number = self.terms_of_pairs().position(|(of, _)| of == index)?;
+        Some(Literal::usize_unsuffixed(number))
     }
 
     /// The offset of the sums of a tensor.
@@ -373,22 +503,19 @@ impl<'a> Score<'a> {
             .learned
             .iter()
             .take_while(|other| other.name != learned.name);
-        let before = before.filter(|other| other.per_head == learned.per_head);
+        let before = before.filter(|other| other.sums == learned.sums);
         before.fold(Size::known(0), |start, other| plus(&start, &other.len))
     }
 
     /// The number of sums of tensors.
-    fn len(&self, per_head: bool) -> Size {
-        let some = self
-            .learned
-            .iter()
-            .filter(|learned| learned.per_head == per_head);
+    fn len(&self, sums: Sums) -> Size {
+        let some = self.learned.iter().filter(|learned| learned.sums == sums);
         some.fold(Size::known(0), |len, learned| plus(&len, &learned.len))
     }
 
     /// The offset of the sums of a table: after those of the tensors and of the earlier tables.
     fn table_start(&self, index: usize, score: &TokenStream) -> TokenStream {
-        let len = self.len(true);
+        let len = self.len(Sums::PerHead);
         let before = self
             .tables()
             .filter(|(other, bias_term)| *other < index && is_learned(bias_term));
@@ -396,11 +523,11 @@ impl<'a> Score<'a> {
         quote!(#len #(+ #score.#before.distances())*)
     }
 
-    fn total(&self, per_head: bool) -> TokenStream {
-        let len = self.len(per_head);
+    fn total(&self, sums: Sums) -> TokenStream {
+        let len = self.len(sums);
         let tables = self
             .tables()
-            .filter(|(_, bias_term)| per_head && is_learned(bias_term));
+            .filter(|(_, bias_term)| sums == Sums::PerHead && is_learned(bias_term));
         let tables = tables.map(|(index, _)| var(&bias_term_name(index)));
         quote!(#len #(+ self.#tables.distances())*)
     }
@@ -411,23 +538,38 @@ impl<'a> Score<'a> {
             return None;
         }
         let heads = &self.cx.spec.heads;
+        let given = self.given();
         let learned = self.learned.iter();
         let learned = learned.map(|learned| self.emit_learned_gradient(learned));
         let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
         let adds = tables.map(|(index, bias_term)| self.emit_table_gradient(index, bias_term));
-        let adds: Vec<_> = learned.chain(adds).collect();
-        let per_head = self.len(true);
-        let shared = self.len(false);
+        let of_pairs = self.terms_of_pairs().enumerate();
+        let of_pairs =
+            of_pairs.map(|(number, (_, bias_term))| self.emit_pair_gradient(number, bias_term));
+        let adds: Vec<_> = learned.chain(adds).chain(of_pairs).collect();
+        let [per_head, shared, per_sequence] =
+            [Sums::PerHead, Sums::Shared, Sums::PerSequence].map(|sums| self.len(sums));
+        let pairs = self.terms_of_pairs().count();
         let tables = self.tables().filter(|(_, bias_term)| is_learned(bias_term));
         let of_tables = tables.map(|_| vec![quote!(#heads), distances()]);
         let sums = [
             vec![quote!(#heads), quote!(#per_head)],
             vec![quote!(#shared)],
         ];
-        let footprints = sums.into_iter().chain(of_tables);
+        let of_sequences = (per_sequence.value != Some(0))
+            .then(|| vec![quote!(batch), quote!(#heads), quote!(#per_sequence)]);
+        let pairs = (pairs > 0).then(|| {
+            let pairs = Literal::usize_unsuffixed(pairs);
+            let [batch, query, key] = [quote!(batch), quote!(query), quote!(key)];
+            vec![quote!(#pairs), batch, quote!(#heads), query, key]
+        });
+        let footprints = sums.into_iter().chain(of_sequences).chain(pairs);
+        let footprints = footprints.chain(of_tables);
+        let lengths = self.lengths(&quote!(call));
         Some(ParameterGradient {
             make: quote! {
-                let mut d_score = p::ScoreGradient::<E>::uninit(#heads, p::Score::sums(&modified(call, weights)));
+                #lengths
+                let mut d_score = p::ScoreGradient::<E>::uninit(call.sizes, p::Score::sums(&modified(call, weights #(, #given.values())*)));
             },
             footprints: footprints.map(|axes| tracked_code::array(&axes)).collect(),
             argument: quote!(Some(d_score.as_mut())),
@@ -439,11 +581,104 @@ impl<'a> Score<'a> {
         let name = param_field(&var(learned.name));
         let start = self.start(learned);
         let len = &learned.len;
-        if learned.per_head {
-            quote!(d_score.add_per_head(#start..#start + #len, weights.#name.gradient(gradients));)
-        } else {
-            quote!(d_score.add_shared(#start..#start + #len, weights.#name.gradient(gradients));)
+        let range = quote!(#start..#start + #len);
+        self.with_gradient(&name, &|to| match learned.sums {
+            Sums::PerHead => quote!(d_score.add_per_head(#range, #to);),
+            Sums::Shared => quote!(d_score.add_shared(#range, #to);),
+            Sums::PerSequence => {
+                let place = self.place_in_sequence(learned);
+                quote!(d_score.add_per_sequence(#range, #place, #to);)
+            }
+        })
+    }
+
+    /// `|b, h, i| place`: the element of a value of which number `i` of a head of a sequence is the sum.
+    fn place_in_sequence(&self, learned: &Learned<'_>) -> TokenStream {
+        let dims = self.cx.graph.dims(learned.name);
+        let name = |axis: usize| format_ident!("i{axis}");
+        let axes = learned.axes.iter().map(|axis| name(*axis));
+        let sizes = learned.axes.iter().map(|axis| length(&dims[*axis]));
+        let mut has_head = false;
+        let mut has_batch = false;
+        let index: Vec<TokenStream> = (0..dims.len())
+            .map(|axis| {
+                if learned.axes.contains(&axis) {
+                    let name = name(axis);
+                    quote!(#name)
+                } else if dims[axis] == Dim::Batch && !has_batch {
+                    has_batch = true;
+                    quote!(b)
+                } else {
+                    has_head = true;
+                    quote!(h)
+                }
+            })
+            .collect();
+        let head = format_ident!("{}", if has_head { "h" } else { "_h" });
+        let flat = flat_index(self.cx, learned.name, index.into_iter());
+        quote!(|b, #head, i| { let [#(#axes),*] = p::unflatten(i, [#(#sizes),*]); #flat })
+    }
+
+    /// The lines that add the gradients of the pairs of a bias term to those of the values that it reads.
+    fn emit_pair_gradient(&self, number: usize, bias_term: &'a BiasTerm) -> TokenStream {
+        let expr = &bias_term.expr;
+        let number = Literal::usize_unsuffixed(number);
+        let given = self.given();
+        if let Some((name, start)) = self.start_of_row(bias_term) {
+            let variables = self.variables(expr, &quote!(modified));
+            return self.with_gradient(&param_field(&var(name)), &|to| {
+                quote! {
+                    let modified = modified(call, weights #(, #given.values())*);
+                    #[allow(unused_variables)]
+                    let start = |b: i64, h: i64, q_idx: i64| {
+                        let kv_idx = 0_i64;
+                        #variables
+                        #start
+                    };
+                    d_score.add_pair_rows(#number, start, #to);
+                }
+            });
         }
+        let reads = param_reads(expr).into_iter();
+        let reads = reads.filter(|(name, _)| is_of_pairs(self.cx, name));
+        let adds = reads.map(|(name, read)| {
+            let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
+            let derivative = diff(expr, Wrt::Element(name, read));
+            let factor = host(&derivative, 0);
+            let variables = self.variables(expr, &quote!(modified));
+            self.with_gradient(&param_field(&var(name)), &|to| {
+                quote! {
+                    let modified = modified(call, weights #(, #given.values())*);
+                    #[allow(unused_variables)]
+                    let read = |b: i64, h: i64, q_idx: i64, kv_idx: i64| {
+                        #variables
+                        (#at, #factor)
+                    };
+                    d_score.add_pairs(#number, read, #to);
+                }
+            })
+        });
+        quote!(#(#adds)*)
+    }
+
+    /// The line that adds to the gradient of a learned tensor, or of an input.
+    fn with_gradient(&self, name: &Ident, add: &dyn Fn(TokenStream) -> TokenStream) -> TokenStream {
+        if !self.is_given(name) {
+            return add(quote!(weights.#name.gradient(gradients)));
+        }
+        let target = format_ident!("d_{name}");
+        let add = add(quote!(to));
+        quote!(#target.accumulate(gradients, |to| { #add });)
+    }
+
+    fn is_given(&self, field: &Ident) -> bool {
+        self.given().contains(field)
+    }
+
+    /// The inputs that the body reads.
+    fn given(&self) -> Vec<Ident> {
+        let given = self.cx.graph.given.iter();
+        given.map(|given| param_field(&var(&given.name))).collect()
     }
 
     fn emit_table_gradient(&self, index: usize, bias_term: &BiasTerm) -> TokenStream {
@@ -456,16 +691,21 @@ impl<'a> Score<'a> {
                 let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
                 let factor = host(&diff(&bias_term.expr, Wrt::Param(name)), 0);
                 let (reads, name) = (
-                    self.reads(&bias_term.expr, &|field| quote!(weights.#field.values())),
+                    self.reads(&bias_term.expr, &|field| match self.is_given(field) {
+                        true => quote!(#field.values()),
+                        false => quote!(weights.#field.values()),
+                    }),
                     param_field(&var(name)),
                 );
-                quote! {
-                    call.#table.add_to_parameter(
-                        d_score.per_head(#start..#start + call.#table.distances()),
-                        { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
-                        weights.#name.gradient(gradients),
-                    );
-                }
+                self.with_gradient(&name, &|to| {
+                    quote! {
+                        call.#table.add_to_parameter(
+                            d_score.per_head(#start..#start + call.#table.distances()),
+                            { #reads move |#h, #q_idx, #kv_idx| (#at, #factor) },
+                            #to,
+                        );
+                    }
+                })
             });
         quote!(#(#adds)*)
     }
@@ -486,11 +726,22 @@ fn plus(a: &Size, b: &Size) -> Size {
     Size::derive(value, quote!((#a + #b)), format!("{a} + {b}"))
 }
 
-fn dims(cx: &Layer<'_>, name: &str) -> Vec<Size> {
-    let tensors = cx.graph.param(name).map(|param| param.tensors());
-    tensors
-        .map(|mut tensors| tensors.remove(0).1)
-        .unwrap_or_default()
+/// The length of an axis, where `batch`, `query` and `key` are variables.
+fn length(dim: &Dim) -> Size {
+    let (name, text) = match dim {
+        Dim::Size(size) => return size.clone(),
+        Dim::Batch => ("batch", "batch"),
+        Dim::Query => ("query", "q_len"),
+        Dim::Key => ("key", "kv_len"),
+    };
+    let name = var(name);
+    Size::derive(None, quote!(#name), text.to_owned())
+}
+
+/// Whether it is a value of the model with a number for every pair of a query and a key.
+fn is_of_pairs(cx: &Layer<'_>, name: &str) -> bool {
+    let dims = cx.graph.dims(name);
+    dims.contains(&Dim::Query) && dims.contains(&Dim::Key)
 }
 
 fn is_zero(expr: &Expr) -> bool {

@@ -8,7 +8,7 @@ use proc_macro2::{Group, Ident, TokenStream};
 use quote::ToTokens;
 
 use super::{did_you_mean, listed, quoted};
-use crate::spec::body::{DataDecl, FunctionKind, ParamDecl, Sizes, Tensor, text_of};
+use crate::spec::body::{DataDecl, FunctionKind, Sizes, Tensor, text_of};
 use crate::spec::keys::{Key, Word, nearest};
 
 pub(crate) use expressions::*;
@@ -52,6 +52,8 @@ pub(crate) const SCORE_IN_MASK: &str = "a mask does not read the score: which ke
     help: what depends on the score belongs in `fn score`";
 pub(crate) const PARAM_IN_MASK: &str = "a mask reads nothing that is learned: a condition has no derivative\n\
     help: add to the score instead, in `fn score`";
+pub(crate) const VALUE_IN_MASK: &str = "a mask reads no computed value: a condition has no derivative\n\
+    help: add to the score instead, in `fn score`, or pass an input of the model without a tape";
 pub(crate) const NOT_FINITE: &str = "expected a finite number\n\
     help: which keys a query does not attend to is said in `fn mask`";
 pub(crate) const NORMALIZER_TWICE: &str = "the header says how scores become weights already\nhelp: remove `normalizer = ..` or this function";
@@ -252,18 +254,22 @@ pub(crate) fn expected_initializer(found: &TokenStream, key: &Key) -> String {
     )
 }
 
-pub(crate) fn never_reaches(param: &ParamDecl, is_read: bool) -> String {
-    let name = &param.name;
+pub(crate) fn never_reaches(tensor: Tensor<'_>, is_read: bool) -> String {
+    let name = tensor.name();
+    let lost = match tensor {
+        Tensor::Param(_) => "it would not be learned",
+        Tensor::Data(_) => "no gradient would flow to it",
+    };
     let help = if is_read {
         "the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison"
             .to_owned()
     } else {
         format!(
             "read it in `fn score`, as `{}`, or remove it",
-            indexed(Tensor::Param(param))
+            indexed(tensor)
         )
     };
-    format!("`{name}` never reaches the score, so it would not be learned\nhelp: {help}")
+    format!("`{name}` never reaches the score, so {lost}\nhelp: {help}")
 }
 
 pub(crate) fn not_learned(kind: &Ident, name: &Ident) -> String {

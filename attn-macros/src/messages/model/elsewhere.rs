@@ -170,13 +170,18 @@ pub(crate) fn number_in_let(name: &Ident, value: &str, model: &Ident) -> String 
 }
 
 /// `mask = causal` among the operands of an attention.
-pub(crate) fn key_as_operand(key: &Ident, values: &[Expr]) -> String {
+pub(crate) fn key_as_operand(operation: &Ident, key: &Ident, values: &[Expr]) -> String {
     let value = match values {
         [value] => value.text(),
         _ => "..".to_owned(),
     };
+    let others = match operation == "attention" {
+        true => ["heads, ", "x"],
+        false => ["", "q, k, v"],
+    };
+    let [keys, operands] = others;
     format!(
-        "`attention` has no operand `{key}`\nhelp: keys stand in the angle brackets: `attention::<heads, {key} = {value}>(x)`"
+        "`{operation}` has no operand `{key}`\nhelp: keys stand in the angle brackets: `{operation}::<{keys}{key} = {value}>({operands})`"
     )
 }
 

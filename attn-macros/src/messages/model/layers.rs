@@ -12,6 +12,30 @@ pub(crate) fn positions_differ(ids: &Type, vectors: &Type) -> String {
     )
 }
 
+/// The last axis has the pairs, so it is not that of the positions.
+pub(crate) fn rope_along_vectors(ty: &Type) -> String {
+    match ty.axes.as_slice() {
+        [_] => format!("`rope` takes vectors along an axis, as [.., seq, d], found {ty}"),
+        _ => format!(
+            "`rope` rotates pairs of the last axis, by the place along another one, found the last one of {ty}\n\
+             help: name the axis of the positions: `rope::<seq>(x)`"
+        ),
+    }
+}
+
+/// `vectors`: the axes that positions may have. `named`: the one that they must have.
+pub(crate) fn positions_of_rope(vectors: &Type, named: Option<&Axis>, found: &Type) -> String {
+    let axes: Vec<_> = vectors.axes.iter().map(Axis::to_string).collect();
+    let axes = axes.join(", ");
+    let must = match named {
+        Some(axis) => format!(", `{axis}` among them"),
+        None => String::new(),
+    };
+    format!(
+        "the second operand of `rope` are positions, ids with some of the axes [{axes}]{must}, found {found}"
+    )
+}
+
 pub(crate) fn channels_of_any_number(axis: &str, ty: &Type) -> String {
     format!(
         "`group_norm` has a gain and a bias for every channel, so their number is constant, found the axis `{axis}` of {ty}\n\

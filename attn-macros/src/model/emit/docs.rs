@@ -139,7 +139,7 @@ pub(super) fn module(cx: &Emitter<'_>, id: ModuleId) -> String {
     let what = match &cx.model.module(id).holder {
         Holder::Variable(_) => "A round of `repeat`".to_owned(),
         Holder::Field(place) => {
-            let layer = cx.model.layer(place).map_or_else(String::new, layer_name);
+            let layer = name_of_layer(cx.model, place);
             format!("\n\nA call of `{layer}`")
         }
     };
@@ -162,7 +162,7 @@ fn push_rows(cx: &Emitter<'_>, id: ModuleId, path: &str, table: &mut Table<3>) {
         let name = format!("{path}{}", field.name);
         table.row([
             &format!("`{name}`"),
-            &described(field),
+            &described(cx.model, field),
             &format!("`{}`", field.output),
         ]);
         if let Some((module, inner)) = field.layer.inner() {
@@ -178,13 +178,13 @@ pub(super) fn field(cx: &Emitter<'_>, field: &Field) -> String {
             let name = &cx.model.attentions[*index].spec.item.name;
             format!("[`{name}`]: `{}`", field.output)
         }
-        _ => format!("{}: `{}`", described(field), field.output),
+        _ => format!("{}: `{}`", described(cx.model, field), field.output),
     }
 }
 
 /// A layer with its sizes, and its initial distribution if one is declared.
-fn described(field: &Field) -> String {
-    let layer = markdown(&field.layer);
+fn described(model: &Model, field: &Field) -> String {
+    let layer = markdown(model, &field.layer);
     match &field.init {
         None => layer,
         Some(init) => format!("{layer}, init {init}"),
@@ -192,18 +192,26 @@ fn described(field: &Field) -> String {
 }
 
 /// The layer in Markdown, where a type in code is not parsed as an HTML tag.
-fn markdown(layer: &Submodule) -> String {
+fn markdown(model: &Model, layer: &Submodule) -> String {
     match layer {
         Submodule::Opaque { ty, .. } => format!("module `{ty}`"),
-        layer => layer_name(layer),
+        layer => layer_name(model, layer),
     }
 }
 
 /// The short name of a layer, with its sizes.
-pub(super) fn layer_name(layer: &Submodule) -> String {
+pub(super) fn layer_name(model: &Model, layer: &Submodule) -> String {
     match layer {
         Submodule::Layer(layer) => layer.label(),
-        Submodule::Attention(_) => "attention".to_owned(),
+        Submodule::Attention(index) => {
+            let is_of_operands = model.attentions[*index].spec.of_operands.is_some();
+            let name = if is_of_operands {
+                "attend"
+            } else {
+                "attention"
+            };
+            name.to_owned()
+        }
         Submodule::Opaque { ty, .. } => format!("module {ty}"),
         Submodule::Block { block, .. } => format!("block {block}"),
         Submodule::Repeat { count, share, .. } => {
@@ -302,7 +310,7 @@ pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
         format!(
             "The weights of all attentions of the model, in the order of execution: takes `{input}`, as [`{forward}`](Self::{forward}). \
              The name of an attention in a `repeat` has the number of the round: `blocks.3.attention`.{modules}\n\n\
-             The model runs in its composed form, whose memory and time grow with the square of the lengths.\n\n{PANICS}"
+             The model runs as a chain of operations, and keeps all weights: its memory grows with the square of the lengths.\n\n{PANICS}"
         ),
         format!("[`{maps}`](Self::{maps}) with a typed error.\n\n{ERRORS}"),
         format!(
@@ -320,9 +328,15 @@ pub(super) fn inside(cx: &Emitter<'_>) -> [String; 6] {
     ]
 }
 
+/// The same of the layer at a place.
+fn name_of_layer(model: &Model, place: &ParamPath) -> String {
+    let layer = model.layer(place);
+    layer.map_or_else(String::new, |layer| layer_name(model, layer))
+}
+
 /// A layer with the name of its field, unless the layer's own name begins with it.
 pub(super) fn place_name(model: &Model, place: &ParamPath) -> String {
-    let layer = model.layer(place).map_or_else(String::new, layer_name);
+    let layer = name_of_layer(model, place);
     match layer.starts_with(&place.field) {
         true => layer,
         false => format!("{}: {layer}", place.field),

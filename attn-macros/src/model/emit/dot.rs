@@ -33,6 +33,10 @@ fn push_region(model: &Model, region: &Region, indent: &str, dot: &mut String) {
                 for operand in &node.operands {
                     let _ = writeln!(dot, "{indent}v{} -> v{id};", operand.0);
                 }
+                for other in node.results().skip(1) {
+                    push_value(model, other, indent, dot);
+                    let _ = writeln!(dot, "{indent}v{id} -> v{};", other.0);
+                }
             }
             Step::Repeat(repeat) => push_repeat(model, repeat, indent, dot),
             Step::Scan(scan) => push_scan(model, scan, indent, dot),

@@ -311,7 +311,7 @@ fn rows(cx: &Emitter<'_>, module: ModuleId, path: &str) -> Vec<TokenStream> {
     let mut lines = Vec::new();
     for field in &cx.model.module(module).fields {
         let name = format!("{path}{}", field.name);
-        let layer = docs::layer_name(&field.layer);
+        let layer = docs::layer_name(cx.model, &field.layer);
         let output = &field.output;
         let params = params_of(cx, &field.layer);
         lines.push(quote!(p::Row { name: #name, layer: #layer, output: #output, params: #params }));

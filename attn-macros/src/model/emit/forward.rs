@@ -164,7 +164,7 @@ impl ComposedNode<'_> {
         self.define(&quote!(#method(#(&#operands,)* &#place)))
     }
 
-    /// `let y: p::Tensor<..> = pass.layer(&model.attention, |tape| (p::on(tape, &x), ..))?;`
+    /// `let y: p::Tensor<..> = pass.layer(&model.attention, |tape| (p::on(tape, &x), ..))?;`, or `pass.attention(..)` with results beside.
     pub(crate) fn attention(&self, attention: &Attention) -> TokenStream {
         let operands = self.operands();
         let others = operands[1..attention.inputs.len()].iter().map(copy);
@@ -175,7 +175,33 @@ impl ComposedNode<'_> {
         });
         let input = input_with_tape(&operands[0], others.chain(data));
         let layer = self.place(&attention.place);
-        self.define(&quote!(layer(&#layer, |tape| #input)))
+        let others = &self.node.others;
+        if others.iter().all(Option::is_none) {
+            return self.define(&quote!(layer(&#layer, |tape| #input)));
+        }
+        let fields = ["weights", "lse"].map(|name| format_ident!("{name}"));
+        let beside = fields.iter().zip(others.iter().chain([&None, &None]));
+        let flags = beside.clone().map(|(field, id)| {
+            let is_wanted = id.is_some();
+            quote!(#field: #is_wanted)
+        });
+        let beside = beside.filter_map(|(field, id)| Some((field, (*id)?)));
+        let taken = beside.clone().map(|(field, id)| {
+            let name = self.cx.var(id);
+            quote!(#field: #name,)
+        });
+        let typed = beside.map(|(_, id)| {
+            let (name, ty) = (self.cx.var(id), self.cx.value_type(id));
+            quote!(let #name: #ty = p::wanted(#name);)
+        });
+        let result = self.cx.var(self.node.result);
+        let ty = self.cx.value_type(self.node.result);
+        quote! {
+            let p::Attended { output: #result, #(#taken)* .. } =
+                pass.attention(&#layer, p::Wanted { #(#flags),* }, |tape| #input)?;
+            let #result: #ty = #result;
+            #(#typed)*
+        }
     }
 
     /// `let y: p::Tensor<..> = pass.module(&model.head, |tape| p::on(tape, &x))?;`

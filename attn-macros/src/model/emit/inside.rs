@@ -116,11 +116,12 @@ fn emit_region(cx: &Emitter<'_>, region: &Region) -> TokenStream {
 
 fn emit_nodes(cx: &Emitter<'_>, nodes: &[&Node]) -> TokenStream {
     let model = cx.model;
-    let of_floats = nodes
+    let results = nodes
         .iter()
-        .filter(|node| model.value(node.result).ty.kind == ValueKind::Floats);
-    let results = of_floats.map(|node| {
-        let value = &model.value(node.result).source;
+        .flat_map(|node| node.results().map(move |id| (node, model.value(id))));
+    let of_floats = results.filter(|(_, value)| value.ty.kind == ValueKind::Floats);
+    let results = of_floats.map(|(node, value)| {
+        let value = &value.source;
         let operation = match node.op.description().label {
             Label::Layer(place) => model.fields(place),
             Label::Text(text) => text,

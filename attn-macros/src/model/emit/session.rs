@@ -4,9 +4,10 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, input};
+use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::model::given::{DependsOn, Given};
-use crate::model::graph::Node;
+use crate::model::graph::{Model, Node, Region, Step};
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::Lookup;
 
@@ -37,8 +38,8 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
     let reason = trait_name(cx);
     match cx.session {
         // After a mistake, uses compile.
-        _ if cx.model.poisoned => emit_none(cx, None),
-        Ok(()) => emit_sessions(cx),
+        _ if cx.model.poisoned => [emit_none(cx, None), emit_bytes(cx)].into_iter().collect(),
+        Ok(()) => [emit_sessions(cx), emit_bytes(cx)].into_iter().collect(),
         Err(_) => [
             emit_trait(cx),
             emit_none(
@@ -49,6 +50,59 @@ pub(super) fn emit(cx: &Emitter<'_>) -> TokenStream {
         .into_iter()
         .collect(),
     }
+}
+
+/// What a session remembers of each token, on the default type, so that it needs no type arguments.
+fn emit_bytes(cx: &Emitter<'_>) -> TokenStream {
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let method = cx.method("cache_bytes_per_token");
+    let numbers = match cx.model.poisoned {
+        true => quote!(0),
+        false => numbers_per_token(cx.model, &Given::of(cx.model), &cx.model.body),
+    };
+    quote_spanned! {cx.at=>
+        #[allow(dead_code)]
+        impl #name {
+            /// The bytes that a session remembers of each token, in `f32`: the keys and values of its attentions. In `f64` it is twice as
+            /// many.
+            ///
+            /// The cache of a session has this times its capacity, or less if masks bound how many keys are read again. Values that are a
+            /// part of their keys are not remembered twice.
+            #vis const fn #method() -> usize {
+                (#numbers) * ::core::mem::size_of::<f32>()
+            }
+        }
+    }
+}
+
+/// How many numbers of keys and values attentions have for each token.
+fn numbers_per_token(model: &Model, given: &Given, region: &Region) -> TokenStream {
+    let terms = region.steps.iter().filter_map(|step| match step {
+        Step::Node(node) => {
+            let AttentionLayer {
+                spec,
+                graph,
+                values_in_keys,
+                ..
+            } = &model.attentions[node.attention()?.index];
+            let is_of_tokens = given.depends_on(model.block(), node.result) == DependsOn::Tokens;
+            if graph.cross || !is_of_tokens {
+                return None;
+            }
+            let [heads, keys, values] = [&spec.kv_heads, &spec.head_dim, &spec.value_head_dim];
+            let values = values_in_keys.is_none().then(|| quote!(+ #values));
+            Some(quote!(#heads * (#keys #values)))
+        }
+        Step::Repeat(repeat) => {
+            let count = &repeat.count;
+            let inner = numbers_per_token(model, given, &repeat.body);
+            Some(quote!(#count * (#inner)))
+        }
+        // Its states do not grow.
+        Step::Scan(_) => None,
+    });
+    quote!(0 #(+ #terms)*)
 }
 
 fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {

@@ -84,11 +84,11 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         arguments: Arguments,
-        name: Option<&Ident>,
+        names: &[Ident],
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let key_of = |name: &str| ATTEND_KEYS.iter().find(|key| key.name == name);
-        let (named_operands, complete) =
+        let (mut named_operands, complete) =
             self.operands_by_name(call, arguments.complete, key_of, builder);
         let [q, k, v] = call.operands.as_slice() else {
             self.read_all(&call.operands, builder);
@@ -122,13 +122,14 @@ impl Lowering<'_> {
             return None;
         }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
-        let result = named(name, "attend");
+        let result = named(names.first(), "attend");
         let asked = ("attend", arguments.name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
-        let draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
+        let given = self.give(&mut draft, site.index, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let complete = complete && self.cx.count() == before;
@@ -136,6 +137,8 @@ impl Lowering<'_> {
         let rows =
             rows.map(|(vectors, of)| self.rows(vectors, &format!("{of}_of_{result}"), builder));
         let types = rows.map(|rows| self.ty(rows).clone());
+        let given = self.values_given(call, (&spec, &graph), [&types[0], &types[2]], &given);
+        let complete = complete && given.is_some();
         let is_of_rows = q.heads.is_some() || q.is_one;
         let attended = match is_of_rows {
             true => types[0].ending_in(spec.d_model.clone()),
@@ -144,25 +147,60 @@ impl Lowering<'_> {
         let called = Called {
             call,
             spec,
+            inputs: Inputs::vectors().and(graph.given.len()),
             graph,
-            inputs: Inputs::vectors(),
             sequences: [&types[0], &types[2]],
             result: attended,
+            heads: match q.heads {
+                Some(index) => q.ty.axes[index].clone(),
+                None => Axis::Size(Size::known(1)),
+            },
+            names,
             complete,
         };
         let of_rows = match is_of_rows {
             true => format!("rows_of_{result}"),
             false => result.clone(),
         };
-        let attended = self.attention_node(
+        let given = given.into_iter().flatten();
+        let results = self.attention_node(
             called,
             site,
-            rows.to_vec(),
+            rows.into_iter().chain(given).collect(),
             named_operands,
             &of_rows,
             builder,
         )?;
-        Some(self.heads_apart(attended, &q, ty, &result, builder))
+        let results =
+            results
+                .into_iter()
+                .enumerate()
+                .map(|(index, value)| match (index, q.heads) {
+                    (0, _) => self.heads_apart(value, &q, ty.clone(), &result, builder),
+                    (_, Some(_)) => value,
+                    (index, None) => self.without_heads(value, &q, &names[index], builder),
+                });
+        Some(results.collect())
+    }
+
+    /// A value beside the attended ones without the axis of the only head.
+    fn without_heads(
+        &mut self,
+        value: ValueId,
+        q: &Vectors,
+        name: &Ident,
+        builder: &mut RegionBuilder,
+    ) -> ValueId {
+        let ty = self.ty(value).clone();
+        let mut axes = ty.axes.clone();
+        axes.remove(q.batch().axes.len());
+        let op = Rearrange::of_axes(ty.axes.clone(), (0..ty.axes.len()).collect());
+        self.node(
+            builder,
+            op,
+            vec![value],
+            (&named(Some(name), ""), Type::floats(axes)),
+        )
     }
 
     /// The queries, with the axis of their heads.

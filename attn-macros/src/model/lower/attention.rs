@@ -3,16 +3,19 @@
 use std::fmt;
 
 use proc_macro2::{Ident, Span};
-use quote::ToTokens;
+use quote::{ToTokens, format_ident};
+use syn::ext::IdentExt;
 
 use super::arguments::Arguments;
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::graph::{self, AttentionLayer, CallData, Dim};
-use crate::messages::{choice, grid as grid_messages, model as messages};
-use crate::model::graph::{ParamPath, Submodule, ValueId};
+use crate::messages::{
+    attend as attend_messages, choice, grid as grid_messages, model as messages,
+};
+use crate::model::graph::{ParamPath, Step, Submodule, ValueId};
 use crate::model::syntax::Call;
-use crate::model::types::{Axis, Type, ValueKind, tuple};
+use crate::model::types::{Axis, Same, Type, ValueKind, tuple};
 use crate::ops::{Attention, Inputs};
 use crate::score::{self, Var};
 use crate::spec::keys::Key;
@@ -25,7 +28,7 @@ pub(super) type NamedOperands<'c> = Vec<(&'c Ident, Vec<Option<ValueId>>)>;
 /// Where an attention stands in the model.
 pub(super) struct Site {
     place: ParamPath,
-    index: usize,
+    pub(super) index: usize,
     pub(super) name_of_type: Ident,
 }
 
@@ -38,6 +41,10 @@ pub(super) struct Called<'c> {
     /// The types of the sequences of queries and of keys.
     pub(super) sequences: [&'c Type; 2],
     pub(super) result: Type,
+    /// The axis of the heads of what is beside it.
+    pub(super) heads: Axis,
+    /// The names of the results.
+    pub(super) names: &'c [Ident],
     /// No mistake was found.
     pub(super) complete: bool,
 }
@@ -47,9 +54,9 @@ impl Lowering<'_> {
         &mut self,
         call: &Call,
         arguments: Arguments,
-        name: Option<&Ident>,
+        names: &[Ident],
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let (mut named_operands, complete) =
             self.operands_by_name(call, arguments.complete, Key::find, builder);
         let [x] = call.operands.as_slice() else {
@@ -79,9 +86,11 @@ impl Lowering<'_> {
         let asked = ("attention", arguments.name.as_ref());
         let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let name_of_type = site.name_of_type.clone();
+        let place = site.index;
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
-        let draft = draft?;
+        let mut draft = draft?;
+        let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let found = Axis::Size(width);
@@ -95,18 +104,23 @@ impl Lowering<'_> {
         let fills = spec.poisoned || self.fills_grid(&spec, [&ty, &key], call);
         let mut operands = vec![x];
         operands.extend(sources.iter().map(|(value, _)| *value));
-        let inputs = Inputs::sequences(operands.len());
-        let complete = complete && agrees && fills && self.cx.count() == before;
+        let given = self.values_given(call, (&spec, &graph), [&ty, &key], &given);
+        let inputs = Inputs::sequences(operands.len()).and(graph.given.len());
+        let complete = complete && agrees && fills && given.is_some();
+        let complete = complete && self.cx.count() == before;
+        operands.extend(given.into_iter().flatten());
         let called = Called {
             call,
+            heads: Axis::Size(spec.heads.clone()),
             spec,
             graph,
             inputs,
             sequences: [&ty, &key],
             result: ty.clone(),
+            names,
             complete,
         };
-        let result = named(name, "attention");
+        let result = named(names.first(), "attention");
         self.attention_node(called, site, operands, named_operands, &result, builder)
     }
 
@@ -123,7 +137,8 @@ impl Lowering<'_> {
         for (key, values) in &call.named {
             // A body may declare a name that is also a key.
             if call.body.is_none() && key_of(&key.to_string()).is_some() {
-                self.cx.error(key, messages::key_as_operand(key, values));
+                self.cx
+                    .error(key, messages::key_as_operand(&call.name, key, values));
                 complete = false;
                 continue;
             }
@@ -131,6 +146,70 @@ impl Lowering<'_> {
             named_operands.push((key, values.collect::<Vec<_>>()));
         }
         (named_operands, complete)
+    }
+
+    /// Takes the values that the body reads as data, and that have a gradient, out of the operands by name. A layer that is called again,
+    /// the one of this number, has the inputs that it has.
+    pub(super) fn give<'c>(
+        &self,
+        draft: &mut Draft,
+        number: usize,
+        named: &mut NamedOperands<'c>,
+    ) -> Vec<(&'c Ident, ValueId)> {
+        let known = self.attentions.get(number);
+        let mut given = Vec::new();
+        named.retain(|(name, values)| {
+            let [Some(value)] = values.as_slice() else {
+                return true;
+            };
+            let has_gradient = match known {
+                Some(known) => known.graph.is_given(&name.unraw().to_string()),
+                None => !self.is_input(*value) || self.has_tape(*value),
+            };
+            let is_float = self.ty(*value).kind == ValueKind::Floats;
+            let is_given = has_gradient && is_float && draft.body.give(name);
+            if is_given {
+                given.push((*name, *value));
+            }
+            !is_given
+        });
+        given
+    }
+
+    /// These values, in the order in which the body declares them. `None` if one has not the declared axes.
+    pub(super) fn values_given(
+        &mut self,
+        call: &Call,
+        (spec, graph): (&Spec, &graph::Graph),
+        sequences: [&Type; 2],
+        given: &[(&Ident, ValueId)],
+    ) -> Option<Vec<ValueId>> {
+        // A mistake in the axes is reported already.
+        if spec.poisoned {
+            return None;
+        }
+        let mut values = Vec::new();
+        for declared in &graph.given {
+            let (at, value) = given
+                .iter()
+                .find(|(name, _)| declared.name == name.unraw().to_string())?;
+            let data = CallData::Declared(declared.clone());
+            let expected = Expected::of(&data, graph.cross, sequences);
+            let fits = self.are(call, &[*value], &expected, (&declared.name, at));
+            values.push(fits.then_some(*value));
+        }
+        values.into_iter().collect()
+    }
+
+    /// Whether a value is an input of the model.
+    fn is_input(&self, value: ValueId) -> bool {
+        self.inputs.contains(&self.memory(value))
+    }
+
+    /// Whether it is the input that carries the tape, of floats.
+    fn has_tape(&self, value: ValueId) -> bool {
+        let value = self.memory(value);
+        self.inputs.first() == Some(&value) && self.ty(value).kind == ValueKind::Floats
     }
 
     /// The field of an attention, its number, and its type. A function that is called again has them already.
@@ -159,7 +238,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The node of a checked attention, of its sequences and its data.
+    /// The node of a checked attention, of its sequences and its data. Returns its results, as many as there are names.
     pub(super) fn attention_node(
         &mut self,
         called: Called<'_>,
@@ -168,7 +247,7 @@ impl Lowering<'_> {
         named_operands: NamedOperands<'_>,
         result: &str,
         builder: &mut RegionBuilder,
-    ) -> Option<ValueId> {
+    ) -> Option<Vec<ValueId>> {
         let Called {
             call,
             spec,
@@ -176,9 +255,16 @@ impl Lowering<'_> {
             inputs,
             sequences,
             result: ty,
+            heads,
+            names,
             complete,
         } = called;
         let before = self.cx.count();
+        if let (Some(lse), false) = (names.get(2), spec.poisoned)
+            && !spec.normalizer.has_sum()
+        {
+            self.cx.error(lse, attend_messages::no_sum(&call.name));
+        }
         let data = self.data(call, (&spec, &graph), sequences, named_operands);
         let is_sound = complete && !spec.poisoned && self.cx.count() == before;
         let attention = Attention {
@@ -193,13 +279,64 @@ impl Lowering<'_> {
                 graph,
                 fused: None,
                 operands: Vec::new(),
+                values_in_keys: None,
             });
         }
         operands.extend(data?);
         if !is_sound {
             return None;
         }
-        Some(self.node(builder, attention, operands, (result, ty)))
+        let attended = self.node(builder, attention, operands, (result, ty));
+        let beside = self.beside(names, heads, sequences);
+        if let Some(Step::Node(node)) = builder.region.steps.last_mut() {
+            node.others = beside.iter().copied().map(Some).collect();
+        }
+        Some([attended].into_iter().chain(beside).collect())
+    }
+
+    /// The values beside the attended ones, for the names behind the first: the weights `[batch, heads, q, kv]`, and the logarithms of
+    /// their sums `[batch, heads, q]`.
+    fn beside(
+        &mut self,
+        names: &[Ident],
+        heads: Axis,
+        [queries, keys]: [&Type; 2],
+    ) -> Vec<ValueId> {
+        let [batch @ .., query, _] = queries.axes.as_slice() else {
+            return Vec::new();
+        };
+        let rows = [batch, &[heads, query.clone()]].concat();
+        let keys = self.axis_of_keys(&rows, &keys.axes[keys.axes.len() - 2]);
+        let types = [[rows.clone(), vec![keys]].concat(), rows].map(Type::floats);
+        let names = names.iter().skip(1).zip(types);
+        let values = names.map(|(name, ty)| self.value(&named(Some(name), ""), ty));
+        values.collect()
+    }
+
+    /// The axis of the keys beside these axes. In self-attention it has the length of the queries, and is called `kv`.
+    fn axis_of_keys(&mut self, others: &[Axis], keys: &Axis) -> Axis {
+        let is_taken = |name: &str| others.iter().any(|axis| axis.name() == Some(name));
+        if !keys.name().is_some_and(is_taken) {
+            return keys.clone();
+        }
+        let numbered = (2..).map(|number| format!("kv_{number}"));
+        for name in ["kv".to_owned()].into_iter().chain(numbered) {
+            let known = match self.sizes.has(&format_ident!("{name}")) {
+                true => None,
+                false => Some(self.axis_of_name(&name)),
+            };
+            let renamed = keys.named(&name);
+            match known {
+                _ if is_taken(&name) => {}
+                Some(None) => {
+                    self.renamed.push(renamed.clone());
+                    return renamed;
+                }
+                Some(Some(known)) if matches!(known.same(keys), Same::Yes) => return renamed,
+                _ => {}
+            }
+        }
+        keys.clone()
     }
 
     /// Whether sequences of a known length fill the grid on which they are. The call checks the others.
@@ -396,8 +533,7 @@ impl Lowering<'_> {
         operands.into_iter().collect()
     }
 
-    /// Whether a call may pass these values as data: inputs of the model that have no tape. No gradient flows into data, so that of
-    /// any other value would silently be 0.
+    /// Whether a call may pass these values as data that have no gradient: inputs of the model.
     fn are_inputs(
         &self,
         call: &Call,
@@ -405,18 +541,10 @@ impl Lowering<'_> {
         expected: &Expected,
         (name, at): (&str, &Ident),
     ) -> bool {
-        let values: Vec<ValueId> = values.iter().map(|id| self.memory(*id)).collect();
-        let has_tape = |id: &ValueId| {
-            self.inputs.first() == Some(id) && self.ty(*id).kind == ValueKind::Floats
-        };
-        let message = if values.iter().any(|id| !self.inputs.contains(id)) {
-            messages::computed_data(&call.name, name, &expected.to_string())
-        } else if let Some(id) = values.iter().find(|id| has_tape(id)) {
-            let input = &self.values[id.0].name;
-            messages::data_with_tape(&call.name, name, input, &expected.to_string())
-        } else {
+        if values.iter().all(|value| self.is_input(*value)) {
             return true;
-        };
+        }
+        let message = messages::computed_data(&call.name, name, &expected.to_string());
         self.cx.error(at, message);
         false
     }

@@ -50,7 +50,11 @@ impl Lowering<'_> {
                 self.read_all(&call.operands, builder);
                 return None;
             }
-            Lower::Call(lower) => lower(self, call, arguments, name, builder),
+            Lower::Attention(lower) => {
+                let names = name.map(std::slice::from_ref).unwrap_or_default();
+                let attended = lower(self, call, arguments, names, builder);
+                attended.and_then(|attended| attended.first().copied())
+            }
             Lower::OperandsAnd(..) | Lower::Operands(..) | Lower::FunctionOrOperands(..) => {
                 let (lower, operands) = match &operation.lower {
                     Lower::OperandsAnd(other, lower) => {

@@ -20,12 +20,13 @@ use crate::model::types::{Axis, Symbol, Type};
 use crate::spec::Size;
 
 /// The methods of `forward`. Each function has its own.
-const METHODS: [&str; 16] = [
+const METHODS: [&str; 17] = [
     "forward",
     "forward_mut",
     "try_forward",
     "try_forward_mut",
     "activation_bytes",
+    "cache_bytes_per_token",
     "flops",
     "session",
     "sessions",

@@ -27,6 +27,7 @@ mod scan;
 mod scope;
 mod statements;
 mod tied;
+mod unread;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -43,13 +44,13 @@ use super::graph::{
 use super::import::Library;
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft, is_leading, is_name_of_constant};
+use super::syntax::{ModelDraft, TypeDraft, first, is_leading, is_name_of_constant};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
 use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
-use crate::spec::{Assertion, Item, Size};
+use crate::spec::{Assertion, Item, Rules, Size};
 use block::{Block, Declared};
 use fields::Made;
 use function::{LoweredFunction, Progress, Recording};
@@ -93,6 +94,9 @@ pub(crate) fn lower(
     if poisoned {
         lowering.forget();
         lowering.forget_statements(&mut functions);
+    }
+    for function in &mut functions {
+        unread::drop_unread(&mut function.body, &function.results);
     }
     lowering.drop_empty_blocks();
     for layer in &mut lowering.attentions {
@@ -529,6 +533,7 @@ impl<'a> Lowering<'a> {
             op: Rc::new(op),
             operands,
             result,
+            others: Vec::new(),
             name: None,
         }));
         result
@@ -595,6 +600,23 @@ impl<'a> Lowering<'a> {
 
     pub(crate) fn error(&self, at: Span, message: impl Display) {
         self.cx.push(syn::Error::new(at, message));
+    }
+}
+
+impl Rules for Lowering<'_> {
+    fn require(
+        &mut self,
+        at: &TokenStream,
+        holds: Option<bool>,
+        condition: TokenStream,
+        message: impl FnOnce() -> String,
+    ) -> bool {
+        match holds {
+            Some(true) => {}
+            Some(false) => self.cx.error(at, message()),
+            None => self.assume(vec![condition], first(at), message()),
+        }
+        holds != Some(false)
     }
 }
 

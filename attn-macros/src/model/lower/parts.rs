@@ -5,12 +5,12 @@ use quote::quote;
 
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
-use crate::messages::model as messages;
+use crate::messages::{attend as attend_messages, model as messages};
 use crate::model::graph::ValueId;
 use crate::model::sizes;
 use crate::model::syntax::{Call, Expr, Index, NamedParts, Part, first};
 use crate::model::types::{Axis, Type};
-use crate::ops::{CallSite, Lower, LowerParts, Offset, Operation, Slice};
+use crate::ops::{CallSite, Lower, Offset, Operation, Slice};
 use crate::spec::{Size, text};
 
 impl Lowering<'_> {
@@ -258,7 +258,7 @@ impl Lowering<'_> {
         {
             return self.parts_of_block(call, block, (names, of), builder);
         }
-        let Some((call, operation, lower)) = parts_of(value) else {
+        let Some((call, operation)) = parts_of(value) else {
             let before = self.cx.count();
             self.read_all([value], builder);
             if self.cx.count() == before {
@@ -273,6 +273,19 @@ impl Lowering<'_> {
             return None;
         }
         let arguments = self.arguments(call, operation);
+        let lower = match &operation.lower {
+            Lower::Parts(lower) => *lower,
+            Lower::Attention(lower) if (2..=3).contains(&names.len()) => {
+                return lower(self, call, arguments, names, builder);
+            }
+            _ => {
+                let message = attend_messages::names(&call.name, names.len());
+                self.cx.error(&call.name, message);
+                let named = call.named.iter().flat_map(|(_, values)| values);
+                self.read_all(call.operands.iter().chain(named), builder);
+                return None;
+            }
+        };
         let operands = self.operands(call, operation, &(1..=1), builder)?;
         let call = CallSite {
             operation,
@@ -323,13 +336,11 @@ impl Lowering<'_> {
 }
 
 /// The operation that is called, if it has several results.
-fn parts_of(value: &Expr) -> Option<(&Call, &'static Operation, &'static dyn LowerParts)> {
+fn parts_of(value: &Expr) -> Option<(&Call, &'static Operation)> {
     let Expr::Call(call) = value else { return None };
     let operation = Operation::find(&call.name.to_string())?;
-    match operation.lower {
-        Lower::Parts(lower) => Some((call, operation, lower)),
-        _ => None,
-    }
+    let has_several = matches!(operation.lower, Lower::Parts(_) | Lower::Attention(_));
+    has_several.then_some((call, operation))
 }
 
 /// `1..-1`

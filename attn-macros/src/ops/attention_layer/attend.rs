@@ -30,6 +30,8 @@ pub(crate) struct Attend {
     pub(crate) parts: Option<Parts>,
     /// The transform of each operand as it is loaded.
     pub(crate) loads: Vec<HeadTransform>,
+    /// How many operands behind these the functions read.
+    pub(crate) given: usize,
 }
 
 /// The score of a query and a key, before any function of it.
@@ -121,7 +123,10 @@ impl Op for Attend {
     }
 
     fn gradients(&self, operands: usize) -> Vec<Gradient> {
-        vec![Gradient::Together; operands]
+        let vectors = operands - self.given;
+        let mut gradients = vec![Gradient::Computed; operands];
+        gradients[..vectors].fill(Gradient::Together);
+        gradients
     }
 }
 
@@ -150,7 +155,7 @@ impl LayerOp for Attend {
 }
 
 impl Emit<LayerFrame<'_>> for Attend {
-    /// The weights are returned as well, as `seen`: what is computed of them adds to their gradient.
+    /// What is wanted beside the output is `seen` and `lse`. What is computed of the weights adds to their gradient.
     fn composed(&self, of: &ComposedNode<'_>) -> TokenStream {
         let ty = of.weights_type();
         let x = of.operand(0);
@@ -185,15 +190,31 @@ impl Emit<LayerFrame<'_>> for Attend {
                 };
             }
         });
-        let values = of.last_operand();
+        let lse_type = of.lse_type();
+        let lse = match self.normalizer.has_sum() {
+            false => quote!(None),
+            true => {
+                let function = format_ident!("{normalizer}_lse");
+                let mask = self.mask.as_ref().map(|_| quote!(p::Clone::clone(&mask)));
+                let mask = mask.map_or(quote!(None), |mask| quote!(Some(#mask)));
+                quote! {
+                    match wanted.lse {
+                        true => Some(p::#function(scores.retaped::<T>(), #mask #learned)?),
+                        false => None,
+                    }
+                }
+            }
+        };
+        let values = of.operand_before(self.given);
         let attended = of.define(&quote!(p::attend(weights, #values)?));
         quote! {
             let scores: #ty = #scores;
             #(#functions)*
             #line
+            let lse: Option<#lse_type> = #lse;
             let weights: #ty = p::#normalizer(scores, #mask #learned)?;
             #dropout
-            let seen = weights.retaped::<p::NoneTape>();
+            let seen = wanted.weights.then(|| weights.retaped::<p::NoneTape>());
             #attended
         }
     }
@@ -218,11 +239,11 @@ impl Emit<LayerFrame<'_>> for Attend {
     }
 
     fn forward(&self, of: &LayerNode<'_>, to: &Output) -> TokenStream {
-        let operands = vectors(of.matrices(), "Matrix");
+        let operands = vectors(self.vectors_of(of.matrices()), "Matrix");
         let attention = of.attention(self);
         let y = to.matrix();
         match of.mode() {
-            ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y)),
+            ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y, beside)),
             ExecMode::Session if of.is_cross() => {
                 let [queries, ..] = operands;
                 quote!(cache.attend(new, &#attention, #queries, #y))
@@ -234,7 +255,7 @@ impl Emit<LayerFrame<'_>> for Attend {
     }
 
     fn backward(&self, of: &LayerNode<'_>, gradients: &Gradients) -> TokenStream {
-        let operands = vectors(of.matrices(), "Matrix");
+        let operands = vectors(self.vectors_of(of.matrices()), "Matrix");
         let attended = of.matrix_of_result();
         let lse = of.kept();
         let d_attended = gradients.matrix();
@@ -243,7 +264,7 @@ impl Emit<LayerFrame<'_>> for Attend {
         let makes = learned.iter().map(|gradient| &gradient.make);
         let adds = learned.iter().map(|gradient| &gradient.add);
         let [query, key, w, sink, score] = learned.each_ref().map(|gradient| &gradient.argument);
-        let (split, to) = of.gradients_mut(gradients);
+        let (split, to) = of.gradients_mut(gradients, self.given);
         let [to_q, to_k, to_v] = vectors(to, "MatrixMut");
         let lines = quote! {
             #(#makes)*
@@ -253,6 +274,7 @@ impl Emit<LayerFrame<'_>> for Attend {
                 #attended,
                 #lse,
                 #d_attended,
+                d_beside,
                 p::AttentionGradients {
                     q: #to_q,
                     k: #to_k,
@@ -275,6 +297,12 @@ impl Emit<LayerFrame<'_>> for Attend {
 }
 
 impl Attend {
+    /// Those of queries, keys and values.
+    fn vectors_of(&self, mut operands: Vec<TokenStream>) -> Vec<TokenStream> {
+        operands.truncate(operands.len() - self.given);
+        operands
+    }
+
     /// The gradients of what it learns: of the gains of queries and keys, of additive scores, of the sink, of the score's function.
     fn parameter_gradients(&self, of: &LayerNode<'_>) -> [ParameterGradient; 5] {
         let [query, key, _] = self.transforms();

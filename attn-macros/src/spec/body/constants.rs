@@ -5,6 +5,7 @@ use quote::quote;
 use crate::messages::body as messages;
 use crate::score::eval::Value;
 use crate::score::{Expr, Type};
+use crate::spec::Rules;
 use crate::spec::check::{Checker, LARGEST_LENGTH};
 use crate::spec::value::{Real, Size};
 

@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use super::names::variable;
 use super::parse::DataDraft;
-use super::{DataDecl, Sizes, dims};
+use super::{DataDecl, Sizes, dims, params};
 use crate::messages::body as messages;
 use crate::spec::Dim;
 use crate::spec::check::Checker;
@@ -47,11 +47,15 @@ pub(super) fn check(
     }
     let data = drafts.iter().map(|draft| {
         check_name(&draft.name, sizes, checker);
+        if draft.given {
+            params::check_name(&draft.name, checker);
+        }
         DataDecl {
             attrs: draft.attrs.clone(),
             name: draft.name.clone(),
             ty: draft.ty,
             dims: check_dims(draft, sizes, checker),
+            given: draft.given,
         }
     });
     data.collect()

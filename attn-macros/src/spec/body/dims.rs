@@ -9,6 +9,7 @@ use syn::punctuated::Punctuated;
 use super::Sizes;
 use super::names::may_be_constant;
 use crate::messages::{body as messages, expected_size};
+use crate::spec::Rules;
 use crate::spec::check::{Checker, LARGEST_SIZE};
 use crate::spec::value::Size;
 

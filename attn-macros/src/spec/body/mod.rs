@@ -69,6 +69,8 @@ pub(crate) struct DataDecl {
     /// Integers, which are `ids`, or floats.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
+    /// It is a value of the model around the layer, which has a gradient: an input of the layer beside the sequences.
+    pub(crate) given: bool,
 }
 
 impl DataDecl {

@@ -218,8 +218,12 @@ impl<'a> Lower<'a, '_> {
             self.error(base, message);
             return None;
         };
-        if matches!(tensor, Tensor::Param(_)) && self.scope.function.kind == FunctionKind::Mask {
-            self.error(base, messages::PARAM_IN_MASK);
+        if self.scope.function.kind == FunctionKind::Mask {
+            match tensor {
+                Tensor::Param(_) => _ = self.error(base, messages::PARAM_IN_MASK),
+                Tensor::Data(data) if data.given => _ = self.error(base, messages::VALUE_IN_MASK),
+                Tensor::Data(_) => {}
+            }
         }
         Some(tensor)
     }
@@ -256,6 +260,11 @@ fn element(tensor: Tensor<'_>, index: Vec<Expr>) -> Expr {
     match tensor {
         Tensor::Param(param) => Expr::Param {
             name: param.name.to_string().into(),
+            index,
+        },
+        // It has a gradient, as what is learned.
+        Tensor::Data(data) if data.given => Expr::Param {
+            name: data.text().into(),
             index,
         },
         Tensor::Data(data) => Expr::Data {

@@ -8,6 +8,7 @@ use super::operand::{Operand, OperandKind};
 use crate::messages::body as messages;
 use crate::score::eval::{self, Value};
 use crate::score::{Binary, Expr, Type};
+use crate::spec::Rules;
 
 impl Lower<'_, '_> {
     pub(super) fn unary(&mut self, unary: &ExprUnary) -> Operand {

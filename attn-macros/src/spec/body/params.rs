@@ -8,6 +8,7 @@ use super::names::variable;
 use super::parse::ParamDraft;
 use super::{ParamDecl, Sizes, constants, data, dims};
 use crate::messages::body as messages;
+use crate::spec::Rules;
 use crate::spec::check::{Checker, LARGEST_LENGTH, unless_out_of_bounds};
 use crate::spec::distribution::{self, Distribution};
 use crate::spec::keys::INITIALIZER;
@@ -64,7 +65,7 @@ pub(super) fn check(
     params.collect()
 }
 
-fn check_name(name: &Ident, checker: &Checker<'_>) {
+pub(super) fn check_name(name: &Ident, checker: &Checker<'_>) {
     if is_field(name) {
         checker
             .cx

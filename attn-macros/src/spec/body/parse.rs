@@ -39,6 +39,8 @@ pub(super) struct DataDraft {
     /// The type of an element.
     pub(super) ty: Type,
     pub(super) dims: Group,
+    /// It is a value of the model around the layer, which has a gradient.
+    pub(super) given: bool,
 }
 
 /// `fn name(args) { block }`
@@ -98,6 +100,13 @@ impl FunctionKind {
 }
 
 impl BodyDraft {
+    /// Makes data of floats a value that has a gradient. Returns whether there are such data.
+    pub(crate) fn give(&mut self, name: &Ident) -> bool {
+        let mut data = self.data.iter_mut();
+        let data = data.find(|data| data.name == *name && data.ty == Type::Float);
+        data.map(|data| data.given = true).is_some()
+    }
+
     pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
         self.functions.iter().find(|function| function.kind == kind)
     }
@@ -281,6 +290,7 @@ fn parse_data(
             None => Type::Float,
         },
         dims,
+        given: false,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Checks that learned tensors affect the weights, and that data are read.
 
 use super::parse::{BodyDraft, FunctionKind};
-use super::{Body, Normalizer};
+use super::{Body, Normalizer, Tensor};
 use crate::messages::body as messages;
 use crate::score::Expr;
 use crate::score::budget::Budget;
@@ -42,18 +42,20 @@ pub(super) fn check(body: &Body, draft: &BodyDraft, checker: &Checker<'_>) {
         }
     }
     let weight = weight.of(score);
-    for param in &body.params {
+    let given = body.data.iter().filter(|data| data.given);
+    let learned = body.params.iter().map(Tensor::Param);
+    for tensor in learned.chain(given.map(Tensor::Data)) {
         // `bias[q_idx] - bias[kv_idx]` has a derivative with respect to either element.
         let reads = param_reads(&weight).into_iter();
-        let reads: Vec<_> = reads.filter(|(name, _)| param.name == name).collect();
+        let reads: Vec<_> = reads.filter(|(name, _)| tensor.name() == name).collect();
         let is_lost =
             |(name, index): &(&str, &[Expr])| has_no_slope(&weight, Wrt::Element(name, index));
         if reads.iter().all(is_lost) {
-            let message = messages::never_reaches(param, !reads.is_empty());
-            checker.cx.error(&param.name, message);
+            let message = messages::never_reaches(tensor, !reads.is_empty());
+            checker.cx.error(tensor.name(), message);
         }
     }
-    for data in &body.data {
+    for data in body.data.iter().filter(|data| !data.given) {
         let reads = |function: &Expr| function.reads_data(&data.text());
         if !reads(&weight) && !body.mask.as_ref().is_some_and(reads) {
             checker.cx.error(&data.name, messages::never_read(data));

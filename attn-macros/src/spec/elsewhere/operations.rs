@@ -211,6 +211,15 @@ pub(super) static FORMS: &[Form] = &[
         "write `learned_position::<max_len, d_model>(x)`",
     ),
     operation(
+        &[
+            "RotaryEmbedding",
+            "rotary",
+            "rotary_embedding",
+            "apply_rotary_pos_emb",
+        ],
+        "write `rope::<seq>(x)`; the key `position = rope` of an attention rotates its queries and keys",
+    ),
+    operation(
         &["PositionalEncoding", "sinusoidal", "sinusoidal_encoding"],
         "write `sinusoidal_position::<d_model>(x)`",
     ),

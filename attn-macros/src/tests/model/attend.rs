@@ -43,6 +43,18 @@ mistakes! {
         "`hidden` of `additive` is the width of the queries and keys, 8, found 7";
     lengths_that_are_missing: "attend::<kv_heads = few, mask = padding>(q, k, v)", "attend",
         "this `attend` reads `padding`, and is not given it";
+    one_name_in_parentheses: "let (y) = attend::<kv_heads = few>(q, k, v); y", "attend",
+        "`attend` has up to three results, found 1 name";
+    four_names: "let (y, _a1, _b1, _c1) = attend::<kv_heads = few>(q, k, v); y", "attend",
+        "`attend` has up to three results, found 4 names";
+    a_sum_of_sparse_weights: "let (y, _weights, lse) = attend::<kv_heads = few, normalizer = entmax15>(q, k, v); y + sum::<seq>(lse)", "lse",
+        "the weights of this `attend` are not divided by a sum of exponentials, so there is no logarithm of it";
+    a_sum_of_single_weights: "let (y, _weights, lse) = attend::<kv_heads = few>(q, k, v) { fn normalize(score) { score } }; y + sum::<seq>(lse)", "lse",
+        "the weights of this `attend` are not divided by a sum of exponentials, so there is no logarithm of it";
+    results_by_name: "let { y, weights, .. } = attend::<kv_heads = few>(q, k, v); y + sum::<[heads, seq]>(weights)", "attend",
+        "the results of `attend` have no names";
+    weights_that_nobody_reads: "let (y, weights) = attend::<kv_heads = few>(q, k, v); y", "weights",
+        "the value of `weights` is never used";
 }
 
 /// The number of operands of each operation of the fused form.
@@ -66,6 +78,67 @@ fn an_attend_takes_the_projections_that_it_alone_reads() {
     assert_eq!(shared, [1, 3], "`k` is read twice, so it is computed");
     let returned = arities("let k = linear::<d>(x); k + attend(linear::<d>(x), k, linear::<d>(x))");
     assert_eq!(returned, [1, 2, 2], "`k` is read by the sum, too");
+}
+
+/// How many results each operation has.
+fn results(statements: &str) -> Vec<usize> {
+    let sizes = match statements.contains("heads") {
+        true => "d = 8, heads = 2",
+        false => "d = 8",
+    };
+    let model = lower(&format!(
+        "struct M<{sizes}>; fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ {statements} }}"
+    ));
+    let nodes = model.grouped.nodes().into_iter();
+    nodes.map(|node| node.results().count()).collect()
+}
+
+#[test]
+fn results_that_nobody_reads_are_not_there() {
+    assert_eq!(
+        results("let (y, _weights, _lse) = attend(x, x, x); y"),
+        [1],
+        "without an axis of heads there is no reshape, either"
+    );
+    assert_eq!(
+        results("let (y, _weights, _lse) = attention::<heads>(x); y"),
+        [1]
+    );
+    assert_eq!(
+        results("let (y, _weights, lse) = attention::<heads>(x); y + mean::<heads>(lse)"),
+        [2, 1, 1]
+    );
+    let in_rounds = "let mut y = x; repeat 2 { let (z, weights) = attention::<heads>(y); let _unread = weights; y = z; } y";
+    assert_eq!(results(in_rounds), [1], "a name is no reader");
+}
+
+/// In self-attention the queries and the keys are one axis, by two names.
+#[test]
+fn the_axis_of_the_keys_has_a_name_of_its_own() {
+    for (inputs, statements) in [
+        (
+            "x: [batch, seq, d]",
+            "let (y, weights) = attention::<heads>(x); y + mean::<[heads, kv]>(weights)",
+        ),
+        (
+            "x: [batch, kv, d]",
+            "let (y, weights) = attention::<heads>(x); y + mean::<[heads, kv_2]>(weights)",
+        ),
+        (
+            "x: [batch, seq, d], kv: [batch, kv, d]",
+            "let (y, weights) = attention::<heads>(x); y + mean::<[heads, kv_2]>(weights) + mean::<kv>(kv)",
+        ),
+    ] {
+        let seq = if inputs.starts_with("x: [batch, kv") {
+            "kv"
+        } else {
+            "seq"
+        };
+        let model = lower(&format!(
+            "struct M<d = 8, heads = 2>; fn forward({inputs}) -> [batch, {seq}, d] {{ {statements} }}"
+        ));
+        assert!(!model.poisoned, "{inputs}");
+    }
 }
 
 #[test]

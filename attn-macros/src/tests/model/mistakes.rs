@@ -37,6 +37,21 @@ macro_rules! mistakes {
 }
 
 mistakes! {
+    a_rotation_along_its_pairs: "x + rope::<d>(x)", "rope",
+        "`rope` rotates pairs of the last axis, by the place along another one, found the last one of [batch, seq, 8]";
+    a_rotation_of_odd_vectors: "x + rope(linear::<7>(x))", "rope",
+        "`rope` rotates pairs, so the last axis must be even, found 7";
+    a_rotation_of_odd_numbers: "x + rope::<dims = 3>(x)", "3", "`rope` rotates pairs, so its `dims` must be even, found 3";
+    a_rotation_of_more_numbers: "x + rope::<dims = 10>(x)", "10",
+        "`dims` of `rope` are coordinates of one vector, which has 8, found 10";
+    a_rotation_of_a_negative_base: "x + rope::<theta = 0.0>(x)", "0.0",
+        "`theta` of `rope` must be positive and finite, found 0";
+    positions_of_others: "x + rope(x, keep)", "rope",
+        "the second operand of `rope` are positions, ids with some of the axes [batch, seq], found bool[batch, k]";
+    positions_of_sequences: "x + rope::<seq>(x, lens)", "rope",
+        "the second operand of `rope` are positions, ids with some of the axes [batch, seq], `seq` among them, found lens[batch]";
+    a_rotation_of_one_vector: "rope(mean::<[batch, seq]>(x)) + x", "rope",
+        "`rope` takes vectors along an axis, as [.., seq, d], found [8]";
     sides_of_another_width: "x + linear::<7>(x)", "+",
         "`+`: left is [batch, seq, 8], right is [batch, seq, 7]";
     ids_are_no_floats: "x * tokens", "*",
@@ -75,7 +90,7 @@ mistakes! {
     assigned_in_a_loop: "let y = x; repeat 2 { y = gelu(y); } y", "y", "`y` cannot be assigned to twice";
     an_input_that_changes: "repeat 2 { x = gelu(x); x = relu(x); } x", "x", "`x` is an input, and inputs do not change";
     a_declared_shape: "let y: [batch, seq, d] = gelu(x); y", ":", "shapes are inferred, and not declared";
-    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, `top_k` or a block with several results";
+    several_variables: "let (y, z) = gelu(x); y + z", "gelu", "expected `split`, `top_k`, `attention`, `attend` or a block with several results";
     an_operand_in_what_is_not_read: "let y = gelu(x); y + y ? x", "?", "a choice begins with `if`";
     an_assignment_that_is_not_read: "let mut y = gelu(x); repeat 2 { y = y.relu(); } y", ".", "there are no methods and no fields here";
     a_statement_behind_what_is_not_read: "match x { x } let y = gelu(x); y", "match", "`match` is not part of the language";
@@ -196,9 +211,9 @@ mistakes! {
     module_with_an_operand_by_name: "module::<ReLU, out = [batch, seq, d]>(x, lens = lens)", "lens",
         "`module` has no operand `lens`";
     module_with_a_body: "module::<ReLU, out = [batch, seq, d]>(x) { fn mask(q_idx) { q_idx > 0 } }", "module",
-        "`module` has no body: only `attention` has functions of its own";
+        "`module` has no body: only `attention` and `attend` have functions of their own";
     module_that_is_open: "let y = module::<Linear<8, 3, out = [batch, seq, d]>(x); y", ";", "expected `,` or `>`";
-    body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` has functions of its own";
+    body_of_another: "gelu(x) { fn mask(q_idx) { q_idx > 0 } }", "gelu", "`gelu` has no body: only `attention` and `attend` have functions of their own";
     a_part_of_nothing: "x[]", "[]", "expected an axis and an index or a range of it, found nothing";
     a_part_of_no_axis: "x[=]", "=", "expected an axis and an index or a range of it, found `=`";
     a_part_without_an_index: "x[seq]", "seq", "expected an axis and an index or a range of it, found `seq`";
@@ -239,7 +254,7 @@ mistakes! {
     parts_in_brackets: "let [y, z] = split(x); concat(y, z)", "[y, z]", "expected a name for each part, found `[y, z]`";
     parts_without_parentheses: "let y, z = split(x); concat(y, z)", ",", "several names stand in parentheses behind `let`";
     parts_without_let: "(y, z) = split(x); concat(y, z)", "(y, z)", "several names stand in parentheses behind `let`";
-    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, `top_k` or a block with several results";
+    parts_of_a_variable: "let (y, z) = x; concat(y, z)", "x", "expected `split`, `top_k`, `attention`, `attend` or a block with several results";
     parts_without_names: "split(x)", "split", "`split` has several results, and each needs a name";
     parts_of_one_name: "let y = split(x); y", "split", "`split` has several results, and each needs a name";
     parts_in_a_sum: "let (y, z) = split(x) + 1; y + z", "split", "`split` has several results, and each needs a name";

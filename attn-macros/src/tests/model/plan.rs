@@ -55,6 +55,7 @@ fn push(
                 node,
                 d_result,
                 to: targets,
+                ..
             } => {
                 let targets: Vec<_> = targets.iter().map(|(_, target)| to(target)).collect();
                 let of = value(node.result);

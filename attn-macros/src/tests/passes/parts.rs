@@ -55,6 +55,7 @@ fn lines(nodes: Vec<(ValueId, Vec<(ValueId, Gradient)>)>, result: ValueId) -> Ve
             op: Rc::new(Fake(gradients)),
             operands,
             result,
+            others: Vec::new(),
             name: None,
         })
     });
@@ -95,6 +96,7 @@ fn text(backward: &Backward<'_, Fake>, line: &BackwardStep<'_, Fake>) -> String 
             node,
             d_result,
             to: targets,
+            ..
         } => {
             let operands = targets
                 .iter()

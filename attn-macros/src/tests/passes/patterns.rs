@@ -47,6 +47,7 @@ impl Builder {
             dropout: None,
             parts: None,
             loads: vec![HeadTransform::default(); 3],
+            given: 0,
         };
         self.push("attended", attend, &operands)
     }

@@ -12,6 +12,7 @@ struct Choices {
     cross: bool,
     /// For self-attention and for cross-attention.
     masks: (Formula, Formula),
+    grid: Option<Grid>,
     score: &'static str,
     scale: Option<&'static str>,
     position: &'static str,
@@ -31,6 +32,16 @@ struct Sizes {
     /// If set, `d_model` is not `heads * width`.
     d_model: Option<u64>,
     value_head_dim: Option<u64>,
+}
+
+/// Tokens on a grid, and a word of their masks with the operator in front.
+#[derive(Clone, Debug)]
+struct Grid {
+    queries: &'static str,
+    /// For cross-attention.
+    keys: Option<&'static str>,
+    prefix: Option<&'static str>,
+    word: &'static str,
 }
 
 /// The notation of a size.
@@ -85,10 +96,20 @@ impl Choices {
         if !additive {
             add("qk_norm", self.qk_norm);
         }
-        let mask = match self.cross {
+        let mut mask = match self.cross {
             true => self.masks.1.to_string(),
             false => self.masks.0.to_string(),
         };
+        if let Some(grid) = &self.grid {
+            add("grid", grid.queries);
+            if let (Some(keys), true) = (grid.keys, self.cross) {
+                add("kv_grid", keys);
+            }
+            if let Some(prefix) = grid.prefix {
+                add("prefix_tokens", prefix);
+            }
+            mask = format!("({mask}) {}", grid.word);
+        }
         if let Some(position) = self.position() {
             add("position", position);
             // The words of a mask with a `!` do not decide the buckets.
@@ -196,6 +217,45 @@ fn free() -> impl Strategy<Value = Vec<String>> {
     entries.prop_map(|(a, b, c, d, e)| [a, b, c, d, e].into_iter().flatten().collect())
 }
 
+/// Grids of two and of three axes, with words that these have.
+fn grid() -> impl Strategy<Value = Grid> {
+    let of = |grids: &'static [&'static str], words: &'static [&'static str]| {
+        let fields = (
+            select(grids),
+            prop::option::of(select(grids)),
+            prop::option::of(select(&["0", "1", "PREFIX"][..])),
+            select(words),
+        );
+        fields.prop_map(|(queries, keys, prefix, word)| Grid {
+            queries,
+            keys,
+            prefix,
+            word,
+        })
+    };
+    let flat = of(
+        &["[4, 4]", "[1, 16]", "[ROWS, 3]"],
+        &[
+            "& neighborhood(3)",
+            "& !neighborhood(2, rows = 1)",
+            "| neighborhood(3, dilation = 2)",
+            "& local(5, cols = N)",
+            "& window(4, shift = 2)",
+            "& (same_row | same_col)",
+        ],
+    );
+    let deep = of(
+        &["[2, 4, 4]", "[FRAMES, 1, 3]"],
+        &[
+            "& same_frame",
+            "& neighborhood(3, frames = 1)",
+            "| window(2)",
+            "& same_row & same_col",
+        ],
+    );
+    prop_oneof![flat, deep]
+}
+
 fn choices() -> impl Strategy<Value = Choices> {
     let masks = (formulas(false, true), formulas(true, true));
     let scores = select(
@@ -239,7 +299,7 @@ fn choices() -> impl Strategy<Value = Choices> {
     let fields = (
         sizes(),
         any::<bool>(),
-        masks,
+        (masks, prop::option::of(grid())),
         scores,
         scales,
         positions,
@@ -248,10 +308,11 @@ fn choices() -> impl Strategy<Value = Choices> {
         spelling,
     );
     fields.prop_map(
-        |(sizes, cross, masks, score, scale, position, qk_norm, free, spelling)| Choices {
+        |(sizes, cross, (masks, grid), score, scale, position, qk_norm, free, spelling)| Choices {
             sizes,
             cross,
             masks,
+            grid,
             score,
             scale,
             position,

@@ -462,6 +462,8 @@ pub(super) fn attend_with<E: Kernels>(
             score: with_score.then(|| ScoreGradients {
                 per_head: MatrixMut::new(&mut d_score, heads, lens.per_head),
                 shared: &mut d.shifts,
+                per_sequence: MatrixMut::empty(),
+                pairs: &mut [],
             }),
             query_gain: case.rms.then_some(&mut d.query_gain[..]),
             key_gain: case.rms.then_some(&mut d.key_gain[..]),

@@ -167,6 +167,7 @@ impl<E: Real> Score<E> for Placed<'_, E> {
         SumLens {
             per_head: self.distances + 1,
             shared: SHIFTS,
+            ..SumLens::default()
         }
     }
 }
@@ -235,8 +236,8 @@ impl<E: Real> Score<E> for Many {
 
     fn sums(&self) -> SumLens {
         SumLens {
-            per_head: 0,
             shared: Self::SUMS,
+            ..SumLens::default()
         }
     }
 }
@@ -295,6 +296,8 @@ fn gradients_of_bias_terms_exclude_masked_pairs() {
                 Some(ScoreSums {
                     per_head: &mut [],
                     shared: &mut sums,
+                    per_sequence: &mut [],
+                    pairs: None,
                 }),
             );
             let mut expected = vec![0.0; Many::SUMS];
@@ -362,6 +365,8 @@ fn gradients_of_another_shape_are_refused() {
         score: Some(ScoreGradients {
             per_head: MatrixMut::new(&mut of_heads, 4, 130),
             shared: &mut [0.0; SHIFTS - 1],
+            per_sequence: MatrixMut::empty(),
+            pairs: &mut [],
         }),
         query_gain: None,
         key_gain: None,

@@ -139,9 +139,13 @@ impl ModelFrame<'_> {
             push(before, product(last));
         }
         for node in self.model().nodes() {
+            for id in node.results() {
+                let ty = self.ty(id);
+                let (before, last) = ty.axes.split_at(ty.axes.len().saturating_sub(1));
+                push(before, product(last));
+            }
             let ty = self.ty(node.result);
-            let (before, last) = ty.axes.split_at(ty.axes.len().saturating_sub(1));
-            push(before, product(last));
+            let (before, _) = ty.axes.split_at(ty.axes.len().saturating_sub(1));
             if let Some(hidden) = node.op.cost(&FusedNode::new(self, node).extents()).hidden {
                 push(before, hidden);
             }

@@ -128,7 +128,9 @@ impl<'a> Builder<'a> {
         for operand in &node.operands {
             self.edge(*operand, vertex);
         }
-        self.at[node.result.0] = vertex;
+        for id in node.results() {
+            self.at[id.0] = vertex;
+        }
     }
 
     /// A variable that a loop changes starts at the top of its frame within a round, and behind the loop at the end of a round.

@@ -330,6 +330,33 @@ pub(super) fn l2_norm(w: &mut Writer) -> Option<()> {
     )
 }
 
+/// Vectors that are rotated by their places, or by the ids of their tokens.
+pub(super) fn rope(w: &mut Writer) -> Option<()> {
+    let is_even = |axes: &[Axis]| width(axes).is_some_and(|width| width % 2 == 0);
+    if w.numbers.percent(30)
+        && let Some(x) = w.find(|axes| is_even(axes) && is_subset(&TOKENS, axes))
+    {
+        let axes = w.axes(x);
+        let x = w.read(x);
+        let ids = w.input("tokens", ["ids", "ids"], &TOKENS);
+        return w.define(&format!("rope::<theta = 50.0>({x}, {ids})"), axes);
+    }
+    let is_session = w.is_session;
+    let along = |axes: &[Axis]| {
+        let vectors = axes[..axes.len() - 1].iter().copied();
+        let axis = vectors.rev().find(|axis| axis.is_named());
+        axis.filter(|axis| !is_session || *axis != Axis::Batch)
+    };
+    let x = w.find(|axes| is_even(axes) && along(axes).is_some())?;
+    let axes = w.axes(x);
+    let axis = along(&axes)?;
+    let x = w.read(x);
+    w.define(
+        &format!("rope::<{}, dims = 2, interleaved = true>({x})", axis.text()),
+        axes,
+    )
+}
+
 /// A reduction or a softmax of the numbers that an input selects.
 pub(super) fn selected(w: &mut Writer) -> Option<()> {
     // The logarithm of nothing is infinite.

@@ -67,6 +67,7 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("scatter_add", indices::scatter_add),
     ("cumsum", indices::cumsum),
     ("l2_norm", indices::l2_norm),
+    ("rope", indices::rope),
     ("selected", indices::selected),
     ("selected", indices::selected),
     ("conv1d", convolutions::conv1d),

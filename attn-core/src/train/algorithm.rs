@@ -1,0 +1,214 @@
+//! The algorithms of optimizers.
+
+use std::collections::BTreeMap;
+
+use super::ParameterInfo;
+use crate::Element;
+
+/// An algorithm that updates parameters by their gradients, with its settings. An [`Optimizer`](super::Optimizer) applies it to a model.
+///
+/// ```
+/// use attn::{Element, dfdx::prelude::*, train::{Algorithm, InvalidSetting, List, Optimizer, ParameterInfo, Update}};
+/// use std::collections::BTreeMap;
+///
+/// /// Gradient descent by the sign of the gradient. Bernstein et al., "signSGD" (2018).
+/// struct SignSgd {
+///     lr: f64,
+/// }
+///
+/// impl Algorithm for SignSgd {
+///     const NAME: &'static str = "SignSgd";
+///     const LISTS: &'static [List] = &[];
+///
+///     fn check(&self) -> Result<(), InvalidSetting> {
+///         InvalidSetting::unless_positive("lr", self.lr)
+///     }
+///
+///     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {
+///         false
+///     }
+///
+///     fn begin(&self, _: u64, _: &mut BTreeMap<String, f64>) -> Result<(), &'static str> {
+///         Ok(())
+///     }
+///
+///     fn update<E: Element>(&self, update: Update<'_, E>) {
+///         for (p, g) in update.parameter.iter_mut().zip(update.gradient) {
+///             *p -= E::of(self.lr) * g.signum();
+///         }
+///     }
+/// }
+///
+/// let mut model: Tensor<Rank1<2>, f32, Cpu> = Cpu::default().tensor([1.0, -1.0]);
+/// let mut optimizer = Optimizer::new(SignSgd { lr: 0.25 });
+/// let mut gradients = model.leaky_trace().square().sum().backward();
+/// optimizer.update(&mut model, &mut gradients)?;
+/// assert_eq!(model.array(), [0.75, -0.75]);
+/// # Ok::<(), attn::train::UpdateError<CpuError>>(())
+/// ```
+pub trait Algorithm {
+    /// Its name, for errors.
+    const NAME: &'static str;
+
+    /// The lists of numbers that it keeps for parameters.
+    const LISTS: &'static [List];
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// The first one that is not allowed.
+    fn check(&self) -> Result<(), InvalidSetting>;
+
+    /// Whether it keeps this list, which is not [always](List::always) kept, for a parameter.
+    fn keeps(&self, list: &List, parameter: &ParameterInfo<'_>) -> bool;
+
+    /// Changes the numbers that it keeps for all parameters. It is called before the parameters are updated in this step. Steps count
+    /// from 1.
+    ///
+    /// # Errors
+    /// Why there can be no step now. Nothing has changed then.
+    fn begin(&self, step: u64, numbers: &mut BTreeMap<String, f64>) -> Result<(), &'static str>;
+
+    /// Updates a parameter.
+    fn update<E: Element>(&self, update: Update<'_, E>);
+}
+
+/// A list of numbers that an [`Algorithm`] keeps for a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List {
+    /// Its name. It is saved as `<parameter>.<name>`.
+    pub name: &'static str,
+    /// How many numbers it has.
+    pub size: ListSize,
+    /// Whether there is one for every parameter, whatever the settings.
+    pub always: bool,
+    /// Its numbers before the first step.
+    pub start: ListStart,
+}
+
+impl List {
+    /// A list with a number for each of a parameter, at first 0.
+    pub const fn of_elements(name: &'static str) -> Self {
+        Self {
+            name,
+            size: ListSize::Elements,
+            always: true,
+            start: ListStart::Zeros,
+        }
+    }
+}
+
+/// The length of a [`List`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListSize {
+    /// That of the parameter.
+    Elements,
+    /// The number of rows of its matrices, which its last two axes are.
+    Rows,
+    /// The number of columns of its matrices.
+    Cols,
+}
+
+impl ListSize {
+    /// For a parameter of these sizes.
+    pub fn of(self, dims: &[usize]) -> usize {
+        let product = |dims: &[usize]| dims.iter().product::<usize>();
+        match (self, dims) {
+            (ListSize::Elements, _) => product(dims),
+            (ListSize::Rows, [rows @ .., _]) => product(rows),
+            (ListSize::Cols, [lead @ .., _, cols]) => product(lead) * cols,
+            (ListSize::Rows, []) => 1,
+            (ListSize::Cols, [] | [_]) => product(dims),
+        }
+    }
+}
+
+/// The numbers of a [`List`] before the first step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStart {
+    /// Zeros.
+    Zeros,
+    /// Those of the parameter.
+    Parameter,
+}
+
+/// One parameter in a step of an [`Algorithm`].
+#[derive(Debug)]
+pub struct Update<'a, E> {
+    /// The number of the step, from 1.
+    pub step: u64,
+    /// What the parameter is.
+    pub info: ParameterInfo<'a>,
+    /// Whether weight decay applies to it.
+    pub decays: bool,
+    /// The numbers that are kept for all parameters.
+    pub numbers: &'a BTreeMap<String, f64>,
+    /// Its elements, row-major.
+    pub parameter: &'a mut [E],
+    /// Its gradient.
+    pub gradient: &'a [E],
+    /// Its lists, in the order of [`Algorithm::LISTS`]. One that is not kept is empty.
+    pub lists: &'a mut [Vec<E>],
+}
+
+impl<'a, E> Update<'a, E> {
+    /// The first lists, of which there are `N`.
+    ///
+    /// # Panics
+    /// If the algorithm has fewer lists.
+    #[track_caller]
+    pub(super) fn lists<const N: usize>(lists: &'a mut [Vec<E>]) -> [&'a mut [E]; N] {
+        let mut lists = lists.iter_mut();
+        std::array::from_fn(|_| match lists.next() {
+            Some(list) => list.as_mut_slice(),
+            None => panic!("an update has as many lists as its algorithm"),
+        })
+    }
+}
+
+/// A setting of an [`Algorithm`] that is not allowed.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("`{name}` is {found}, not {expected}")]
+pub struct InvalidSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub found: f64,
+    /// The values that are allowed.
+    pub expected: &'static str,
+}
+
+impl InvalidSetting {
+    /// # Errors
+    /// If the number is negative, infinite or NaN.
+    pub fn unless_positive(name: &'static str, found: f64) -> Result<(), Self> {
+        let expected = "finite and not negative";
+        match (0.0..=f64::MAX).contains(&found) {
+            true => Ok(()),
+            false => Err(Self {
+                name,
+                found,
+                expected,
+            }),
+        }
+    }
+
+    /// # Errors
+    /// If the number is not in `[0, 1)`.
+    pub fn unless_share(name: &'static str, found: f64) -> Result<(), Self> {
+        let expected = "in 0..1";
+        match (0.0..1.0).contains(&found) {
+            true => Ok(()),
+            false => Err(Self {
+                name,
+                found,
+                expected,
+            }),
+        }
+    }
+}
+
+/// The weight decay of a parameter.
+pub(super) fn decay_of<E>(update: &Update<'_, E>, weight_decay: f64) -> f64 {
+    if update.decays { weight_decay } else { 0.0 }
+}

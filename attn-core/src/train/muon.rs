@@ -1,0 +1,168 @@
+//! Muon.
+
+use std::collections::BTreeMap;
+
+use super::adamw::AdamWConfig;
+use super::algorithm::{Algorithm, InvalidSetting, List, Update, decay_of};
+use super::{Optimizer, ParameterInfo};
+use crate::{Element, kernel::optim as kernel};
+
+/// The settings of [`Muon`]. The defaults are PyTorch's.
+#[derive(Clone, Copy, Debug)]
+pub struct MuonConfig {
+    /// The learning rate: 0 or more.
+    pub lr: f64,
+    /// How much of the momentum of the step before stays: in [0, 1).
+    pub momentum: f64,
+    /// Whether the step looks ahead along the momentum.
+    pub nesterov: bool,
+    /// The weight decay: a step with the learning rate 1 would subtract this fraction of a parameter. 0 or more.
+    pub weight_decay: f64,
+    /// The length of a step of a matrix.
+    pub scale: MuonScale,
+    /// The coefficients of the Newton-Schulz iteration `x = a x + b x³ + c x⁵` of singular values.
+    pub coefficients: [f64; 3],
+    /// The number of iterations.
+    pub iterations: usize,
+    /// A momentum with a norm below this is not made longer: more than 0.
+    pub epsilon: f64,
+    /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one.
+    pub hidden: fn(&ParameterInfo<'_>) -> bool,
+    /// The settings of AdamW for the other parameters.
+    pub adamw: AdamWConfig,
+}
+
+/// The length of a step of [`Muon`] along every singular vector of a weight with so many outputs and inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MuonScale {
+    /// `lr sqrt(max(1, outputs / inputs))`: Jordan et al. 2024.
+    Original,
+    /// `0.2 lr sqrt(max(outputs, inputs))`: the root mean square of the steps of AdamW, for its learning rates. Liu et al., "Muon is
+    /// scalable for LLM training" (2025).
+    MatchRmsAdamW,
+    /// `lr sqrt(outputs / inputs)`: Bernstein, "Deriving Muon" (2025).
+    SpectralUnclamped,
+}
+
+impl Default for MuonConfig {
+    fn default() -> Self {
+        Self {
+            lr: 1e-3,
+            momentum: 0.95,
+            nesterov: true,
+            weight_decay: 0.1,
+            scale: MuonScale::Original,
+            coefficients: [3.4445, -4.775, 2.0315],
+            iterations: 5,
+            epsilon: 1e-7,
+            hidden: |parameter| parameter.decays_by_default(),
+            adamw: AdamWConfig::default(),
+        }
+    }
+}
+
+/// Muon: the momentum of a matrix with all of its singular values made about 1. For the gradient `G` of a weight `W`, a step is
+///
+/// ```text
+/// M = μ M + (1 - μ) G        X = M        with nesterov X = μ M + (1 - μ) G
+/// X = X / |X|        then, `iterations` times:        X = a X + (b X Xᵀ + c (X Xᵀ)²) X
+/// W = W - lr λ W - length X
+/// ```
+///
+/// Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024). PyTorch: `torch.optim.Muon`, which computes the
+/// iteration in bf16.
+///
+/// It is for the matrices of hidden layers. Biases, norms and tables take steps of AdamW; so should the output layer:
+///
+/// ```
+/// use attn::train::{Muon, MuonConfig, ParameterInfo};
+///
+/// fn is_hidden(parameter: &ParameterInfo<'_>) -> bool {
+///     parameter.decays_by_default() && !parameter.name.starts_with("lm_head")
+/// }
+/// let optimizer = Muon::<f32>::new(MuonConfig { lr: 0.02, hidden: is_hidden, ..Default::default() });
+/// # let _ = optimizer;
+/// ```
+pub type Muon<E> = Optimizer<E, MuonConfig>;
+
+const fn optional(name: &'static str) -> List {
+    List {
+        always: false,
+        ..List::of_elements(name)
+    }
+}
+
+const MOMENTUM: List = optional("momentum");
+
+impl MuonConfig {
+    fn is_hidden(&self, parameter: &ParameterInfo<'_>) -> bool {
+        parameter.dims.len() == 2 && (self.hidden)(parameter)
+    }
+
+    /// The length of a step of a matrix.
+    fn length(&self, outputs: usize, inputs: usize) -> f64 {
+        let [outputs, inputs] = [outputs, inputs].map(|size| size as f64);
+        let factor = match self.scale {
+            MuonScale::Original => (outputs / inputs).max(1.0).sqrt(),
+            MuonScale::MatchRmsAdamW => 0.2 * outputs.max(inputs).sqrt(),
+            MuonScale::SpectralUnclamped => (outputs / inputs).sqrt(),
+        };
+        self.lr * factor
+    }
+}
+
+impl Algorithm for MuonConfig {
+    const NAME: &'static str = "Muon";
+    const LISTS: &'static [List] = &[MOMENTUM, optional("mean"), optional("square")];
+
+    fn check(&self) -> Result<(), InvalidSetting> {
+        InvalidSetting::unless_positive("lr", self.lr)?;
+        InvalidSetting::unless_share("momentum", self.momentum)?;
+        InvalidSetting::unless_positive("weight_decay", self.weight_decay)?;
+        InvalidSetting::unless_positive("epsilon", self.epsilon)?;
+        self.adamw.check()
+    }
+
+    fn keeps(&self, list: &List, parameter: &ParameterInfo<'_>) -> bool {
+        self.is_hidden(parameter) == (*list == MOMENTUM)
+    }
+
+    fn begin(&self, _: u64, _: &mut BTreeMap<String, f64>) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn update<E: Element>(&self, update: Update<'_, E>) {
+        let &[outputs, inputs] = update.info.dims else {
+            return self.update_by_adamw(update);
+        };
+        if !self.is_hidden(&update.info) {
+            return self.update_by_adamw(update);
+        }
+        let settings = kernel::Muon {
+            lr: self.lr,
+            length: self.length(outputs, inputs),
+            momentum: self.momentum,
+            nesterov: self.nesterov,
+            weight_decay: decay_of(&update, self.weight_decay),
+            coefficients: self.coefficients,
+            iterations: self.iterations,
+            epsilon: self.epsilon,
+        };
+        let [momentum] = Update::lists(update.lists);
+        kernel::muon_step(
+            update.parameter,
+            update.gradient,
+            momentum,
+            inputs,
+            &settings,
+        );
+    }
+}
+
+impl MuonConfig {
+    fn update_by_adamw<E: Element>(&self, update: Update<'_, E>) {
+        let Update { lists, .. } = update;
+        let lists = lists.get_mut(1..).unwrap_or_default();
+        self.adamw.update(Update { lists, ..update });
+    }
+}

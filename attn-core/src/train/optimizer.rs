@@ -1,0 +1,402 @@
+//! Optimizers: algorithms with their state for a model.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt::{self, Debug};
+
+use dfdx::{
+    nn::TensorCollection,
+    optim::{Optimizer as DfdxOptimizer, OptimizerUpdateError, UnusedTensors},
+    tensor::{Gradients, UniqueId},
+};
+
+use super::algorithm::{Algorithm, List, ListStart, Update};
+use super::parameters::{
+    ParamPath, Parameter, check_gradients, for_each, for_each_mut, without_gradient,
+};
+use super::{OptimizerState, ParameterInfo, UpdateError};
+use crate::{Backend, Element, fused::zeros, kernel::Buffer};
+
+/// An optimizer: an [`Algorithm`], and its state for a model.
+///
+/// [`AdamW`](super::AdamW), [`Sgd`](super::Sgd), [`Lion`](super::Lion), [`Adafactor`](super::Adafactor), [`Muon`](super::Muon) and
+/// [`ScheduleFree`](super::ScheduleFree) are optimizers. PyTorch: `torch.optim`.
+///
+/// Weight decay applies to matrices. It does not apply to biases, the gains of norms, and the tables of embeddings and learned
+/// positions. [`ParameterInfo::decays_by_default`] has the rule, and [`decaying`](Self::decaying) changes it.
+///
+/// The [`config`](Self::config) can be changed between steps, for example by a learning rate schedule. The [`state`](Self::state)
+/// is data, with the names of the parameters. Training that resumes with it, and with the parameters, continues as if it had not
+/// stopped. It is also an [`Optimizer`](DfdxOptimizer) of dfdx, but as such it copies all gradients in each step.
+///
+/// The first step binds an optimizer to the parameters of its model: its step count and lists belong to them. Another model,
+/// also one with the same names, is an error until the state is reset. Clones of a model have the same parameters.
+#[doc(alias("configure_optimizers", "torch.optim"))]
+pub struct Optimizer<E, A> {
+    /// The algorithm with the settings of the next step.
+    pub config: A,
+    /// Its state.
+    pub state: OptimizerState<E, A>,
+    decays: Box<Decays>,
+    last_step: Option<LastStep>,
+}
+
+/// The model of the last step.
+struct LastStep {
+    /// The step count after it. Another count means that the user has set the state.
+    step: u64,
+    parameters: Vec<UniqueId>,
+}
+
+/// Decides which parameters decay.
+type Decays = dyn Fn(&ParameterInfo<'_>) -> bool + Send + Sync;
+
+impl<E, A> Optimizer<E, A> {
+    /// An optimizer before its first step.
+    pub fn new(config: A) -> Self {
+        Self {
+            config,
+            state: OptimizerState::default(),
+            decays: Box::new(|parameter| parameter.decays_by_default()),
+            last_step: None,
+        }
+    }
+
+    /// Changes which parameters decay.
+    ///
+    /// A parameter may have several names in a model, such as a table that the output layer shares. It does not decay if it does
+    /// not decay under one of them.
+    ///
+    /// ```
+    /// use attn::train::AdamW;
+    ///
+    /// // As PyTorch does without groups of parameters.
+    /// let optimizer = AdamW::<f32>::new(Default::default()).decaying(|_| true);
+    /// ```
+    #[doc(alias = "param_groups")]
+    pub fn decaying(
+        mut self,
+        decays: impl Fn(&ParameterInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.decays = Box::new(decays);
+        self
+    }
+}
+
+impl<E: Element, A: Algorithm> Optimizer<E, A> {
+    /// One step: updates the parameters of `model` by their gradients.
+    ///
+    /// Parameters that share a gradient, because one is a clone of the other, take the same step, each under its name.
+    ///
+    /// # Errors
+    /// [`UpdateError::Config`] if the [`config`](Self::config) has an invalid number; [`UpdateError::OtherModel`] if earlier steps
+    /// updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
+    /// [`UpdateError::StateMismatch`] if the state is that of another model; [`UpdateError::NotReady`] if the algorithm cannot take a
+    /// step now; [`UpdateError::Device`] if dfdx fails. No parameter has changed then.
+    #[doc(alias = "step")]
+    pub fn update<M: TensorCollection<E, D>, D: Backend<E>>(
+        &mut self,
+        model: &mut M,
+        gradients: &mut Gradients<E, D>,
+    ) -> Result<(), UpdateError<D::Err>> {
+        self.config.check().map_err(UpdateError::of_setting)?;
+        let parameters = self.check_model(model)?;
+        check_gradients(model, gradients)?;
+        self.check_state(model)?;
+        let without_decay = self.without_decay(model);
+        let step = self.state.step.saturating_add(1);
+        let begun = self.config.begin(step, &mut self.state.numbers);
+        begun.map_err(|reason| UpdateError::NotReady { reason })?;
+        self.state.step = step;
+        self.last_step = Some(LastStep { step, parameters });
+        for_each_mut(model, |path, parameter| {
+            let decays = !without_decay.contains(&parameter.id());
+            self.update_parameter(&path, parameter, gradients, decays)
+        })?;
+        Ok(())
+    }
+
+    fn update_parameter<D: Backend<E>>(
+        &mut self,
+        path: &ParamPath,
+        parameter: &mut dyn Parameter<E, D>,
+        gradients: &mut Gradients<E, D>,
+        decays: bool,
+    ) -> Result<(), D::Err> {
+        let dims = parameter.dims();
+        let info = path.info(&dims);
+        let gradient = parameter.gradient(gradients)?;
+        let mut numbers = Buffer::uninit(gradient.len());
+        parameter.read(&mut numbers);
+        let mut lists: Vec<_> = A::LISTS
+            .iter()
+            .map(|list| self.take_list(list, &info, &numbers))
+            .collect();
+        self.config.update(Update {
+            step: self.state.step,
+            info,
+            decays,
+            numbers: &self.state.numbers,
+            parameter: &mut numbers,
+            gradient,
+            lists: &mut lists,
+        });
+        for (list, numbers) in A::LISTS.iter().zip(lists) {
+            if self.keeps(list, &info) {
+                self.state.lists.insert(name_of(&info, list), numbers);
+            }
+        }
+        parameter.write(&numbers);
+        Ok(())
+    }
+
+    fn keeps(&self, list: &List, info: &ParameterInfo<'_>) -> bool {
+        list.always || self.config.keeps(list, info)
+    }
+
+    /// Moves a list out of the state. One that is not kept is empty.
+    fn take_list(&mut self, list: &List, info: &ParameterInfo<'_>, parameter: &[E]) -> Vec<E> {
+        if !self.keeps(list, info) {
+            return Vec::new();
+        }
+        let of_state = self.state.lists.get_mut(&name_of(info, list));
+        match (of_state, list.start) {
+            (Some(numbers), _) => std::mem::take(numbers),
+            (None, ListStart::Zeros) => zeros(list.size.of(info.dims)),
+            (None, ListStart::Parameter) => parameter.to_vec(),
+        }
+    }
+
+    /// The parameters that do not decay.
+    fn without_decay<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> BTreeSet<UniqueId> {
+        let mut without_decay = BTreeSet::new();
+        let Ok(()) = for_each(model, |path, parameter| {
+            if !(self.decays)(&path.info(&parameter.dims())) {
+                without_decay.insert(parameter.id());
+            }
+            Ok::<_, Infallible>(())
+        });
+        without_decay
+    }
+
+    /// Checks that the model has the parameters of the earlier steps, and returns them.
+    fn check_model<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<Vec<UniqueId>, UpdateError<D::Err>> {
+        let mut parameters = Vec::new();
+        let Ok(()) = for_each(model, |_, parameter| {
+            parameters.push(parameter.id());
+            Ok::<_, Infallible>(())
+        });
+        let last_step = self.last_step.as_ref();
+        match last_step.filter(|last_step| last_step.step == self.state.step) {
+            Some(last_step) if last_step.parameters != parameters => Err(UpdateError::OtherModel {
+                name: self.first_unknown(model, &last_step.parameters),
+                optimizer: A::NAME,
+            }),
+            _ => Ok(parameters),
+        }
+    }
+
+    /// The first parameter of the model that differs from that of the optimizer at its position, or one that only the optimizer
+    /// has.
+    fn first_unknown<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+        last_step: &[UniqueId],
+    ) -> String {
+        let mut names = BTreeSet::new();
+        let mut last_step = last_step.iter();
+        let strange = for_each(model, |path, parameter| {
+            if last_step.next() != Some(&parameter.id()) {
+                return Err(path.name);
+            }
+            names.insert(path.name);
+            Ok(())
+        });
+        let mut known = self
+            .state
+            .lists
+            .keys()
+            .filter_map(|name| Some(name.rsplit_once('.')?.0));
+        let missing = || known.find(|name| !names.contains(*name)).map(str::to_owned);
+        strange.err().or_else(missing).unwrap_or_default()
+    }
+
+    /// Checks that the lists of the state have the lengths of the model's parameters.
+    pub(super) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<(), UpdateError<D::Err>> {
+        for_each(model, |path, parameter| {
+            let dims = parameter.dims();
+            let info = path.info(&dims);
+            let kept = A::LISTS.iter().filter(|list| self.keeps(list, &info));
+            let kept: Vec<_> = kept.map(|list| (list, name_of(&info, list))).collect();
+            let is_new = kept
+                .iter()
+                .all(|(list, name)| !list.always || !self.state.lists.contains_key(name));
+            for (list, name) in kept {
+                let expected = list.size.of(&dims);
+                let found = match self.state.lists.get(&name) {
+                    Some(numbers) => numbers.len(),
+                    None if is_new || !list.always => expected,
+                    None => 0,
+                };
+                if found != expected {
+                    return Err(UpdateError::StateMismatch {
+                        name,
+                        expected,
+                        found,
+                    });
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The name of a list in the state.
+fn name_of(parameter: &ParameterInfo<'_>, list: &List) -> String {
+    format!("{}.{}", parameter.name, list.name)
+}
+
+/// [`update`](Optimizer::update) on a copy of the gradients.
+///
+/// # Panics
+/// On [`UpdateError::OtherModel`], [`UpdateError::StateMismatch`] and [`UpdateError::Config`], which dfdx's error type cannot
+/// express.
+impl<M: TensorCollection<E, D>, E: Element, D: Backend<E>, A: Algorithm> DfdxOptimizer<M, D, E>
+    for Optimizer<E, A>
+{
+    fn update(
+        &mut self,
+        model: &mut M,
+        gradients: &Gradients<E, D>,
+    ) -> Result<(), OptimizerUpdateError<D::Err>> {
+        let mut gradients = gradients.clone();
+        let missing =
+            without_gradient(model, &mut gradients).map_err(OptimizerUpdateError::DeviceError)?;
+        let ids: Vec<_> = missing.into_iter().map(|(_, id)| id).collect();
+        if !ids.is_empty() {
+            return Err(OptimizerUpdateError::UnusedParams(UnusedTensors { ids }));
+        }
+        match Self::update(self, model, &mut gradients) {
+            Ok(()) => Ok(()),
+            Err(UpdateError::Device(error)) => Err(OptimizerUpdateError::DeviceError(error)),
+            Err(mistake) => panic!("{mistake}"),
+        }
+    }
+}
+
+impl<E: Debug, A: Debug> Debug for Optimizer<E, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Optimizer")
+            .field("config", &self.config)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::prelude::*;
+
+    use crate::train::{AdamW, AdamWConfig, AdamWState, UpdateError, scale_grads};
+
+    type Model = Tensor<Rank1<1>, f64, Cpu>;
+
+    fn step(optimizer: &mut AdamW<f64>, model: &mut Model) -> Result<f64, String> {
+        let before = model.array()[0];
+        let mut gradients = model.leaky_trace().square().sum().backward();
+        match optimizer.update(model, &mut gradients) {
+            Ok(()) => Ok(model.array()[0]),
+            Err(error) => {
+                assert!(matches!(error, UpdateError::OtherModel { .. }), "{error}");
+                assert_eq!(model.array()[0], before, "nothing was changed");
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn models() -> [Model; 2] {
+        let dev = Cpu::default();
+        [dev.tensor([1.0]), dev.tensor([2.0])]
+    }
+
+    #[test]
+    fn a_second_model_is_refused_and_the_first_one_can_continue() {
+        let [mut first, mut second] = models();
+        let [mut alone, _] = models();
+        let mut optimizer = AdamW::new(Default::default());
+        let mut its_own = AdamW::new(Default::default());
+        for _ in 0..3 {
+            let found = step(&mut optimizer, &mut first);
+            assert_eq!(found, step(&mut its_own, &mut alone));
+            let refused = step(&mut optimizer, &mut second);
+            assert_eq!(
+                refused.err().as_deref(),
+                Some(
+                    "this optimizer is of another model, which has not the same parameter: a second model takes an `AdamW` of its own"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn models_with_more_or_fewer_parameters_are_refused() {
+        type Pair = (Model, Model);
+        let mut pair: Pair = models().into();
+        let mut optimizer = AdamW::<f64>::new(AdamWConfig::default());
+        let mut gradients = pair.alloc_grads();
+        optimizer
+            .update(&mut pair, &mut gradients)
+            .expect("the first step");
+        let mut update = |model: &mut (Model,)| {
+            let mut gradients = model.alloc_grads();
+            optimizer
+                .update(model, &mut gradients)
+                .err()
+                .map(|error| error.to_string())
+        };
+        // dfdx appends a dot to the index in a tuple, also at the end of a name.
+        let refused = |name: &str| {
+            Some(format!(
+                "this optimizer is of another model, which has not the same `{name}`: a second model takes an `AdamW` of its own"
+            ))
+        };
+        assert_eq!(update(&mut (pair.0.clone(),)), refused("1."));
+        assert_eq!(update(&mut (pair.1.clone(),)), refused("0."));
+    }
+
+    #[test]
+    fn clones_and_replaced_states_are_accepted() {
+        let [mut first, mut second] = models();
+        let mut optimizer = AdamW::new(Default::default());
+        step(&mut optimizer, &mut first).expect("the first step");
+        step(&mut optimizer, &mut first.clone()).expect("a clone has its parameters");
+        optimizer.state = AdamWState::default();
+        let found = step(&mut optimizer, &mut second);
+        let [_, mut alone] = models();
+        assert_eq!(found, step(&mut AdamW::new(Default::default()), &mut alone));
+    }
+
+    #[test]
+    fn factors_that_are_not_finite_are_refused() {
+        let [model, _] = models();
+        for factor in [f64::NAN, 1.0 / 0.0] {
+            let mut gradients = model.alloc_grads();
+            let refused = scale_grads(&model, &mut gradients, factor).err();
+            let message = refused.map(|error| error.to_string());
+            assert_eq!(
+                message,
+                Some(format!("`factor` is {factor}, not a finite number"))
+            );
+            assert_eq!(gradients.get(&model).array(), [0.0]);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Rules about the numbers of a declaration, which are decided here or, if only rustc can evaluate them, left to it.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::check::is_bounded;
+use super::value::{Real, Size};
+use crate::messages;
+
+/// Who reports broken rules, and notes those that rustc has to check.
+pub(crate) trait Rules {
+    /// Whether a rule holds, or may: it is reported at these tokens if it does not. `None` leaves the condition to rustc.
+    fn require(
+        &mut self,
+        at: &TokenStream,
+        holds: Option<bool>,
+        condition: TokenStream,
+        message: impl FnOnce() -> String,
+    ) -> bool;
+
+    fn bounded(&mut self, size: &Size, what: &str, largest: u64) -> bool {
+        let holds = size.value.map(|value| (1..=largest).contains(&value));
+        let condition = is_bounded(size, largest);
+        self.require(&size.origin, holds, condition, || {
+            messages::size_out_of_bounds(what, size, largest)
+        })
+    }
+
+    fn is_positive(&mut self, number: &Real, what: &str) -> bool {
+        let holds = number.value.map(|value| value > 0.0);
+        let condition = quote!(#number > 0.0 && #number < f64::INFINITY);
+        self.require(&number.origin, holds, condition, || {
+            messages::not_positive(what, number)
+        })
+    }
+}
