@@ -177,14 +177,14 @@ impl Lowering<'_> {
                 .enumerate()
                 .map(|(index, value)| match (index, q.heads) {
                     (0, _) => self.heads_apart(value, &q, ty.clone(), &result, builder),
-                    (_, Some(_)) => value,
-                    (index, None) => self.without_heads(value, &q, &names[index], builder),
+                    (_, Some(_)) if !q.is_one => value,
+                    (index, _) => self.without_ones(value, &q, &names[index], builder),
                 });
         Some(results.collect())
     }
 
-    /// A value beside the attended ones without the axis of the only head.
-    fn without_heads(
+    /// A value beside the attended ones without the axes of the only head and of the only query.
+    fn without_ones(
         &mut self,
         value: ValueId,
         q: &Vectors,
@@ -193,7 +193,13 @@ impl Lowering<'_> {
     ) -> ValueId {
         let ty = self.ty(value).clone();
         let mut axes = ty.axes.clone();
-        axes.remove(q.batch().axes.len());
+        let heads = q.batch().axes.len();
+        if q.is_one {
+            axes.remove(heads + 1);
+        }
+        if q.heads.is_none() {
+            axes.remove(heads);
+        }
         let op = Rearrange::of_axes(ty.axes.clone(), (0..ty.axes.len()).collect());
         self.node(
             builder,
