@@ -105,7 +105,7 @@ pub(crate) fn unsupported(word: &str) -> String {
     let help = match word {
         "return" => "the last line is the result, without `return` and `;`",
         "for" | "while" | "loop" => {
-            "`repeat n { x = ..; }` runs its block `n` times, each time with its own parameters"
+            "`repeat n { x = ..; }` runs its block `n` times, each time with its own parameters, and `scan seq { .. }` for each step along an axis, with states"
         }
         _ => {
             "there are `let`, `let mut`, `param`, `buffer`, assignments, `repeat n { .. }`, and a result"

@@ -70,7 +70,7 @@ where
         weights: wanted == Wanted::Weights,
         lse: wanted == Wanted::Lse,
     };
-    let mut beside = BesideArrays::of(beside, saved.call.sizes);
+    let mut beside = BesideArrays::of([beside.weights, beside.lse], saved.call.sizes);
     saved.forward(beside.view_mut());
     let mut output = Output::zeros(rows, value_width);
     output.as_mut_slice().copy_from_slice(saved.out.as_slice());

@@ -4,7 +4,8 @@ use proc_macro2::Ident;
 
 use crate::model::types::{Axis, Type};
 
-pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`";
+pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`\n\
+    help: the axis is that of the steps, as in `let y = scan seq { state h: [batch, d] = 0; h = ..; yield h; };`";
 pub(crate) const EXPECTED_STATE: &str =
     "expected a state with its axes and its initial value: `state h: [batch, hidden] = 0.0;`";
 pub(crate) const SCAN_AXIS: &str = "expected an axis by its name, as in `scan seq { .. }`";
@@ -71,6 +72,22 @@ pub(crate) fn state_is_constant(name: &Ident) -> String {
     format!(
         "no step changes the state `{name}`\n\
          help: assign its next value, `{name} = ..;`, or read the initial value itself"
+    )
+}
+
+/// Behind it the name is that of another variable.
+pub(crate) fn state_is_hidden(name: &Ident) -> String {
+    format!(
+        "another `{name}` is declared in this `scan`, which hides the state\n\
+         help: the next value of a state is assigned, `{name} = ..;` without `let`; another variable has another name"
+    )
+}
+
+/// An axis that a value has only outside.
+pub(crate) fn axis_of_the_scan(axis: &Axis) -> String {
+    format!(
+        "a step of a `scan` along `{axis}` sees values without this axis\n\
+         help: compute along `{axis}` before the scan; what a step needs of earlier ones is a state"
     )
 }
 

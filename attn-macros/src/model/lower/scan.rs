@@ -42,6 +42,8 @@ pub(super) struct ScanBody {
 /// A state, when a step begins.
 struct Start {
     name: Ident,
+    /// Its place among the variables.
+    place: Option<usize>,
     before: ValueId,
     value: ValueId,
 }
@@ -99,6 +101,11 @@ impl Lowering<'_> {
             scan.before.steps.append(&mut before.region.steps);
         }
         whole
+    }
+
+    /// The axis of the scan whose body is lowered.
+    pub(super) fn axis_of_steps(&self) -> Option<&Axis> {
+        self.scan.as_ref().map(|scan| &scan.axis)
     }
 
     /// Whether a variable is of outside of the scan whose body this is.
@@ -207,6 +214,7 @@ impl Lowering<'_> {
                 self.scopes.set(&name, value, true);
                 starts.push(Start {
                     before: self.memory(before),
+                    place: self.scopes.place(&name),
                     name,
                     value,
                 });
@@ -316,9 +324,14 @@ impl Lowering<'_> {
     fn state(&mut self, start: &Start, at: Span) -> Option<State> {
         let Start {
             name,
+            place,
             before,
             value,
         } = start;
+        if self.scopes.place(name) != *place {
+            self.cx.error(name, messages::state_is_hidden(name));
+            return None;
+        }
         let after = self.scopes.find(name)?.value?;
         if after == *value {
             self.cx.error(name, messages::state_is_constant(name));

@@ -61,6 +61,22 @@ mistakes! {
         "a `scan` in a `scan`: a step has no steps of its own";
     a_scan_as_an_operand: "let y = x; let mut y = y; y += scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
         "a `scan` is no operand: its results get names first";
+    an_axis_of_the_scan: "scan seq { state h: [batch, d] = 0; h = h + mean::<seq>(x); yield h; }", "seq",
+        "a step of a `scan` along `seq` sees values without this axis";
+    a_header_in_parentheses: "let y = scan(seq) { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "expected `scan axis { .. }`";
+    a_header_without_an_axis: "let y = scan { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "expected `scan axis { .. }`";
+    a_scan_behind_an_operator: "let y = 2 * scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "a `scan` is no operand: its results get names first";
+    a_state_that_is_hidden: "scan seq { state h: [batch, d] = 0; let h = h + x; yield h; }", "h",
+        "another `h` is declared in this `scan`, which hides the state";
+    two_states_of_one_name: "scan seq { state h: [batch, d] = 0; state h: [batch, d] = 1; h = h + x; yield h; }", "h",
+        "another `h` is declared in this `scan`, which hides the state";
+    an_attention_of_a_step: "scan seq { state h: [batch, d] = 0; h = h + attention::<2>(x); yield h; }", "attention",
+        "`attention` takes [batch, seq, d_model] at a step of a `scan`, found [batch, 8]";
+    an_attend_of_the_sequence_of_the_steps: "scan seq { state h: [batch, d] = 0; h = h + attend(h, x, x); yield h; }", "attend",
+        "at a step of a `scan`, `attend` takes keys and values [batch, seq, width], found [batch, 8]";
     a_scan_that_nobody_reads: "scan seq { state h: [batch, d] = 0; h = h + x; yield h; } x", "scan",
         "nothing reads the results of this `scan`";
 }
