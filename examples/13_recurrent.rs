@@ -42,9 +42,10 @@ model! {
         (1 - z) * tanh(xn + sigmoid(xr + hr) * hn) + z * h
     }
 
-    fn encode(source: ids[batch, s], lens: lens[batch]) -> [batch, s, { 2 * hidden }] {
+    fn encode(source: ids[batch, s]) -> [batch, s, { 2 * hidden }] {
         let x = embedding::<vocab, d_model, name = source>(source);
-        let is_text = expand::<[batch, s]>(if arange::<s>() < lens { 1 } else { 0 });
+        // Padding is the first of the characters.
+        let is_text = if source != 0 { 1 } else { 0 };
         let forwards = scan s {
             state h: [batch, hidden] = 0;
             h = gru::<name = forwards>(x, h);
@@ -73,7 +74,7 @@ model! {
     }
 
     fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
-        decode(target, encode(source, lens), lens)
+        decode(target, encode(source), lens)
     }
 }
 

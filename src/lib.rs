@@ -433,7 +433,7 @@ pub mod __private {
         layers,
         maps::{AttentionMap, attention_maps},
         model::{
-            Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Weighted,
+            Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
             check_length, check_multiple, count, on, summary, summary_of, tapes_of_results,
         },

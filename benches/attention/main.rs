@@ -139,7 +139,7 @@ fn weights(criterion: &mut Criterion) {
                 let options = Attend::new().causal();
                 let (y, weights) =
                     options.forward_with_weights(x.leaky_trace(), x.clone(), x.clone());
-                // The loss reads the weights at no cost: their gradient is 0 and is read.
+                // Their tape comes along, as in a loss that reads them, but they have no gradient.
                 let (_, tape) = weights.split_tape();
                 let (y, history) = y.split_tape();
                 y.put_tape(history.merge(tape)).square().sum().backward()

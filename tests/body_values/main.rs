@@ -55,3 +55,33 @@ fn what_a_mask_hides_reaches_nothing() {
         );
     }
 }
+
+model! {
+    struct Long<d = 2, heads = 2>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let near = rearrange::<[batch, seq, (heads, rows)] -> [batch, heads, seq, rows]>(linear::<6>(x));
+        let edge = einsum::<[batch, seq, keys]>(tanh(x), x as [batch, keys = seq, d]);
+        attention::<heads, kv_heads = 1, mask = sliding_window(200)>(x, near = near, edge = edge) {
+            data near: [batch, heads, q_len, 3];
+            data edge: [batch, q_len, kv_len];
+            fn score(score, b, h, q_idx, kv_idx) {
+                score + near[b, h, q_idx, clamp(q_idx - kv_idx + 1, 0, 2)] + edge[b, q_idx, kv_idx]
+            }
+        }
+    }
+}
+
+/// The keys of one head are dealt out to several tasks.
+#[test]
+fn gradients_of_many_keys_are_those_of_the_composed_form() {
+    let mut model = Cpu::default().build_module::<Long, f64>();
+    scatter(&mut model);
+    let x: Tensor<(usize, usize, Const<2>), f64, Cpu> = tensor("x", (1, 300, Const));
+    let outcome = |y| -> Outcome {
+        let ran: Backpropagated<f64> = backpropagate(y);
+        ran.input("x", &x).parameters(&model)
+    };
+    let fused = outcome(model.forward(x.leaky_trace()));
+    let composed = outcome(model.composed().forward(x.leaky_trace()));
+    assert_same("many keys", &fused, &composed, 1e-11);
+}

@@ -443,7 +443,7 @@ fn a_scan_offers_axes_and_its_options() {
         "scan seq, $0 { yield x; }",
         "let y = scan seq, re$0 { yield x; }; y",
     ] {
-        check(&model(typed), &[&["reverse"]]);
+        check(&model(typed), &[&["reverse", "keep"]]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Against the equations of the paper, number by number.
 
 use super::*;
-use attn::nn::{Linear, RmsNorm, UnbiasedLinear};
+use attn::nn::{RmsNorm, UnbiasedLinear};
 
 const WIDTH: usize = 12;
 const HEADS: usize = 3;
@@ -24,7 +24,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 fn rms<const M: usize>(norm: &RmsNorm<M, f64, Cpu>, x: &[f64]) -> Vec<f64> {
     let root = (dot(x, x) / x.len() as f64 + norm.epsilon).sqrt();
-    let gain = norm.gain.as_vec();
+    let gain = norm.weight.as_vec();
     x.iter()
         .zip(gain)
         .map(|(x, gain)| x / root * gain)

@@ -7,6 +7,7 @@
 
 mod formula;
 mod sessions;
+mod stacked;
 
 use attn::{dfdx::prelude::*, model};
 use support::cases::{ids, scatter};

@@ -10,6 +10,7 @@ mod masked_softmax;
 mod masks;
 mod mistakes;
 mod pytorch;
+mod unused;
 
 use attn::{dfdx::prelude::*, ops::Attend};
 use support::{

@@ -50,6 +50,19 @@ agree! {
         }
     } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
 
+    products_by_name_of_inputs_and_of_states {
+        struct M<d = 3, e = 2>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, e] {
+            param w: [d, e] = normal(0.5);
+            param u: [e] = normal(0.5);
+            scan seq {
+                state h: [batch, e] = 0.5;
+                h = tanh(einsum::<[batch, e]>(sin(x), w) + einsum::<[batch, e]>(einsum::<[batch]>(h, u), u));
+                yield h;
+            }
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>))) reads x;
+
     along_the_first_axis {
         struct M<d = 3>;
         fn forward(x: [seq, d]) -> [seq, d] {

@@ -9,6 +9,8 @@ mod agree;
 #[path = "../operations/claim.rs"]
 mod claim;
 mod edges;
+mod keep;
+mod parallel;
 mod sessions;
 
 use attn::dfdx::prelude::*;

@@ -127,6 +127,18 @@ macro_rules! attention_results {
                 }
             } (batch: 2, seq: 5, kv: 3) (x: tensor("x", (batch, seq, Const::<8>)), tensor("context", (batch, kv, Const::<8>))) reads x;
 
+            weights_of_steps {
+                struct M<d = 4>;
+                fn forward(memory: [batch, src, d], x: [batch, tgt, d]) -> [batch, tgt, d] {
+                    scan tgt {
+                        state coverage: [batch, src] = 0.0;
+                        let (y, weights, lse) = attend(x, memory * (1 + tanh(coverage)), memory);
+                        coverage = coverage + weights;
+                        yield y * lse + mean::<src>(coverage * coverage);
+                    }
+                }
+            } (batch: 2, src: 3, tgt: 4) (memory: tensor("memory", (batch, src, Const::<4>)), tensor("x", (batch, tgt, Const::<4>))) reads memory;
+
             each_weight_by_itself {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

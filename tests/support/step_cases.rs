@@ -74,6 +74,19 @@ macro_rules! attends_at_steps {
                 }
             } (batch: 2, frames: 3, patches: 3) (x: tensor("x", (batch, frames, patches, Const::<4>))) reads x;
 
+            weights_of_a_step {
+                struct M<d = 4>;
+                fn forward(memory: [batch, src, d], x: [batch, tgt, d]) -> [batch, tgt, d] {
+                    let (y, weights) = scan tgt {
+                        state h: [batch, d] = 0.0;
+                        let (read, weights) = attend(x + h, memory, memory);
+                        h = tanh(read - h);
+                        yield (h, weights);
+                    };
+                    y * einsum::<[batch, tgt, d]>(weights, memory)
+                }
+            } (batch: 2, src: 3, tgt: 3) (memory: tensor("memory", (batch, src, Const::<4>)), tensor("x", (batch, tgt, Const::<4>))) reads memory;
+
             by_hand {
                 struct M<d = 3, hidden = 4>;
                 fn forward(memory: [batch, src, d], x: [batch, tgt, d], lens: lens[batch]) -> [batch, tgt, d] {

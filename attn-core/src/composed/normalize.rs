@@ -101,15 +101,14 @@ pub fn softmax_lse<
         return zeros_after(scores, rows)?.try_add(-E::INFINITY);
     }
     let mut largest = None;
-    let (shifted, _) = shift(scores, bias(mask), |max| {
+    let (shifted, raised) = shift(scores, bias(mask), |max| {
         largest = Some(max.clone());
         max.try_clamp(lowest::<E>(), f64::INFINITY)
     })?;
     // The maximum contributes exp(0) = 1. Without one, the logarithm of 1 has the gradient 0, and the maximum is -∞.
     let sum = shifted.try_exp()?.try_sum::<_, Axis<3>>()?;
     let sum = sum.try_clamp(1.0, f64::INFINITY)?;
-    let largest = largest.into_iter();
-    largest.fold(sum.try_ln(), |lse, max| lse?.try_add(max))
+    sum.try_ln()?.try_add(largest.unwrap_or(raised))
 }
 
 /// `ln (1 + sum_j exp(score[j]))`, over the keys `j` that the query attends to: what the weights of [`softmax1`] are divided by.

@@ -1,16 +1,16 @@
 //! Attention with an array for `lse`, the number of every query that the backward pass reads again, and with results beside the output.
 
 use dfdx::{
-    shapes::Shape,
+    shapes::{HasShape, Shape},
     tensor::{PutTape, Tape, Tensor},
 };
 
-use super::{Array, GradientRefs, Gradients as TapeGradients, Operation, Output};
+use super::{Array, GradientRefs, Gradients as TapeGradients, Operation, Output, zeros};
 use crate::kernel::attention::{
     Attention, Gradients, Heads, OutputGradients, Outputs, Sizes, WeightGradients,
 };
 use crate::kernel::{Kernels, Matrix, MatrixMut};
-use crate::{Backend, Element, entry::Wanted};
+use crate::{Backend, Element, composed::reshape};
 
 /// The results of an attention beside its output, to write. What is `None` is not wanted.
 #[derive(Debug)]
@@ -109,42 +109,27 @@ impl<E: Kernels> Attention<'_, E> {
     }
 }
 
-/// Memory for the results of an attention beside its output.
-pub struct BesideArrays<E: Element> {
-    weights: Option<Array<E>>,
-    lse: Option<Array<E>>,
+/// Memory for the results of an attention beside its output, for tensors to own.
+pub struct BesideArrays<E> {
+    weights: Option<Vec<E>>,
+    lse: Option<Vec<E>>,
 }
 
 impl<E: Element> BesideArrays<E> {
-    /// Memory for what is wanted.
-    pub fn of(wanted: Wanted, sizes: Sizes) -> Self {
-        let rows = sizes.batch * sizes.heads;
-        let array = |of_row| Array::uninit(rows, [of_row]);
+    /// Memory for what is wanted: the weights, and `lse`.
+    pub fn of([weights, lse]: [bool; 2], sizes: Sizes) -> Self {
+        let rows = sizes.batch * sizes.heads * sizes.query;
         Self {
-            weights: wanted.weights.then(|| array(sizes.query * sizes.key)),
-            lse: wanted.lse.then(|| array(sizes.query)),
+            weights: weights.then(|| zeros(rows * sizes.key)),
+            lse: lse.then(|| zeros(rows)),
         }
     }
 
     /// The same, to write.
     pub fn view_mut(&mut self) -> Beside<'_, E> {
         Beside {
-            weights: self.weights.as_mut().map(Array::as_mut_slice),
-            lse: self.lse.as_mut().map(Array::as_mut_slice),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.weights.is_none() && self.lse.is_none()
-    }
-
-    fn gradients<'a>(&'a self, d_weights: &'a [E], d_lse: &'a [E]) -> BesideGradients<'a, E> {
-        BesideGradients {
-            weights: self.weights.as_ref().map(|weights| WeightGradients {
-                weights: weights.as_slice(),
-                d: d_weights,
-            }),
-            lse: self.lse.as_ref().map(|_| d_lse),
+            weights: self.weights.as_deref_mut(),
+            lse: self.lse.as_deref_mut(),
         }
     }
 }
@@ -169,7 +154,7 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Operation<E, D, T> {
         (of_weights, of_lse): (W, L),
         backward: impl FnOnce(Matrix<'_, E>, BesideGradients<'_, E>, &mut TapeGradients<E>) + 'static,
     ) -> Result<Finished<S, W, L, E, D, T>, D::Err> {
-        if beside.is_empty() {
+        if beside.weights.is_none() && beside.lse.is_none() {
             let output = self.finish_matrix(device, output, shape, |d_output, gradients| {
                 backward(d_output, BesideGradients::default(), gradients);
             })?;
@@ -179,12 +164,33 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Operation<E, D, T> {
         let output = output.into_tensor(device, shape)?;
         let mut results = GradientRefs::default();
         results.add(&output);
-        let weights = tensor(device, beside.weights.as_ref(), of_weights, &mut results)?;
-        let lse = tensor(device, beside.lse.as_ref(), of_lse, &mut results)?;
-        let tape = self.record(results, move |[d_output, d_weights, d_lse], gradients| {
-            let d_beside = beside.gradients(d_weights, d_lse);
-            backward(Matrix::new(d_output, rows, width), d_beside, gradients);
-        });
+        let weights = tensor(device, beside.weights, of_weights, &mut results)?;
+        let lse = tensor(device, beside.lse, of_lse, &mut results)?;
+        // The result is shared. Its numbers are read only where it has a gradient.
+        let saved = match &weights {
+            Some(weights) if T::OWNS_TAPE => {
+                let len = weights.shape().num_elements();
+                Some(reshape(weights.clone(), (len,))?)
+            }
+            _ => None,
+        };
+        let backward = move |[d_output, d_weights, lse]: [Option<&[E]>; 3],
+                             gradients: &mut TapeGradients<E>| {
+            let weights = saved.zip(d_weights).map(|(of, d)| {
+                let mut numbers = Array::uninit(d.len(), [1]);
+                D::read(vec![(&of, numbers.as_mut_slice())]);
+                (numbers, d)
+            });
+            let weights = weights.as_ref().map(|(weights, d)| WeightGradients {
+                weights: weights.as_slice(),
+                d,
+            });
+            let none = Array::zeros(d_output.map_or(rows, |_| 0), [width]);
+            let d_output = d_output.unwrap_or(none.as_slice());
+            let d_output = Matrix::new(d_output, rows, width);
+            backward(d_output, BesideGradients { weights, lse }, gradients);
+        };
+        let tape = self.record_given(device, results, backward);
         let lse = lse.map(|lse| lse.put_tape(T::default()));
         Ok((output.put_tape(tape), weights, lse))
     }
@@ -193,7 +199,7 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Operation<E, D, T> {
 /// The tensor of a result, if it is wanted. Its gradient is empty otherwise.
 fn tensor<S: Shape, E: Element, D: Backend<E>>(
     device: &D,
-    numbers: Option<&Array<E>>,
+    numbers: Option<Vec<E>>,
     shape: S,
     results: &mut GradientRefs<E, D>,
 ) -> Result<Option<Tensor<S, E, D>>, D::Err> {
@@ -201,7 +207,7 @@ fn tensor<S: Shape, E: Element, D: Backend<E>>(
         results.add(&device.try_tensor_from_vec(Vec::new(), (0,))?);
         return Ok(None);
     };
-    let result = device.try_tensor_from_vec(numbers.as_slice().to_vec(), shape)?;
+    let result = device.try_tensor_from_vec(numbers, shape)?;
     results.add(&result);
     Ok(Some(result))
 }

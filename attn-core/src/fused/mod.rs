@@ -33,7 +33,7 @@ pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
 pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
-pub use steps::{Step, StepMut, Steps, step, step_mut};
+pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};
 pub use target::GradTarget;
 pub use truth::Truth;
 pub use zone::{Cut, Zone};

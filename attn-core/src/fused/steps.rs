@@ -23,9 +23,33 @@ use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 #[derive(Debug)]
 pub struct Steps<E: Pooled> {
     numbers: Buffer<E>,
+    /// The step whose array is at the first place.
+    first: usize,
     places: usize,
     rows: usize,
     width: usize,
+}
+
+/// The length of a segment of so many steps, where the states are kept before each segment alone: the square root, rounded up.
+///
+/// ```
+/// use attn::__private::runtime::fused::{segment_length, segments};
+///
+/// assert_eq!([0, 1, 2, 9, 10].map(segment_length), [1, 1, 2, 3, 4]);
+/// assert_eq!([0, 1, 2, 9, 10].map(segments), [0, 1, 1, 3, 3]);
+/// ```
+pub const fn segment_length(steps: usize) -> usize {
+    let root = steps.isqrt();
+    match steps {
+        0 => 1,
+        _ if root * root < steps => root + 1,
+        _ => root,
+    }
+}
+
+/// The number of segments.
+pub const fn segments(steps: usize) -> usize {
+    steps.div_ceil(segment_length(steps))
 }
 
 impl<E: Pooled> Steps<E> {
@@ -33,6 +57,7 @@ impl<E: Pooled> Steps<E> {
     pub fn uninit(places: usize, rows: usize, width: usize) -> Self {
         Self {
             numbers: Buffer::counted(places * rows * width),
+            first: 0,
             places,
             rows,
             width,
@@ -41,8 +66,13 @@ impl<E: Pooled> Steps<E> {
 
     fn place(&self, step: usize) -> std::ops::Range<usize> {
         let each = self.rows * self.width;
-        let place = step % self.places.max(1);
+        let place = (step - self.first) % self.places.max(1);
         place * each..(place + 1) * each
+    }
+
+    /// From here on the first place is that of this step, and no step before it has one.
+    pub fn begin(&mut self, first: usize) {
+        self.first = first;
     }
 
     /// The array of a step.
@@ -94,6 +124,7 @@ impl<E: Pooled> Steps<E> {
     #[track_caller]
     pub fn some(&self, first: usize, count: usize) -> &[E] {
         let each = self.rows * self.width;
+        let first = first - self.first;
         &self.numbers[first * each..(first + count) * each]
     }
 
@@ -168,6 +199,11 @@ pub fn step<E>(numbers: &[E], step: usize, each: usize) -> &[E] {
     &numbers[step * each..(step + 1) * each]
 }
 
+/// The numbers of so many steps from this one on.
+pub fn some_steps<E>(numbers: &[E], first: usize, count: usize, each: usize) -> &[E] {
+    &numbers[first * each..(first + count) * each]
+}
+
 /// The numbers of a step, mutable.
 pub fn step_mut<E>(numbers: &mut [E], step: usize, each: usize) -> &mut [E] {
     &mut numbers[step * each..(step + 1) * each]
@@ -187,6 +223,24 @@ mod tests {
         }
         assert_eq!(h.at(5).as_slice(), [32.0]);
         assert_eq!(h.at(4).as_slice(), [16.0]);
+    }
+
+    #[test]
+    fn a_segment_has_the_places_of_its_steps() {
+        let mut h = Steps::<f64>::uninit(3, 1, 1);
+        for first in [0, 3, 6] {
+            h.begin(first);
+            (first..first + 3).for_each(|step| h.at_mut(step).as_mut_slice()[0] = step as f64);
+            assert_eq!(
+                h.some(first + 1, 2),
+                [first as f64 + 1.0, first as f64 + 2.0]
+            );
+        }
+        for steps in 1..200 {
+            let [length, count] = [segment_length(steps), segments(steps)];
+            assert!(length * length >= steps && (length - 1) * (length - 1) < steps);
+            assert!((count - 1) * length < steps && steps <= count * length);
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ compiled! {
                 linear::forward(x(part.rows).read(), w, bias, sums.write());
                 return put(sums.read(), WriteMode::Overwrite, 0, to);
             }
-            let start = bias.map_or(Start::Zero, Start::Row);
+            let start = Start::bias(bias);
             let some = (COPY / input.max(1)).max(1);
             for first in (0..output).step_by(some) {
                 let outputs = first..output.min(first + some);

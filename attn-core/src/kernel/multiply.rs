@@ -22,15 +22,22 @@ const SQUARE: usize = 64;
 /// is padded with zeros here.
 const LANES: usize = 16;
 
-/// The initial values of a result.
+/// The initial values of a result, to which products are added.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Start<'a, E> {
+pub enum Start<'a, E> {
     /// Zeros: the old values are overwritten.
     Zero,
     /// The current values.
     Accumulate,
-    /// This row, in every row.
+    /// This row, in every row: a bias for each column, or for each channel.
     Row(&'a [E]),
+}
+
+impl<'a, E> Start<'a, E> {
+    /// A bias, if there is one.
+    pub fn bias(bias: Option<&'a [E]>) -> Self {
+        bias.map_or(Self::Zero, Self::Row)
+    }
 }
 
 impl<E: Copy> Start<'_, E> {

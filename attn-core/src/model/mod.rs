@@ -12,6 +12,7 @@
 //! - `outline`: the names of what a model runs.
 //! - `inputs`: the sizes of named axes, and equalities of constants.
 //! - `results`: several results with one history.
+//! - `seeds`: those of dropouts that are computed again.
 //! - `summary`: a model as a table.
 //! - `weights`: the parameters of a model that runs as one operation.
 
@@ -20,6 +21,7 @@ mod opaque;
 mod outline;
 mod pass;
 mod results;
+mod seeds;
 mod summary;
 mod weights;
 
@@ -30,6 +32,7 @@ pub use opaque::{Built, count};
 pub use outline::Outline;
 pub use pass::{Pass, on};
 pub use results::{attended, tapes_of_results};
+pub use seeds::Seeds;
 pub use summary::{Batch, Row, summary, summary_of};
 pub(crate) use weights::weighted;
 pub use weights::{FusedBlock, FusedLayer, Random, Weighted, WithProjections};

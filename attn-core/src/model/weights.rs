@@ -87,6 +87,11 @@ impl<'a> Random<'a> {
         Self(random.then_some(draw))
     }
 
+    /// The same, or none, with another source of seeds.
+    pub fn with<'b>(self, draw: &'b (dyn Fn() -> u64 + Sync)) -> Random<'b> {
+        Random(self.0.map(|_| draw))
+    }
+
     /// The next seed.
     pub fn seed(self) -> Option<u64> {
         self.0.map(|draw| draw())

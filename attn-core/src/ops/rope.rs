@@ -97,14 +97,14 @@ where
 /// # Panics
 /// If [`try_rope_at`] returns an error or panics.
 #[track_caller]
-pub fn rope_at<S: Shape, N: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub fn rope_at<S: Shape, N: Shape, E: Element, D, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     rotary: &Rotary,
     positions: &Tensor<N, usize, D>,
     shared: &[usize],
 ) -> Tensor<S, E, D, T>
 where
-    D: Storage<usize>,
+    D: Backend<E> + Storage<usize>,
 {
     unwrap(try_rope_at(x, rotary, positions, shared))
 }
@@ -117,14 +117,14 @@ where
 /// # Panics
 /// If `positions` do not have the axes of `shared`, or if [`dims`](Rotary::dims) is odd or greater than the last axis.
 #[track_caller]
-pub fn try_rope_at<S: Shape, N: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
+pub fn try_rope_at<S: Shape, N: Shape, E: Element, D, T: Tape<E, D>>(
     x: Tensor<S, E, D, T>,
     rotary: &Rotary,
     positions: &Tensor<N, usize, D>,
     shared: &[usize],
 ) -> Result<Tensor<S, E, D, T>, Error<D::Err>>
 where
-    D: Storage<usize>,
+    D: Backend<E> + Storage<usize>,
 {
     let positions = given(x.shape(), &Ids::read(positions), shared);
     rope_with_form(D::FUSED, x, rotary, positions)

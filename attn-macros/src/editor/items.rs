@@ -152,20 +152,30 @@ const STATEMENTS: [(&str, &str); 5] = [
         "A tensor of constants: `buffer name: [axes] = |i, j| number;`, with an index for each axis.",
     ),
 ];
-const OPTIONS: [(&str, &str); 2] = [
+const OPTIONS: [(&str, &str); 3] = [
     (
         "name",
         "The name of the field that has the layers. Default: `blocks`.",
+    ),
+    (
+        "tied",
+        "The loop of a function before, whose layers run again: those of the same names.",
     ),
     (
         "share",
         "`true`: every round has the same layers. Default: `false`.",
     ),
 ];
-const OPTIONS_OF_SCAN: [(&str, &str); 1] = [(
-    "reverse",
-    "`true`: the last step comes first. Default: `false`.",
-)];
+const OPTIONS_OF_SCAN: [(&str, &str); 2] = [
+    (
+        "reverse",
+        "`true`: the last step comes first. Default: `false`.",
+    ),
+    (
+        "keep",
+        "`sqrt`: the states are kept before every √n-th step, and the steps between are computed again. Default: `all`.",
+    ),
+];
 const STATEMENTS_OF_SCAN: [(&str, &str); 1] = [(
     "state",
     "`state name: [axes] = initial;`: a value that each step assigns for the next one.",

@@ -81,7 +81,7 @@ pub(crate) const VALUE_OF_REPEAT: &str = "a `repeat` has no value: it changes va
 pub(crate) const REPEAT_CHANGES_NOTHING: &str = "this `repeat` changes no variable\n\
     help: declare `let mut x = ..;` before it, and assign to `x` in it";
 pub(crate) const REPEAT_NOTHING: &str = "expected at least one round, found 0";
-pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, and `share = true`, for one set of parameters";
+pub(crate) const REPEAT_OPTIONS: &str = "a `repeat` takes `name = blocks`, under which its parameters are saved, `share = true`, for one set of parameters, and `tied = blocks`, for the layers of a loop before";
 pub(crate) const NUMBER_ALONE: &str = "expected a value with axes, found a number";
 pub(crate) const LAST_AXIS: &str = "floats whose last axis is a constant";
 pub(crate) const NOT_A_NUMBER: &str = "the result of this is no finite number";
@@ -105,7 +105,7 @@ pub(crate) fn unsupported(word: &str) -> String {
     let help = match word {
         "return" => "the last line is the result, without `return` and `;`",
         "for" | "while" | "loop" => {
-            "`repeat n { x = ..; }` runs its block `n` times, each time with its own parameters"
+            "`repeat n { x = ..; }` runs its block `n` times, each time with its own parameters, and `scan seq { .. }` for each step along an axis, with states"
         }
         _ => {
             "there are `let`, `let mut`, `param`, `buffer`, assignments, `repeat n { .. }`, and a result"

@@ -274,6 +274,10 @@ impl<'m> Tokens<'m> {
         let Some(attention) = node.attention() else {
             return Ok(());
         };
+        if node.results().nth(1).is_some() {
+            let name = self.model.path(&attention.place);
+            return Err(attend_messages::session_results(&name));
+        }
         let is_cross = self.model.attentions[attention.index].graph.cross;
         let mut axes = self.axes(node.operands[0]).iter().rev().skip(1);
         match is_cross && axes.next().is_some_and(Axis::is_one) {
@@ -321,6 +325,10 @@ impl<'m> Tokens<'m> {
                 false => Ok(()),
             };
         };
+        if node.results().nth(1).is_some() {
+            let name = self.model.path(&attention.place);
+            return Err(attend_messages::session_results(&name));
+        }
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());
         };
@@ -335,10 +343,6 @@ impl<'m> Tokens<'m> {
 
     fn node(&self, node: &Node) -> Result<(), String> {
         self.operands(node)?;
-        if let (Some(attention), Some(_)) = (node.attention(), node.results().nth(1)) {
-            let name = self.model.path(&attention.place);
-            return Err(attend_messages::session_results(&name));
-        }
         if self.is_at_scan(node) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
@@ -580,13 +580,23 @@ pub(super) fn parse_to_end(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Res
         return Err(syn::Error::new(value.span(), messages::NO_SEMICOLON));
     }
     if !input.peek(Token![;]) {
-        if matches!(&value, Expr::Name(name) if name == "scan") {
-            return Err(syn::Error::new(value.span(), messages::SCAN_ALONE));
+        if let Some(at) = last_scan(&value) {
+            return Err(syn::Error::new(at, messages::SCAN_ALONE));
         }
         return Err(in_the_way(input, messages::EXPECTED_OPERATOR_OR_END));
     }
     expect::<Token![;]>(input, messages::EXPECTED_OPERATOR_OR_END)?;
     Ok(value)
+}
+
+/// The word `scan` as the last operand, where a header follows.
+fn last_scan(value: &Expr) -> Option<Span> {
+    match value {
+        Expr::Name(name) => (name == "scan").then(|| name.span()),
+        Expr::Negate(_, value) => last_scan(value),
+        Expr::Binary { sides, .. } => last_scan(&sides[1]),
+        _ => None,
+    }
 }
 
 fn is_compound(input: ParseStream<'_>) -> bool {

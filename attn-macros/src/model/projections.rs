@@ -134,11 +134,11 @@ fn plans_in(model: &Model, region: &Region, plans: &mut Vec<Plan>) {
 /// The plan of an attention that takes nothing.
 fn as_it_stands(node: &Node) -> Option<Plan> {
     let attention = node.attention()?;
-    let count = attention.inputs.len();
     attention.inputs.saves_result.then(|| Plan {
         index: attention.index,
-        operands: (0..count).map(Operand::Input).collect(),
-        inputs: node.operands[..count].to_vec(),
+        // Queries, keys and values.
+        operands: (0..3).map(Operand::Input).collect(),
+        inputs: node.operands[..attention.inputs.len()].to_vec(),
         gone: Vec::new(),
         result: node.result,
     })

@@ -21,7 +21,7 @@ pub(crate) fn share_memory(model: &mut Model) {
         let block = scan.block(&values);
         // A view of what the body computes is no input.
         let nodes = scan.body.nodes().into_iter();
-        let computed = nodes.map(|node| node.result);
+        let computed = nodes.flat_map(|node| node.results());
         let computed: Vec<_> = computed.chain(scan.body.carried().values).collect();
         let inputs = scan.inputs.iter().copied();
         let inputs = inputs.filter(|id| !computed.contains(&block.holder(*id)));

@@ -16,7 +16,9 @@ use crate::spec::{expect, split_at_commas};
 pub(super) fn is_scan(input: ParseStream<'_>) -> bool {
     let fork = input.fork();
     let is_word = fork.parse::<Ident>().is_ok_and(|word| word == "scan");
-    is_word && (fork.peek(syn::Ident) || fork.peek(syn::Lit) || fork.peek(token::Brace))
+    let is_header = fork.peek(syn::Ident) || fork.peek(syn::Lit) || fork.peek(token::Brace);
+    // `scan(seq) { .. }` is reported as one.
+    is_word && (is_header || fork.peek(token::Paren) && fork.peek2(token::Brace))
 }
 
 /// `= scan seq`
@@ -32,6 +34,16 @@ pub(super) fn parse_scan(
     cx: &Diagnostics,
 ) -> syn::Result<Statement> {
     let at: Ident = input.parse()?;
+    let is_in_parentheses = input.peek(token::Paren);
+    let is_without_axis =
+        input.peek(token::Brace) && !input.peek2(token::Brace) && !input.peek2(Token![,]);
+    if is_in_parentheses || is_without_axis {
+        cx.error(&at, messages::EXPECTED_SCAN);
+        skip(input);
+        return Ok(Statement::Unreadable {
+            declares: to.declares().to_vec(),
+        });
+    }
     let mut header = TokenStream::new();
     while !input.is_empty() && (!input.peek(token::Brace) || header.is_empty()) {
         header.extend([input.parse::<TokenTree>()?]);
@@ -52,7 +64,10 @@ pub(super) fn parse_scan(
     };
     match scan.to {
         ScanTo::Return if input.is_empty() => {}
-        ScanTo::Return => cx.error(&scan.at, messages::SCAN_IS_NOT_READ),
+        ScanTo::Return => {
+            cx.error(&scan.at, messages::SCAN_IS_NOT_READ);
+            input.parse::<Option<Token![;]>>()?;
+        }
         ScanTo::Let { .. } | ScanTo::Assign(_) if input.is_empty() => {
             cx.error(&scan.at, messages::NO_SEMICOLON);
         }

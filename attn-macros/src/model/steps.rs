@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::graph::{Model, Node, Region, Repeat, Scan, Slice, Step, Value, ValueId};
 use super::types::Type;
-use crate::ops::{Expand, Fusion};
+use crate::ops::{Expand, Fusion, ModelOp};
 
 /// The operations of a model with the products of its scans before these.
 pub(crate) fn all_at_once(model: &mut Model) -> Region {
@@ -66,7 +66,10 @@ impl Hoist<'_> {
         let mut wanted: Vec<ValueId> = Vec::new();
         for (step, is_movable) in steps.iter().zip(&movable).rev() {
             if let (Step::Node(node), true) = (step, *is_movable) {
-                let is_product = matches!(node.fusion(), Fusion::Projection(_));
+                let is_product = matches!(
+                    node.fusion(),
+                    Fusion::Projection(_) | Fusion::Contraction(_)
+                );
                 if is_product || wanted.contains(&node.result) {
                     wanted.push(node.result);
                     wanted.extend(&node.operands);
@@ -94,10 +97,16 @@ impl Hoist<'_> {
             let Step::Node(node) = step else {
                 return false;
             };
-            let is_known = matches!(
-                node.fusion(),
-                Fusion::Projection(_) | Fusion::Rows | Fusion::Elementwise(_) | Fusion::Repeat(_)
-            );
+            let of_steps = node.operands.iter().filter(|id| stepped.contains(id));
+            let is_known = match node.fusion() {
+                Fusion::Projection(_)
+                | Fusion::Rows
+                | Fusion::Elementwise(_)
+                | Fusion::Repeat(_) => true,
+                // A product of two values of a step may be larger than these.
+                Fusion::Contraction(_) => of_steps.count() == 1,
+                _ => false,
+            };
             let mut operands = node.operands.iter();
             let is_there = operands.all(|id| stepped.contains(id) || is_outside(id));
             let reads_step = node.operands.iter().any(|id| stepped.contains(id));
@@ -111,9 +120,21 @@ impl Hoist<'_> {
     }
 
     fn move_out(&mut self, node: &Node) {
-        let operands = node.operands.iter().map(|id| self.whole(*id));
+        let is_same = |id: &ValueId| self.known.iter().all(|of| of.slice != *id);
+        let same: Vec<_> = node.operands.iter().map(is_same).collect();
+        let is_product = matches!(node.fusion(), Fusion::Contraction(_));
+        let operands = node.operands.iter().zip(&same);
+        let operands = operands.map(|(id, is_same)| match is_product && *is_same {
+            true => *id,
+            false => self.whole(*id),
+        });
         let operands: Vec<_> = operands.collect();
-        let op = match node.fusion() {
+        let op: Rc<dyn ModelOp> = match node.fusion() {
+            Fusion::Contraction(einsum) => {
+                let operand = same.iter().position(|is_same| !is_same);
+                let axis = self.scan.axis.clone();
+                Rc::new(einsum.at_all_steps(axis, operand.unwrap_or(0)))
+            }
             Fusion::Repeat(places) => {
                 let places = places.iter().map(|place| place + 1);
                 Rc::new(Expand::new(std::iter::once(0).chain(places).collect()))

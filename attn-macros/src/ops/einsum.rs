@@ -31,7 +31,8 @@ pub(super) static EINSUM: Operation = Operation {
 };
 
 /// A product of two values. Each axis is in two of both and of the result at least.
-struct Einsum {
+#[derive(Clone)]
+pub(crate) struct Einsum {
     /// All axes.
     all: Vec<Axis>,
     /// Those of both operands and of the result, by their indices.
@@ -39,6 +40,16 @@ struct Einsum {
 }
 
 impl Einsum {
+    /// The same at all steps along an axis, which is the first one of the result and of this operand.
+    pub(crate) fn at_all_steps(&self, axis: Axis, operand: usize) -> Self {
+        let mut all = self.clone();
+        for axes in [operand, 2] {
+            all.axes[axes].insert(0, all.all.len());
+        }
+        all.all.push(axis);
+        all
+    }
+
     /// The sizes of all axes, from those of both operands.
     fn sizes(&self, of: [Vec<TokenStream>; 2]) -> Vec<TokenStream> {
         let size = |axis: usize| {
@@ -80,7 +91,7 @@ impl Op for Einsum {
         Properties {
             saved: Saved::Operands,
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Contraction(self),
         }
     }
 

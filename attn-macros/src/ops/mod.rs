@@ -382,6 +382,8 @@ pub(crate) enum Fusion<'o> {
     /// A product with a weight of its own, which an attention that reads the result may compute itself. In a scan it is computed for all
     /// steps at once, if it can be, and the gradients of the weight are.
     Projection(&'o Linear),
+    /// A product of two values. In a scan it is computed for all steps at once, if one of these is the same at all steps.
+    Contraction(&'o einsum::Einsum),
     /// The result has the axes of the only operand in another order.
     Transpose(&'o Rearrange),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.

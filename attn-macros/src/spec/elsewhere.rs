@@ -316,7 +316,12 @@ static FORMS: &[Form] = &[
         "a function is computed for every query and key by itself, and sees no others",
     ),
     function(
-        &["q", "k", "v", "query", "key", "value", "dot", "matmul"],
+        &["dot", "matmul", "einsum"],
+        "a function reads numbers. In `model!`, products of queries with the vectors of a table are computed before, as \
+         `near = einsum::<[batch, heads, seq, rows]>(q, table)`, and the function reads `near[b, h, q_idx, ..]` of `data near: [batch, heads, q_len, rows];`",
+    ),
+    function(
+        &["q", "k", "v", "query", "key", "value"],
         "a function of the score reads no vectors: `score` is what the header makes of a query and a key",
     ),
     function(

@@ -139,16 +139,3 @@ def linear_attention(c):
     q, k = (F.elu(linear(c, name, x, 3, bias=False)) + 1 for name in "qk")
     scores = (q @ k.mT).tril()
     return scores @ linear(c, "v", x, 4, bias=False) / scores.sum(-1, keepdim=True)
-
-
-@case
-def multi_head_latent_attention(c):
-    x = c.floats("x", 2, 5, 8)
-    heads = lambda of, width: of.unflatten(-1, (2, width)).transpose(1, 2)
-    q = heads(linear(c, "q_up", rms_norm(c, "q_norm", linear(c, "q_down", x, 6, bias=False)), 12, bias=False), 6)
-    latent, key = linear(c, "kv_down", x, 7, bias=False).split([5, 2], -1)
-    k, v = linear(c, "kv_up", rms_norm(c, "kv_norm", latent), 14, bias=False).split([8, 6], -1)
-    q = torch.cat([q[..., :4], rope(q[..., 4:])], -1)
-    k = torch.cat([heads(k, 4), rope(key)[:, None].expand(2, 2, 5, 2)], -1)
-    y = F.scaled_dot_product_attention(q, k, heads(v, 3), is_causal=True)
-    return linear(c, "output", y.transpose(1, 2).flatten(2), 8, bias=False)

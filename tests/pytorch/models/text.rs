@@ -144,22 +144,4 @@ cases! {
             einsum::<[batch, seq, d]>(q, memory) / einsum::<[batch, seq]>(q, cumsum::<seq>(k))
         }
     } (x: floats[_, _, 4]);
-
-    // DeepSeek-V2 2024: keys and values of all heads are made of one latent, and one rotated key is that of all heads.
-    multi_head_latent_attention {
-        struct M<d = 8, heads = 2, rot = 2, nope = 4, width = 6, value = 3, rank = 5, both = 7>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let q = rms_norm::<name = q_norm>(linear::<6, bias = false, name = q_down>(x));
-            let q = linear::<12, bias = false, name = q_up>(q);
-            let q = rearrange::<[batch, seq, (heads, width)] -> [batch, seq, heads, width]>(q);
-            let q = concat(q[width = ..4], rope::<seq>(q[width = 4..]));
-            let down = linear::<both, bias = false, name = kv_down>(x);
-            let up = linear::<14, bias = false, name = kv_up>(rms_norm::<name = kv_norm>(down[both = ..5]));
-            let k = rearrange::<[batch, seq, (heads, nope)] -> [batch, seq, heads, nope]>(up[14 = ..8]);
-            let v = rearrange::<[batch, seq, (heads, value)] -> [batch, seq, heads, value]>(up[14 = 8..]);
-            let rotated = expand::<[batch, seq, heads, rot]>(rope(down[both = 5..]));
-            let y = attend::<mask = causal>(q, concat(k, rotated), v);
-            linear::<d, bias = false, name = output>(rearrange::<[batch, seq, (heads, value)]>(y))
-        }
-    } (x: floats[_, _, 8]);
 }

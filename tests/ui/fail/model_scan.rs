@@ -43,12 +43,9 @@ model! {
         let f = scan seq { state h: [batch, d] = 0; h = linear::<9>(h); yield x; };
         let g = scan seq { state h: [batch, d] = x; h = h + x; yield h; };
         let i = scan seq { let z = 2 * x; state h: [batch, d] = 0; h = h + z; yield h; };
-        let j = scan seq { state h: [batch, seq, d] = 0; h = h + x; yield x; };
         let k = scan seq { let h = 0; h = h + x; yield h; };
-        let l = scan seq { state h: [batch, d] = 0; state h: [batch, d] = 1; h = h + x; yield h; };
-        let m = scan seq { state h: [batch, d] = 0; let h = h + x; yield h; };
         let n = scan seq { state h: [batch, d] = 0; h = h + embedding::<9, d>(tokens); yield h; };
-        a + b + c + e + f + g + i + j + k + l + m + n
+        a + b + c + e + f + g + i + k + n
     }
 }
 
@@ -67,9 +64,7 @@ model! {
 model! {
     struct Yields<d = 8>;
     fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-        let a = scan seq { state h: [batch, d] = 0; h = h + x; };
         let b = scan seq { state h: [batch, d] = 0; h = h + x; yield h; yield x; };
-        let c = scan seq { state h: [batch, d] = 0; h = h + x; yield h; 2 * h };
         let (e, f) = scan seq { state h: [batch, d] = 0; h = h + x; yield h; };
         let g = scan seq { state h: [batch, d] = 0; h = h + x; yield (h, x); };
         let i = scan seq { state h: [batch, d] = 0; repeat 2 { h = h + x; yield h; } };
@@ -77,7 +72,32 @@ model! {
         let k = scan seq { state h: [batch, d] = 0; h = h + x; return h; };
         let l = 2 * scan seq { state h: [batch, d] = 0; h = h + x; yield h; };
         scan seq { state h: [batch, d] = 0; h = h + x; yield h; };
-        a + b + c + e + f + g + i + j + k + l
+        b + e + f + g + i + j + k + l
+    }
+}
+
+model! {
+    struct NothingYielded<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let y = scan seq { state h: [batch, d] = 0; h = h + x; };
+        y
+    }
+}
+
+model! {
+    struct LastLines<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let y = scan seq { state h: [batch, d] = 0; h = h + x; yield h; 2 * h };
+        y
+    }
+}
+
+model! {
+    struct Hidden<d = 8>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let a = scan seq { state h: [batch, d] = 0; state h: [batch, d] = 1; h = h + x; yield h; };
+        let b = scan seq { state h: [batch, d] = 0; let h = h + x; yield h; };
+        a + b
     }
 }
 

@@ -118,10 +118,7 @@ pub(super) fn add_weight_gradient<E: Pooled>(x: &[E], d_y: &[E], of: &Convolutio
 
 /// Writes the initial value of a channel, to which products are added: a bias, zeros, or nothing where numbers stand already.
 fn begin<E: Pooled>(start: Start<'_, E>, channel: usize, to: &mut [E]) {
-    let start = match start {
-        Start::Bias(bias) => Start::Bias(&bias[channel..=channel]),
-        other => other,
-    };
+    let start = start.of_cols(channel..channel + 1);
     let len = to.len();
     if fill_rows(start, &mut MatrixMut::new(to, 1, len)) == WriteMode::Overwrite {
         to.fill(E::ZERO);
@@ -316,7 +313,7 @@ fn sum_of_rows<V: Vector>(
         let to = &mut to[block.clone()];
         let mut sums = [V::zero(); BLOCK];
         match start {
-            Start::Bias(bias) => load_block(&bias[block.clone()], &mut sums),
+            Start::Row(bias) => load_block(&bias[block.clone()], &mut sums),
             Start::Zero => {}
             Start::Accumulate => load_block(to, &mut sums),
         }
@@ -336,7 +333,7 @@ fn sum_of_rows<V: Vector>(
         let lanes = first..len.min(first + V::LANES);
         let to = &mut to[lanes.clone()];
         let mut sum: V = match start {
-            Start::Bias(bias) => load_any(&bias[lanes.clone()]),
+            Start::Row(bias) => load_any(&bias[lanes.clone()]),
             Start::Zero => V::zero(),
             Start::Accumulate => load_any(to),
         };
@@ -367,7 +364,7 @@ fn sum_of_parts<E: Real>(
     to: &mut [E],
 ) {
     match start {
-        Start::Bias(bias) => to.copy_from_slice(bias),
+        Start::Row(bias) => to.copy_from_slice(bias),
         Start::Zero => to.fill(E::ZERO),
         Start::Accumulate => {}
     }

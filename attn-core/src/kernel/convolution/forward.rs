@@ -1,7 +1,11 @@
 //! `y = patches Wᵀ + b`, a matrix of patches at a time.
 
-use super::{Channels, Convolution, Start};
-use crate::kernel::multiply::{Start as StartOfProduct, copy};
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::{Channels, Convolution, MANY_PATCHES, Start};
+use crate::kernel::multiply::copy;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -39,11 +43,7 @@ fn rows<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &
         let count = y.len() / of.output;
         let outputs = index * some..index * some + count;
         let mut y = MatrixMut::new(y, count, of.output);
-        let into = match start {
-            Start::Bias(bias) => StartOfProduct::Row(bias).write(y.reborrow()),
-            Start::Zero => WriteMode::Overwrite,
-            Start::Accumulate => WriteMode::Add,
-        };
+        let into = start.write(y.reborrow());
         let mut panel = Panel::new(count, of.patch());
         for (group, (to, w)) in y.col_chunks(channels).zip(&weights).enumerate() {
             let patches = match of.rows_in_place(x, &outputs) {
@@ -58,47 +58,129 @@ fn rows<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &
     });
 }
 
-/// With the channels first: `[channels, patch]` times `[patch, outputs]`, for each image.
+/// With the channels first: `[channels, patch]` times `[patch, outputs]`. The outputs of small images are in one matrix.
 fn columns<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &mut [E]) {
     let w = Matrix::new(w, of.output, of.patch());
-    let channels = of.output_of_group();
-    let some = of.patches_at_once(of.outputs());
-    let of_image = of.inputs() * of.input;
-    let images = y.chunks_mut(of.outputs() * of.output).enumerate();
-    let tiles = images.flat_map(|(image, y)| {
-        let x = &x[image * of_image..][..of_image];
-        let y = MatrixMut::new(y, of.output, of.outputs());
-        y.col_chunks(some).enumerate().map(move |tile| (x, tile))
-    });
-    for_each(tiles, |(x, (index, mut y))| {
-        let count = y.cols();
-        let outputs = index * some..index * some + count;
-        let into = fill_rows(start, &mut y);
-        let mut panel = Panel::new(of.patch(), count);
-        for (group, to) in y.row_chunks(channels).enumerate() {
-            let patches = match of.columns_in_place(x, &outputs) {
-                Some(patches) => patches,
-                None => {
-                    of.copy_columns(x, group, outputs.clone(), 0, panel.write());
-                    panel.read()
-                }
-            };
-            let w = w.some_rows(group * channels..(group + 1) * channels);
-            product(to, into, E::ONE, w, patches, Threads::One);
+    for_each(tiles(of, y), |tile: Tile<'_, E>| {
+        let Tile { places, mut y } = tile;
+        if let [y] = &mut y[..] {
+            return product_of_columns(x, w, of, start, &places, y.reborrow());
         }
+        let count = y.iter().map(MatrixMut::cols).sum();
+        let mut sums = Panel::new(of.output, count);
+        if let Start::Accumulate = start {
+            for_each_part(&mut y, sums.write(), |y, sums| sums.copy_from_slice(y));
+        }
+        product_of_columns(x, w, of, start, &places, sums.write());
+        for_each_part(&mut y, sums.write(), |y, sums| y.copy_from_slice(sums));
     });
 }
 
-/// Writes the bias of each row.
+/// The outputs of a product: a part of one image, or several images.
+struct Tile<'a, E> {
+    /// The image and its outputs.
+    places: SmallVec<[(usize, Range<usize>); 4]>,
+    /// `[channels, outputs]`
+    y: SmallVec<[MatrixMut<'a, E>; 4]>,
+}
+
+impl<E> Tile<'_, E> {
+    fn new() -> Self {
+        Self {
+            places: SmallVec::new(),
+            y: SmallVec::new(),
+        }
+    }
+}
+
+/// The outputs of each product. An image with few outputs may end within a tile: a product of a few columns is slow.
+fn tiles<'a, E: Pooled>(of: &Convolution, y: &'a mut [E]) -> Vec<Tile<'a, E>> {
+    let all = of.outputs();
+    let some = of.patches_at_once(all);
+    let mut tiles = Vec::new();
+    let mut last = Tile::new();
+    let mut space = some;
+    for (image, y) in y.chunks_mut(all * of.output).enumerate() {
+        let mut rest = MatrixMut::new(y, of.output, all);
+        let mut next = 0;
+        while next < all {
+            let outputs = next..all.min(next + space);
+            (next, space) = (outputs.end, space - outputs.len());
+            let (y, others) = rest.split_cols(outputs.len());
+            rest = others;
+            last.y.push(y);
+            last.places.push((image, outputs));
+            let ends = next == all && (all >= MANY_PATCHES || image + 1 == of.images);
+            if space == 0 || ends {
+                tiles.push(std::mem::replace(&mut last, Tile::new()));
+                space = some;
+            }
+        }
+    }
+    tiles
+}
+
+/// The product for the outputs of some images, side by side: `[channels, outputs]`.
+fn product_of_columns<E: Pooled>(
+    x: &[E],
+    w: Matrix<'_, E>,
+    of: &Convolution,
+    start: Start<'_, E>,
+    places: &[(usize, Range<usize>)],
+    mut to: MatrixMut<'_, E>,
+) {
+    let channels = of.output_of_group();
+    let of_image = of.inputs() * of.input;
+    let x = |image: usize| &x[image * of_image..][..of_image];
+    let into = fill_rows(start, &mut to);
+    let mut panel = Panel::new(of.patch(), to.cols());
+    for (group, to) in to.row_chunks(channels).enumerate() {
+        let in_place = match places {
+            [(image, outputs)] => of.columns_in_place(x(*image), outputs),
+            _ => None,
+        };
+        let patches = match in_place {
+            Some(patches) => patches,
+            None => {
+                let mut rest = panel.write();
+                for (image, outputs) in places {
+                    let (to, others) = rest.split_cols(outputs.len());
+                    rest = others;
+                    of.copy_columns(x(*image), group, outputs.clone(), 0, to);
+                }
+                panel.read()
+            }
+        };
+        let w = w.some_rows(group * channels..(group + 1) * channels);
+        product(to, into, E::ONE, w, patches, Threads::One);
+    }
+}
+
+/// `body(row of a part, the same of all parts)`, for parts that are side by side in `all`.
+fn for_each_part<E: Pooled>(
+    parts: &mut [MatrixMut<'_, E>],
+    mut all: MatrixMut<'_, E>,
+    body: impl Fn(&mut [E], &mut [E]),
+) {
+    for row in 0..all.rows() {
+        let mut rest = all.row_mut(row);
+        for part in &mut *parts {
+            let (row_of_all, others) = rest.split_at_mut(part.cols());
+            rest = others;
+            body(part.row_mut(row), row_of_all);
+        }
+    }
+}
+
+/// [`Start::write`] where the channels are rows.
 pub(super) fn fill_rows<E: Pooled>(start: Start<'_, E>, to: &mut MatrixMut<'_, E>) -> WriteMode {
     match start {
-        Start::Bias(bias) => {
+        Start::Row(bias) => {
             for (row, bias) in bias.iter().enumerate() {
                 to.row_mut(row).fill(*bias);
             }
             WriteMode::Add
         }
-        Start::Zero => WriteMode::Overwrite,
-        Start::Accumulate => WriteMode::Add,
+        other => other.write(to.reborrow()),
     }
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::forward::fill_rows;
 use super::patches::{AddPatches, Region};
 use super::{Channels, Convolution, Start};
-use crate::kernel::multiply::Start as StartOfProduct;
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
@@ -45,10 +44,8 @@ fn rows<E: Pooled>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, d_
         let region = Region::of(of, first, count);
         let d_y = d_y.some_rows(image * of.outputs()..(image + 1) * of.outputs());
         let mut d_x = MatrixMut::new(d_x, count, of.input);
-        match start {
-            Start::Bias(bias) => drop(StartOfProduct::Row(bias).write(d_x.reborrow())),
-            Start::Zero => d_x.as_mut_slice().fill(E::ZERO),
-            Start::Accumulate => {}
+        if start.write(d_x.reborrow()) == WriteMode::Overwrite {
+            d_x.as_mut_slice().fill(E::ZERO);
         }
         for (group, mut to) in d_x.col_chunks(inputs.max(1)).enumerate() {
             let of_group = group * outputs..(group + 1) * outputs;

@@ -23,9 +23,9 @@ mod weight_gradient;
 use std::ops::Range;
 
 use super::compiled::compiled;
+pub use super::multiply::Start;
 use super::parallel::FEW_MULTIPLICATIONS;
 use super::{Buffer, Pooled};
-use crate::simd::WriteMode;
 
 /// The numbers of patches in a matrix: a part of a second-level cache.
 const PANEL: usize = 1 << 18;
@@ -206,7 +206,7 @@ compiled! {
     #[track_caller]
     pub fn forward<E>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &mut [E]) {
         of.assert_lengths(x.len(), w.len(), y.len());
-        start.assert_length(of.output);
+        assert_bias(start, of.output);
         if of.is_depthwise() {
             depthwise::forward(x, w, of, start, y);
         } else {
@@ -221,7 +221,7 @@ compiled! {
     #[track_caller]
     pub fn input_gradient<E>(d_y: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, d_x: &mut [E]) {
         of.assert_lengths(d_x.len(), w.len(), d_y.len());
-        start.assert_length(of.input);
+        assert_bias(start, of.input);
         if of.is_depthwise() {
             depthwise::input_gradient(d_y, w, of, start, d_x);
         } else {
@@ -253,36 +253,9 @@ compiled! {
     }
 }
 
-/// The initial value of the result, to which products are added.
-#[derive(Clone, Copy, Debug)]
-pub enum Start<'a, E> {
-    /// A bias for each channel.
-    Bias(&'a [E]),
-    /// Zeros.
-    Zero,
-    /// The numbers that are there.
-    Accumulate,
-}
-
-impl<E> From<WriteMode> for Start<'_, E> {
-    fn from(into: WriteMode) -> Self {
-        match into {
-            WriteMode::Overwrite => Self::Zero,
-            WriteMode::Add => Self::Accumulate,
-        }
-    }
-}
-
-impl<'a, E> Start<'a, E> {
-    /// A bias, if there is one.
-    pub fn bias(bias: Option<&'a [E]>) -> Self {
-        bias.map_or(Self::Zero, Self::Bias)
-    }
-
-    #[track_caller]
-    fn assert_length(&self, channels: usize) {
-        if let Self::Bias(bias) = self {
-            assert_eq!(bias.len(), channels, "a bias for each channel");
-        }
+#[track_caller]
+fn assert_bias<E>(start: Start<'_, E>, channels: usize) {
+    if let Start::Row(bias) = start {
+        assert_eq!(bias.len(), channels, "a bias for each channel");
     }
 }

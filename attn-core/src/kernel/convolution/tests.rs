@@ -17,7 +17,7 @@ fn slide([input, kernel, stride, dilation, before, after]: [usize; 6]) -> Slide 
     }
 }
 
-const LINES: [[usize; 6]; 14] = [
+const LINES: [[usize; 6]; 16] = [
     [1, 1, 1, 1, 0, 0],
     [7, 3, 1, 1, 0, 0],
     [7, 3, 1, 1, 1, 1],
@@ -31,11 +31,14 @@ const LINES: [[usize; 6]; 14] = [
     [5, 1, 3, 1, 0, 0],
     [12, 4, 4, 1, 0, 0],
     [6, 3, 2, 2, 5, 5],
+    // Windows of whole vectors.
+    [40, 16, 16, 1, 0, 0],
+    [50, 9, 3, 1, 2, 1],
     [700, 3, 1, 1, 1, 1],
 ];
 
 /// Channels of input and output, and groups.
-const CHANNELS: [[usize; 3]; 8] = [
+const CHANNELS: [[usize; 3]; 9] = [
     [1, 1, 1],
     [3, 5, 1],
     [4, 6, 2],
@@ -43,14 +46,15 @@ const CHANNELS: [[usize; 3]; 8] = [
     [5, 5, 5],
     [3, 6, 3],
     [18, 18, 18],
+    [70, 70, 70],
     [17, 34, 1],
 ];
 
 fn cases() -> impl Iterator<Item = Convolution> {
     let lines = LINES.map(slide);
     let one = lines.map(|line| [Slide::NONE, line]);
-    let small = &lines[..13];
-    let two = (0..small.len()).map(|i| [small[i], small[(5 * i + 2) % small.len()]]);
+    let small = &lines[..15];
+    let two = (0..small.len()).map(|i| [small[i], small[(4 * i + 2) % small.len()]]);
     let axes: Vec<_> = one.into_iter().chain(two.collect::<Vec<_>>()).collect();
     axes.into_iter().flat_map(|axes| {
         [Channels::Last, Channels::First]
@@ -143,7 +147,7 @@ fn convolutions_and_their_derivatives_are_sums_of_products() {
             .collect();
         of.naive(|i, k, o| want[o] += x[i] * w[k]);
         let mut got = vec![f64::NAN; y];
-        forward(&x, &w, &of, Start::Bias(&b), &mut got);
+        forward(&x, &w, &of, Start::Row(&b), &mut got);
         near(&got, &want);
         forward(&x, &w, &of, Start::Accumulate, &mut got);
         of.naive(|i, k, o| want[o] += x[i] * w[k]);
@@ -159,7 +163,7 @@ fn convolutions_and_their_derivatives_are_sums_of_products() {
             .collect();
         of.naive(|i, k, o| want[i] += d_y[o] * w[k]);
         let mut got = vec![f64::NAN; x.len()];
-        input_gradient(&d_y, &w, &of, Start::Bias(&b_x), &mut got);
+        input_gradient(&d_y, &w, &of, Start::Row(&b_x), &mut got);
         near(&got, &want);
         input_gradient(&d_y, &w, &of, Start::Accumulate, &mut got);
         of.naive(|i, k, o| want[i] += d_y[o] * w[k]);

@@ -1,12 +1,12 @@
 //! The composed form, with dfdx's operations.
 
 use dfdx::{
-    shapes::{Axes3, Axis, Const, HasShape, Shape},
+    shapes::{Axes3, Axis, Const, HasShape},
     tensor::{NoneTape, PutTape, SplitTape, Tape, Tensor},
     tensor_ops::{PermuteTo, SumTo, TryAdd, TryMatMul, TryMul},
 };
 
-use super::{AttendNormalizer, Call, Results, Wanted};
+use super::{AttendNormalizer, Call, Inputs, Results, Wanted};
 use crate::{
     Backend, Element,
     composed::{
@@ -24,18 +24,11 @@ type OfHeads<E, D, T> = Scores<usize, 1, usize, usize, E, D, T>;
 ///
 /// # Errors
 /// If dfdx fails.
-#[allow(clippy::type_complexity, reason = "three tensors")]
-pub(super) fn attend<S1: Shape, S2: Shape, S3: Shape, S: Shape, E, D, T>(
+pub(super) fn attend<E, D, T>(
     call: Call<E>,
     wanted: Wanted,
-    (q, k, v): (
-        Tensor<S1, E, D, T>,
-        Tensor<S2, E, D, T>,
-        Tensor<S3, E, D, T>,
-    ),
-    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
-    shape: S,
-) -> Result<Results<S, E, D, T>, D::Err>
+    Inputs { q, k, v, bias }: Inputs<E, D, T>,
+) -> Result<Results<E, D, T>, D::Err>
 where
     E: Element,
     D: Backend<E>,
@@ -51,6 +44,7 @@ where
         value_width,
     } = call.sizes;
     let of_heads = (batch * heads, Const, query, key);
+    let shape = (batch, heads, query, value_width);
     if is_empty(&of_heads) {
         let k = depend(k).merge(depend(v));
         let bias = bias.map_or_else(T::default, |(bias, _)| depend(bias));

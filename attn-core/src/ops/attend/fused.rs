@@ -1,19 +1,19 @@
 //! The fused form: one operation on slices.
 
-use dfdx::{
-    shapes::Shape,
-    tensor::{Tape, Tensor},
-};
+use dfdx::tensor::{SplitTape, Tape};
 
-use super::{Call, Results, Wanted};
+use super::{Call, Inputs, Results, Wanted};
 use crate::{
-    Backend, Element,
-    fused::{Array, GradientRefs, Gradients as TapeGradients, Operand, Operation, zeros},
+    Backend, Element, entry,
+    fused::{
+        Array, Beside, BesideArrays, BesideGradients, Gradients as TapeGradients, Operand,
+        Operation, Output,
+    },
     kernel::{
         Matrix,
         attention::{
             Attention, Gradients, HeadTransform, Heads, OutputGradients, Outputs, PairGradients,
-            PairScore, PairTensor, Similarity, Sizes, WeightGradients,
+            PairScore, PairTensor, Similarity, Sizes,
         },
     },
 };
@@ -33,18 +33,11 @@ struct Saved<E: Element> {
 ///
 /// # Errors
 /// If dfdx fails.
-#[allow(clippy::type_complexity, reason = "three tensors")]
-pub(super) fn attend<S1: Shape, S2: Shape, S3: Shape, S: Shape, E, D, T>(
+pub(super) fn attend<E, D, T>(
     call: Call<E>,
     wanted: Wanted,
-    (q, k, v): (
-        Tensor<S1, E, D, T>,
-        Tensor<S2, E, D, T>,
-        Tensor<S3, E, D, T>,
-    ),
-    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
-    shape: S,
-) -> Result<Results<S, E, D, T>, D::Err>
+    Inputs { q, k, v, bias }: Inputs<E, D, T>,
+) -> Result<Results<E, D, T>, D::Err>
 where
     E: Element,
     D: Backend<E>,
@@ -73,52 +66,34 @@ where
         lse: Array::uninit(rows, [1]),
         call,
     };
-    let mut weights = (wanted == Wanted::Weights).then(|| zeros(rows * key));
-    saved.forward(weights.as_deref_mut());
-    let y = device.try_tensor_from_vec(saved.out.as_slice().to_vec(), shape)?;
-    let other = match wanted {
-        Wanted::Lse => saved.lse.as_slice().to_vec(),
-        _ => weights.unwrap_or_default(),
+    let beside = entry::Wanted {
+        weights: wanted == Wanted::Weights,
+        lse: wanted == Wanted::Lse,
     };
-    let len = other.len();
-    let other = device.try_tensor_from_vec(other, (len,))?;
-    let mut results = GradientRefs::default();
-    results.add(&y);
-    let tape = match wanted {
-        Wanted::Output => operation.record(results, move |[d_y], gradients| {
-            saved.backward(d_y, None, None, gradients);
-        }),
-        Wanted::Lse => {
-            results.add(&other);
-            operation.record(results, move |[d_y, d_lse], gradients| {
-                saved.backward(d_y, None, Some(d_lse), gradients);
-            })
-        }
-        Wanted::Weights => {
-            results.add(&other);
-            // The numbers are shared with the result.
-            let weights = T::OWNS_TAPE.then(|| other.clone());
-            operation.record_given(&device, results, move |[d_y, d_weights], gradients| {
-                let zeros = d_y.is_none().then(|| Array::zeros(rows, [value_width]));
-                let zeros = zeros.as_ref().map_or(&[][..], Array::as_slice);
-                let weights = weights.zip(d_weights).map(|(of, d)| {
-                    let mut weights = Array::uninit(rows, [key]);
-                    D::read(vec![(&of, weights.as_mut_slice())]);
-                    (weights, d)
-                });
-                let weights = weights.as_ref().map(|(weights, d)| WeightGradients {
-                    weights: weights.as_slice(),
-                    d,
-                });
-                saved.backward(d_y.unwrap_or(zeros), weights, None, gradients);
-            })
-        }
+    let mut beside = BesideArrays::of([beside.weights, beside.lse], saved.call.sizes);
+    saved.forward(beside.view_mut());
+    let mut output = Output::zeros(rows, value_width);
+    output.as_mut_slice().copy_from_slice(saved.out.as_slice());
+    let output = (output, (batch, heads, query, value_width));
+    let shapes = ((rows * key,), (rows,));
+    let backward = move |d_out: Matrix<'_, E>,
+                         beside: BesideGradients<'_, E>,
+                         gradients: &mut TapeGradients<E>| {
+        saved.backward(d_out, beside, gradients);
+    };
+    let (y, weights, lse) =
+        operation.finish_attention(&device, output, beside, shapes, backward)?;
+    let (y, tape) = y.split_tape();
+    let other = match (weights, lse) {
+        (Some(weights), _) => weights,
+        (_, Some(lse)) => lse.split_tape().0,
+        _ => device.try_tensor_from_vec(Vec::new(), (0,))?,
     };
     Ok(Results { y, other, tape })
 }
 
 impl<E: Element> Saved<E> {
-    fn forward(&mut self, weights: Option<&mut [E]>) {
+    fn forward(&mut self, beside: Beside<'_, E>) {
         let Self {
             call,
             q,
@@ -137,18 +112,20 @@ impl<E: Element> Saved<E> {
         };
         let to = Outputs {
             out: Heads::head_major(out.view_mut()),
-            weights,
+            weights: beside.weights,
         };
         let [q, k, v] = [&*q, &*k, &*v].map(|x| Heads::head_major(x.matrix()));
         call.attention(&score)
             .forward(q, k, v, to, lse.as_mut_slice());
+        if let Some(result) = beside.lse {
+            result.copy_from_slice(lse.as_slice());
+        }
     }
 
     fn backward(
         &self,
-        d_out: &[E],
-        weights: Option<WeightGradients<'_, E>>,
-        d_lse: Option<&[E]>,
+        d_out: Matrix<'_, E>,
+        beside: BesideGradients<'_, E>,
         gradients: &mut TapeGradients<E>,
     ) {
         let sizes = self.call.sizes;
@@ -172,9 +149,9 @@ impl<E: Element> Saved<E> {
         });
         let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| Heads::head_major(x.matrix()));
         let of_results = OutputGradients {
-            out: Heads::head_major(Matrix::new(d_out, rows, sizes.value_width)),
-            lse: d_lse,
-            weights,
+            out: Heads::head_major(d_out),
+            lse: beside.lse,
+            weights: beside.weights,
         };
         let out = Heads::head_major(self.out.view());
         let d = Gradients {

@@ -381,8 +381,9 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
     where
         T: Merge<T2> + Merge<T3>,
     {
+        let shape = (q.shape().0, q.shape().1, q.shape().2, v.shape().3);
         let results = self.run(Wanted::Output, q, k, v)?;
-        Ok(results.y.put_tape(results.tape))
+        Ok(reshape(results.y, shape)?.put_tape(results.tape))
     }
 
     /// [`forward`](Self::forward), and the weights, `[batch, heads, query, key]`: after dropout, and exactly 0 where the mask hides a key.
@@ -431,11 +432,13 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
     where
         T: Merge<T2> + Merge<T3>,
     {
+        let shape = (q.shape().0, q.shape().1, q.shape().2, v.shape().3);
         let axes = (q.shape().0, q.shape().1, q.shape().2, k.shape().2);
         let results = self.run(Wanted::Weights, q, k, v)?;
         let [first, second] = tapes_of_results::<E, D, T, 2>("attend", results.tape);
+        let y = reshape(results.y, shape)?;
         let weights = reshape(results.other, axes)?;
-        Ok((results.y.put_tape(first), weights.put_tape(second)))
+        Ok((y.put_tape(first), weights.put_tape(second)))
     }
 
     /// [`forward`](Self::forward), and the logarithm of the sum of `exp(score)` for every query, `[batch, heads, query]`: -∞ if it attends to
@@ -475,11 +478,13 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
     where
         T: Merge<T2> + Merge<T3>,
     {
+        let shape = (q.shape().0, q.shape().1, q.shape().2, v.shape().3);
         let axes = (q.shape().0, q.shape().1, q.shape().2);
         let results = self.run(Wanted::Lse, q, k, v)?;
         let [first, second] = tapes_of_results::<E, D, T, 2>("attend", results.tape);
+        let y = reshape(results.y, shape)?;
         let lse = reshape(results.other, axes)?;
-        Ok((results.y.put_tape(first), lse.put_tape(second)))
+        Ok((y.put_tape(first), lse.put_tape(second)))
     }
 
     /// The output, and what else is wanted.
@@ -489,15 +494,16 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         q: Vectors<B, H, Q, W, E, D, T>,
         k: Vectors<B, G, K, W, E, D, T2>,
         v: Vectors<B, G, K, V, E, D, T3>,
-    ) -> Result<Results<(B, H, Q, V), E, D, T>, Error<D::Err>>
+    ) -> Result<Results<E, D, T>, Error<D::Err>>
     where
         T: Merge<T2> + Merge<T3>,
     {
-        let sizes = sizes_of([
+        let shapes = [
             q.shape().concrete(),
             k.shape().concrete(),
             v.shape().concrete(),
-        ])?;
+        ];
+        let sizes = sizes_of(shapes)?;
         check_shape("attend", q.shape())?;
         check_shape("attend", k.shape())?;
         check_shape("attend", v.shape())?;
@@ -507,7 +513,6 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
             Some((bias, sizes)) => Some((bias?, sizes)),
             None => None,
         };
-        let shape = (q.shape().0, q.shape().1, q.shape().2, v.shape().3);
         let device = q.device().clone();
         let p = self.options.dropout;
         let dropout = (T::OWNS_TAPE && p > 0.0).then(|| Dropout {
@@ -535,12 +540,16 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         let (k, k_tape) = k.split_tape();
         let (v, v_tape) = v.split_tape();
         let tape = Merge::<T3>::merge(Merge::<T2>::merge(tape, k_tape), v_tape);
-        let q = q.put_tape(tape);
-        let k = k.put_tape(T::default());
-        let v = v.put_tape(T::default());
+        let [q_shape, k_shape, v_shape] = shapes.map(|[b, h, s, w]| (b, h, s, w));
+        let inputs = Inputs {
+            q: reshape(q.put_tape(tape), q_shape)?,
+            k: reshape(k.put_tape(T::default()), k_shape)?,
+            v: reshape(v.put_tape(T::default()), v_shape)?,
+            bias,
+        };
         Ok(match D::FUSED && !self.options.is_composed {
-            true => fused::attend(call, wanted, (q, k, v), bias, shape)?,
-            false => composed::attend(call, wanted, (q, k, v), bias, shape)?,
+            true => fused::attend(call, wanted, inputs)?,
+            false => composed::attend(call, wanted, inputs)?,
         })
     }
 }
@@ -588,9 +597,18 @@ struct Call<E> {
     dropout: Option<Dropout>,
 }
 
+/// The tensors that an attention computes with. Their tapes are one, that of the queries, and that of the bias.
+struct Inputs<E: Element, D: Backend<E>, T> {
+    q: Vectors<usize, usize, usize, usize, E, D, T>,
+    k: Vectors<usize, usize, usize, usize, E, D, T>,
+    v: Vectors<usize, usize, usize, usize, E, D, T>,
+    /// All numbers of the bias, and its sizes.
+    bias: Option<(Tensor<(usize,), E, D, T>, [usize; 4])>,
+}
+
 /// The output, the other result if one is wanted, and the tape of both.
-struct Results<S: Shape, E: Element, D: Backend<E>, T> {
-    y: Tensor<S, E, D>,
+struct Results<E: Element, D: Backend<E>, T> {
+    y: Vectors<usize, usize, usize, usize, E, D, NoneTape>,
     other: Tensor<(usize,), E, D>,
     tape: T,
 }

@@ -183,7 +183,7 @@ impl LayerFrame<'_> {
                 let call = make_call(&weights, axes #(, #data)* #dropout_seed);
                 let mut output = p::Output::zeros(call.sizes.queries(), #d_model);
                 let numbers = x.values().len();
-                let mut beside = p::BesideArrays::of(wanted, call.sizes);
+                let mut beside = p::BesideArrays::of([wanted.weights, wanted.lse], call.sizes);
                 let saved = p::run_pass(numbers, || forward(&call, &weights, #(#names.matrix(),)* output.view_mut(), beside.view_mut()));
                 let output = (output, (batch, query, p::Const));
                 let shapes = ((batch, p::Const, query, key), (batch, p::Const, query));

@@ -166,3 +166,43 @@ pub(crate) fn rows_and_groups_differ(x: &Type, ids: &Type) -> String {
 pub(crate) fn session_capacity(name: &str) -> String {
     format!("the `capacity_factor` of its `{name}` counts all tokens, and later ones change it")
 }
+
+/// `names`: the loops that are there.
+pub(crate) fn no_loop_to_tie<'a>(found: &Ident, names: impl Iterator<Item = &'a str>) -> String {
+    format!(
+        "there is no `repeat` named `{found}` to tie to\nhelp: {}",
+        known(names, "the loops before")
+    )
+}
+
+pub(crate) fn other_rounds(tied: &Ident, rounds: &Size, found: &Size) -> String {
+    format!("`{tied}` has {rounds} rounds, found {found}")
+}
+
+/// `names`: the layers of the loop `within`.
+pub(crate) fn no_layer_to_tie<'a>(
+    name: &str,
+    within: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> String {
+    format!(
+        "the loop is tied to `{within}`, which has no layer `{name}`\nhelp: {}",
+        known(names, "its layers")
+    )
+}
+
+pub(crate) fn another_layer_to_tie(
+    name: &str,
+    within: &str,
+    [known, found]: &[String; 2],
+) -> String {
+    format!("the loop is tied to `{within}`, where `{name}` is `{known}`, found `{found}`")
+}
+
+fn known<'a>(names: impl Iterator<Item = &'a str>, what: &str) -> String {
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    match names.is_empty() {
+        true => "there is none".to_owned(),
+        false => format!("{what} are {}", names.join(", ")),
+    }
+}

@@ -4,12 +4,14 @@ use proc_macro2::Ident;
 
 use crate::model::types::{Axis, Type};
 
-pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`";
+pub(crate) const EXPECTED_SCAN: &str = "expected `scan axis { .. }`\n\
+    help: the axis is that of the steps, as in `let y = scan seq { state h: [batch, d] = 0; h = ..; yield h; };`";
 pub(crate) const EXPECTED_STATE: &str =
     "expected a state with its axes and its initial value: `state h: [batch, hidden] = 0.0;`";
 pub(crate) const SCAN_AXIS: &str = "expected an axis by its name, as in `scan seq { .. }`";
-pub(crate) const SCAN_OPTIONS: &str =
-    "a `scan` takes `reverse = true`: then the last step comes first";
+pub(crate) const SCAN_OPTIONS: &str = "a `scan` takes `reverse = true` and `keep = sqrt`\n\
+    help: with the first the last step comes first; with the second the states are kept before every √n-th step, and the steps between are \
+    computed again";
 pub(crate) const SCAN_IS_NOT_READ: &str = "nothing reads the results of this `scan`\n\
     help: `let y = scan ..`";
 pub(crate) const SCAN_ALONE: &str = "a `scan` is no operand: its results get names first\n\
@@ -47,6 +49,14 @@ pub(crate) fn yield_of(ty: &Type, most: usize) -> String {
     format!("expected floats of at most {most} axes, found {ty}")
 }
 
+pub(crate) fn scan_keeps(found: &str) -> String {
+    format!(
+        "expected `keep = all` or `keep = sqrt`, found `keep = {found}`\n\
+         help: `all` keeps what the derivative of each step reads; `sqrt` keeps the states before every √n-th step, and computes the steps \
+         between again"
+    )
+}
+
 pub(crate) fn initial_state(name: &Ident, ty: &Type, found: &Type) -> String {
     format!(
         "`{name}` begins as {found}, and is declared as {ty}\n\
@@ -62,6 +72,22 @@ pub(crate) fn state_is_constant(name: &Ident) -> String {
     format!(
         "no step changes the state `{name}`\n\
          help: assign its next value, `{name} = ..;`, or read the initial value itself"
+    )
+}
+
+/// Behind it the name is that of another variable.
+pub(crate) fn state_is_hidden(name: &Ident) -> String {
+    format!(
+        "another `{name}` is declared in this `scan`, which hides the state\n\
+         help: the next value of a state is assigned, `{name} = ..;` without `let`; another variable has another name"
+    )
+}
+
+/// An axis that a value has only outside.
+pub(crate) fn axis_of_the_scan(axis: &Axis) -> String {
+    format!(
+        "a step of a `scan` along `{axis}` sees values without this axis\n\
+         help: compute along `{axis}` before the scan; what a step needs of earlier ones is a state"
     )
 }
 

@@ -202,7 +202,6 @@ fn markdown(model: &Model, layer: &Submodule) -> String {
 /// The short name of a layer, with its sizes.
 pub(super) fn layer_name(model: &Model, layer: &Submodule) -> String {
     match layer {
-        Submodule::Layer(layer) => layer.label(),
         Submodule::Attention(index) => {
             let is_of_operands = model.attentions[*index].spec.of_operands.is_some();
             let name = if is_of_operands {
@@ -212,16 +211,7 @@ pub(super) fn layer_name(model: &Model, layer: &Submodule) -> String {
             };
             name.to_owned()
         }
-        Submodule::Opaque { ty, .. } => format!("module {ty}"),
-        Submodule::Block { block, .. } => format!("block {block}"),
-        Submodule::Repeat { count, share, .. } => {
-            let share = if *share {
-                ", one set of parameters"
-            } else {
-                ""
-            };
-            format!("repeat {count}{share}")
-        }
+        layer => layer.label(),
     }
 }
 

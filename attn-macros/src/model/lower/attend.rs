@@ -171,36 +171,37 @@ impl Lowering<'_> {
             &of_rows,
             builder,
         )?;
-        let results =
-            results
-                .into_iter()
-                .enumerate()
-                .map(|(index, value)| match (index, q.heads) {
-                    (0, _) => self.heads_apart(value, &q, ty.clone(), &result, builder),
-                    (_, Some(_)) => value,
-                    (index, None) => self.without_heads(value, &q, &names[index], builder),
-                });
+        let results = results.into_iter().enumerate();
+        let results = results.map(|(index, value)| match index {
+            0 => self.heads_apart(value, &q, ty.clone(), &result, builder),
+            _ => self.beside_queries(value, &q, &names[index], builder),
+        });
         Some(results.collect())
     }
 
-    /// A value beside the attended ones without the axis of the only head.
-    fn without_heads(
+    /// A value beside the attended ones, without the axis of heads or of the sequence if the queries have none.
+    fn beside_queries(
         &mut self,
         value: ValueId,
         q: &Vectors,
         name: &Ident,
         builder: &mut RegionBuilder,
     ) -> ValueId {
+        if q.heads.is_some() && !q.is_one {
+            return value;
+        }
         let ty = self.ty(value).clone();
-        let mut axes = ty.axes.clone();
-        axes.remove(q.batch().axes.len());
+        let heads = q.batch().axes.len();
+        let is_kept = |index: &usize| match index.checked_sub(heads) {
+            Some(0) => q.heads.is_some(),
+            Some(1) => !q.is_one,
+            _ => true,
+        };
+        let kept = (0..ty.axes.len()).filter(is_kept);
+        let axes = kept.map(|index| ty.axes[index].clone()).collect();
         let op = Rearrange::of_axes(ty.axes.clone(), (0..ty.axes.len()).collect());
-        self.node(
-            builder,
-            op,
-            vec![value],
-            (&named(Some(name), ""), Type::floats(axes)),
-        )
+        let result = (&*named(Some(name), ""), Type::floats(axes));
+        self.node(builder, op, vec![value], result)
     }
 
     /// The queries, with the axis of their heads.

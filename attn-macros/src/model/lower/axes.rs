@@ -123,7 +123,11 @@ impl Lowering<'_> {
         match *ty.candidates(&axis) {
             [index] => Some(index),
             [] => {
-                self.error(first(tokens), messages::no_such_axis(tokens, ty));
+                let message = match self.axis_of_steps() {
+                    Some(steps) if steps.name() == axis.name() => messages::axis_of_the_scan(steps),
+                    _ => messages::no_such_axis(tokens, ty),
+                };
+                self.error(first(tokens), message);
                 None
             }
             _ => {

@@ -201,9 +201,7 @@ impl Lowering<'_> {
         let layer = Submodule::Layer(Box::new(layer));
         let place = self.field(builder.module, asked, layer, output.to_string());
         let init = self.init(call.arguments);
-        if let Some(field) = self.field_at(&place) {
-            field.init = init;
-        }
+        self.begin(&place, init);
         place
     }
 

@@ -1,5 +1,7 @@
 //! The layers of a model as fields of its modules, with the names of these.
 
+use std::collections::HashMap;
+
 use proc_macro2::{Ident, Span};
 use quote::format_ident;
 use syn::ext::IdentExt;
@@ -8,6 +10,7 @@ use super::function::Recording;
 use super::{Lowering, names_of};
 use crate::messages::model as messages;
 use crate::model::graph::{Field, Holder, Module, ModuleId, ParamPath, Submodule};
+use crate::spec::Distribution;
 
 /// A module of layers, and where it is.
 pub(crate) struct Made {
@@ -15,6 +18,22 @@ pub(crate) struct Made {
     pub(crate) module: ModuleId,
     /// Not of a function that is called again.
     pub(crate) is_new: bool,
+}
+
+/// The layers of a loop that others run again, by their names. How many of a module have each name of a kind already.
+pub(crate) struct Ties {
+    counts: HashMap<(usize, String), usize>,
+    /// The loop that runs them again.
+    at: Span,
+}
+
+impl Ties {
+    pub(super) fn new(at: Span) -> Self {
+        Ties {
+            counts: HashMap::new(),
+            at,
+        }
+    }
 }
 
 impl Lowering<'_> {
@@ -27,6 +46,13 @@ impl Lowering<'_> {
         output: String,
     ) -> ParamPath {
         if let Some(place) = self.recordings.last_mut().and_then(Recording::next) {
+            return place;
+        }
+        if let Some(field) = self.tied_field(module, (kind, asked), &layer) {
+            let place = ParamPath { module, field };
+            if let Some(recording) = self.recordings.last_mut() {
+                recording.places.push(place.clone());
+            }
             return place;
         }
         let fields = &mut self.modules[module.0].fields;
@@ -58,6 +84,60 @@ impl Lowering<'_> {
             recording.places.push(place.clone());
         }
         place
+    }
+
+    /// In a loop that is tied to another one: the layer of that with the name that was asked for, or the next one of its kind. An `attend`
+    /// learns nothing that it could share.
+    fn tied_field(
+        &mut self,
+        module: ModuleId,
+        (kind, asked): (&str, Option<&Ident>),
+        layer: &Submodule,
+    ) -> Option<String> {
+        let Ties { counts, at } = self.ties.as_mut().filter(|_| kind != "attend")?;
+        let at = asked.map_or(*at, Ident::span);
+        let name = match asked {
+            Some(name) => name.unraw().to_string(),
+            None => {
+                let count = counts.entry((module.0, kind.to_owned())).or_default();
+                *count += 1;
+                match count {
+                    1 => kind.to_owned(),
+                    count => format!("{kind}_{count}"),
+                }
+            }
+        };
+        let Module { holder, fields, .. } = &self.modules[module.0];
+        let (Holder::Variable(within) | Holder::Field(ParamPath { field: within, .. })) = holder;
+        let found = fields.iter().find(|field| field.name == name);
+        let message = match found {
+            // It may be one without layers.
+            None if matches!(layer, Submodule::Block { .. }) => return None,
+            None => {
+                let names = fields.iter().map(|field| field.name.as_str());
+                Some(messages::no_layer_to_tie(&name, within, names))
+            }
+            Some(field) => {
+                let labels = [field.layer.label(), layer.label()];
+                let differ = labels[0] != labels[1];
+                differ.then(|| messages::another_layer_to_tie(&name, within, &labels))
+            }
+        };
+        let is_there = found.is_some();
+        if let Some(message) = message {
+            self.error(at, message);
+        }
+        is_there.then_some(name)
+    }
+
+    /// Begins the layer at a place so, if it is not that of a loop before.
+    pub(crate) fn begin(&mut self, place: &ParamPath, init: Option<Distribution>) {
+        if self.ties.is_some() {
+            return;
+        }
+        if let Some(field) = self.field_at(place) {
+            field.init = init;
+        }
     }
 
     /// A block without parameters is no layer.

@@ -161,6 +161,7 @@ impl Lowering<'_> {
         let blocks = Rc::clone(&self.blocks);
         let draft = &blocks[index].draft;
         let calls = std::mem::take(&mut self.calls);
+        let ties = self.ties.take();
         let outer = self.enter(0);
         let caller = self.function.replace(index);
         let symbols = std::mem::take(&mut self.symbols);
@@ -180,6 +181,7 @@ impl Lowering<'_> {
         self.inputs = inputs;
         self.function = caller;
         self.leave(outer);
+        self.ties = ties;
         self.calls = calls;
     }
 

@@ -52,7 +52,7 @@ use crate::messages::model as messages;
 use crate::ops::{ModelOp, Operation};
 use crate::spec::{Assertion, Item, Rules, Size};
 use block::{Block, Declared};
-use fields::Made;
+use fields::Ties;
 use function::{LoweredFunction, Progress, Recording};
 use scan::ScanBody;
 use scope::Scopes;
@@ -160,6 +160,8 @@ pub(crate) struct Lowering<'a> {
     stems: Vec<Ident>,
     /// The layers of the functions that are lowered, the innermost last.
     recordings: Vec<Recording>,
+    /// In a loop that is tied to another one.
+    ties: Option<Ties>,
     /// How often the steps of a loop stand in the functions.
     runs: HashMap<usize, usize>,
     pub(crate) constants: Constants,
@@ -260,6 +262,7 @@ impl<'a> Lowering<'a> {
             function: None,
             stems: Vec::new(),
             recordings: Vec::new(),
+            ties: None,
             runs: HashMap::new(),
             constants_of_header: 0,
             constants,

@@ -28,9 +28,7 @@ impl Lowering<'_> {
         let text = name.unraw().to_string();
         let place = self.field(builder.module, (&text, Some(name)), tensor, ty.to_string());
         let init = init?;
-        if let Some(field) = self.field_at(&place) {
-            field.init = Some(init);
-        }
+        self.begin(&place, Some(init));
         Some(self.node(builder, Param::new(place), Vec::new(), (&text, ty)))
     }
 

@@ -42,6 +42,8 @@ pub(super) struct ScanBody {
 /// A state, when a step begins.
 struct Start {
     name: Ident,
+    /// Its place among the variables.
+    place: Option<usize>,
     before: ValueId,
     value: ValueId,
 }
@@ -99,6 +101,11 @@ impl Lowering<'_> {
             scan.before.steps.append(&mut before.region.steps);
         }
         whole
+    }
+
+    /// The axis of the scan whose body is lowered.
+    pub(super) fn axis_of_steps(&self) -> Option<&Axis> {
+        self.scan.as_ref().map(|scan| &scan.axis)
     }
 
     /// Whether a variable is of outside of the scan whose body this is.
@@ -173,7 +180,7 @@ impl Lowering<'_> {
             return Vec::new();
         }
         let axis = self.axis_of_scan(scan);
-        let reverse = self.scan_options(scan);
+        let (reverse, keep) = self.scan_options(scan);
         let is_state = |statement: &&Statement| matches!(statement, Statement::State { .. });
         let count = scan.statements.iter().take_while(is_state).count();
         let (states, statements) = scan.statements.split_at(count);
@@ -207,6 +214,7 @@ impl Lowering<'_> {
                 self.scopes.set(&name, value, true);
                 starts.push(Start {
                     before: self.memory(before),
+                    place: self.scopes.place(&name),
                     name,
                     value,
                 });
@@ -237,7 +245,7 @@ impl Lowering<'_> {
             }
             return Vec::new();
         }
-        self.close_scan((axis, reverse), body, states, &lasts, inner, builder)
+        self.close_scan((axis, reverse, keep), body, states, &lasts, inner, builder)
     }
 
     /// The axis, which has a name.
@@ -251,17 +259,21 @@ impl Lowering<'_> {
         Some(axis)
     }
 
-    /// `reverse = true`
-    fn scan_options(&mut self, scan: &syntax::Scan) -> bool {
+    /// `reverse = true, keep = sqrt`
+    fn scan_options(&mut self, scan: &syntax::Scan) -> (bool, Keep) {
         let mut reverse = false;
+        let mut keep = Keep::All;
         for option in &scan.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {
                 Some("reverse") if value == "true" || value == "false" => reverse = value == "true",
+                Some("keep") if value == "all" => keep = Keep::All,
+                Some("keep") if value == "sqrt" => keep = Keep::Sqrt,
+                Some("keep") => self.error(option.span(), messages::scan_keeps(&value)),
                 _ => self.error(option.span(), messages::SCAN_OPTIONS),
             }
         }
-        reverse
+        (reverse, keep)
     }
 
     /// The value of a state before the first step, with all of its axes.
@@ -312,9 +324,14 @@ impl Lowering<'_> {
     fn state(&mut self, start: &Start, at: Span) -> Option<State> {
         let Start {
             name,
+            place,
             before,
             value,
         } = start;
+        if self.scopes.place(name) != *place {
+            self.cx.error(name, messages::state_is_hidden(name));
+            return None;
+        }
         let after = self.scopes.find(name)?.value?;
         if after == *value {
             self.cx.error(name, messages::state_is_constant(name));
@@ -351,7 +368,7 @@ impl Lowering<'_> {
 
     fn close_scan(
         &mut self,
-        (axis, reverse): (Axis, bool),
+        (axis, reverse, keep): (Axis, bool, Keep),
         scan: ScanBody,
         mut states: Vec<State>,
         lasts: &[Option<usize>],
@@ -392,7 +409,7 @@ impl Lowering<'_> {
             axis,
             module: builder.module,
             reverse,
-            keep: Keep::All,
+            keep,
             slices: scan.slices,
             states,
             yields,
@@ -448,7 +465,7 @@ fn split_once(region: Region, first_value: usize) -> (Region, Region) {
             Step::Repeat(_) | Step::Scan(_) => false,
         };
         if let (Step::Node(node), true) = (&step, is_once) {
-            known.push(node.result);
+            known.extend(node.results());
             once.steps.push(step);
         } else {
             body.steps.push(step);

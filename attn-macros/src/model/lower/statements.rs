@@ -3,11 +3,12 @@
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 
+use super::fields::Ties;
 use super::results::Returned;
 use super::scope::{Changes, Variable};
-use super::{Lowering, Made, RegionBuilder};
+use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
-use crate::model::graph::{Carried, ParamPath, Repeat, Step, Submodule, ValueId};
+use crate::model::graph::{Carried, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
 use crate::model::syntax::{self, Condition, Expr, ScanTo, Statement};
 use crate::model::types::ValueKind;
 use crate::spec::Size;
@@ -255,7 +256,7 @@ impl Lowering<'_> {
 
     fn repeat(&mut self, repeat: &syntax::Repeat, later: &Later<'_>, builder: &mut RegionBuilder) {
         let count = self.size(&repeat.count, "repeat");
-        let (name, share) = self.repeat_options(repeat);
+        let (name, share, tied) = self.repeat_options(repeat);
         let count = count.unwrap_or_else(|| Size::known(1));
         let at = syntax::first(&repeat.count);
         self.at_least_one(&count, at, messages::REPEAT_NOTHING.to_owned());
@@ -265,13 +266,27 @@ impl Lowering<'_> {
             share,
         };
         let asked = ("blocks", name.as_ref());
-        let Made { place, module, .. } =
-            self.submodule(builder.module, asked, layer, repeat.at.span());
+        let (place, module, share) = match &tied {
+            Some(tied) => match self.loop_to_tie(tied, &count, builder) {
+                Some(found) => found,
+                None => return self.skip(&repeat.statements),
+            },
+            None => {
+                let made = self.submodule(builder.module, asked, layer, repeat.at.span());
+                (made.place, made.module, share)
+            }
+        };
         let run = self.runs.entry(module.0).or_default();
         *run += 1;
         let run = *run;
         let mut inner = RegionBuilder::new(module);
+        let outer = tied
+            .is_some()
+            .then(|| self.ties.replace(Ties::new(repeat.at.span())));
         let carried = self.rounds(repeat, later, &mut inner);
+        if let Some(outer) = outer {
+            self.ties = outer;
+        }
         self.describe(&place, &carried);
         builder.region.steps.push(Step::Repeat(Repeat {
             place,
@@ -340,18 +355,53 @@ impl Lowering<'_> {
     }
 
     /// `name = encoder` and `share = true`.
-    fn repeat_options(&mut self, repeat: &syntax::Repeat) -> (Option<Ident>, bool) {
+    fn repeat_options(&mut self, repeat: &syntax::Repeat) -> (Option<Ident>, bool, Option<Ident>) {
         let mut name = None;
+        let mut tied = None;
         let mut share = false;
         for option in &repeat.options {
             let value = option.value.to_string();
             match option.key.as_ref().map(Ident::to_string).as_deref() {
                 Some("name") => name = self.name_of(option).or(name),
+                Some("tied") => tied = self.name_of(option).or(tied),
                 Some("share") if value == "true" || value == "false" => share = value == "true",
                 _ => self.error(option.span(), messages::REPEAT_OPTIONS),
             }
         }
-        (name, share)
+        (name, share, tied)
+    }
+
+    /// The loop of a function before this one whose layers run again.
+    fn loop_to_tie(
+        &mut self,
+        tied: &Ident,
+        count: &Size,
+        builder: &RegionBuilder,
+    ) -> Option<(ParamPath, ModuleId, bool)> {
+        let fields = &self.modules[builder.module.0].fields;
+        let loops = fields.iter().filter_map(|field| match &field.layer {
+            Submodule::Repeat {
+                module,
+                count,
+                share,
+            } => Some((&field.name, *module, count, *share)),
+            _ => None,
+        });
+        let loops: Vec<_> = loops.collect();
+        let found = loops.iter().find(|(name, ..)| *tied == name.as_str());
+        let Some((name, module, rounds, share)) = found else {
+            let names = loops.iter().map(|(name, ..)| name.as_str());
+            self.cx.error(tied, messages::no_loop_to_tie(tied, names));
+            return None;
+        };
+        let place = ParamPath {
+            module: builder.module,
+            field: (*name).clone(),
+        };
+        let (module, rounds, share) = (*module, Size::clone(rounds), *share);
+        let message = messages::other_rounds(tied, &rounds, count);
+        self.equal(&rounds, count, tied.span(), message)
+            .then_some((place, module, share))
     }
 
     /// The table of the docs says of a loop what it carries.

@@ -76,26 +76,28 @@ const CUT: Key = sizes(
     "How many numbers are left out at both ends of the result.",
 );
 
+const OVER_ONE_AXIS: [Key; 11] = with_padding(padding(
+    "padding",
+    "`0`",
+    "How many zeros stand at both ends of the axis.",
+    &[SAME, CAUSAL],
+));
+const OVER_TWO_AXES: [Key; 11] = with_padding(padding(
+    "padding",
+    "`0`",
+    "How many zeros stand at both ends of the axes.",
+    &[SAME],
+));
+
+const fn with_padding(padding: Key) -> [Key; 11] {
+    [
+        AXIS, OUT, KERNEL, STRIDE, padding, DILATION, GROUPS, CHANNELS, BIAS, INIT, TO,
+    ]
+}
+
 pub(in crate::ops) static CONV1D: Operation = Operation {
     name: "conv1d",
-    keys: &[
-        AXIS,
-        OUT,
-        KERNEL,
-        STRIDE,
-        padding(
-            "padding",
-            "`0`",
-            "How many zeros stand at both ends of the axis.",
-            &[SAME, CAUSAL],
-        ),
-        DILATION,
-        GROUPS,
-        CHANNELS,
-        BIAS,
-        INIT,
-        TO,
-    ],
+    keys: &OVER_ONE_AXIS,
     positional: 3,
     may_be_tied: false,
     signature: "`[.., a, in]` to `[.., (a + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1, out]`",
@@ -105,24 +107,7 @@ pub(in crate::ops) static CONV1D: Operation = Operation {
 
 pub(in crate::ops) static CONV2D: Operation = Operation {
     name: "conv2d",
-    keys: &[
-        AXIS,
-        OUT,
-        KERNEL,
-        STRIDE,
-        padding(
-            "padding",
-            "`0`",
-            "How many zeros stand at both ends of the axes.",
-            &[SAME],
-        ),
-        DILATION,
-        GROUPS,
-        CHANNELS,
-        BIAS,
-        INIT,
-        TO,
-    ],
+    keys: &OVER_TWO_AXES,
     positional: 3,
     may_be_tied: false,
     signature: "`[.., a, b, in]` to `[.., new, new, out]`",

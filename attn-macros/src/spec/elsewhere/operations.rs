@@ -180,8 +180,18 @@ pub(super) static FORMS: &[Form] = &[
         "write `expand::<[batch, seq, d_model]>(x)`, which repeats a value along axes; operators do so by themselves",
     ),
     operation(
-        &["LSTM", "GRU", "RNN"],
-        "a recurrent layer is a loop: `scan seq { state h: [batch, d] = 0; h = tanh(linear::<d>(x) + linear::<d>(h)); yield h; }`",
+        &[
+            "LSTM",
+            "GRU",
+            "RNN",
+            "LSTMCell",
+            "GRUCell",
+            "RNNCell",
+            "scan",
+            "fori_loop",
+            "while_loop",
+        ],
+        "a recurrent layer is written as a loop over steps: `let y = scan seq { state h: [batch, d] = 0; h = ..; yield h; };`",
     ),
     operation(
         &["fft", "rfft", "dct"],

@@ -436,3 +436,48 @@ fn calls_that_double_end() {
             .starts_with("blocks are called more than 256 times")
     );
 }
+
+/// The errors of a loop that is tied to `blocks`, three rounds with `linear` and `gain`.
+fn errors_of_tied(repeat: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{
+            let mut x = x;
+            repeat 3 {{ param gain: [d] = ones; x += gain * linear::<d>(x); }}
+            x
+        }}
+        fn again(x: [batch, seq, d]) -> [batch, seq, d] {{ let mut x = x; {repeat} x }}"
+    ))
+}
+
+#[test]
+fn a_tied_loop_has_the_layers_of_another_one() {
+    let found = errors_of_tied(
+        "repeat 3, tied = blocks { param gain: [d] = ones; x += linear::<d>(x) / gain; }",
+    );
+    assert!(found.is_empty(), "{found:?}");
+    let one = |repeat: &str| errors_of_tied(repeat).remove(0);
+    let at = |at: &str, message: &str| (at.to_owned(), message.to_owned());
+    assert_eq!(
+        one("repeat 3, tied = block { x += linear::<d>(x); }"),
+        at("block", "there is no `repeat` named `block` to tie to")
+    );
+    assert_eq!(
+        one("repeat 2, tied = blocks { x += linear::<d>(x); }"),
+        at("blocks", "`blocks` has 3 rounds, found 2")
+    );
+    assert_eq!(
+        one("repeat 3, tied = blocks { x += linear::<d, bias = false>(x); }"),
+        at(
+            "repeat",
+            "the loop is tied to `blocks`, where `linear` is `linear 8 -> 8`, found `linear 8 -> 8, without bias`"
+        )
+    );
+    assert_eq!(
+        one("repeat 3, tied = blocks { x += linear::<d, name = up>(x); }"),
+        at(
+            "up",
+            "the loop is tied to `blocks`, which has no layer `up`"
+        )
+    );
+}

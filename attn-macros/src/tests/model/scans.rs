@@ -3,7 +3,8 @@
 use super::lower;
 use super::mistakes::errors_of;
 use super::shapes::shapes;
-use crate::model::graph::Step;
+use crate::model::graph::{Node, Step};
+use crate::ops::Fusion;
 
 fn errors(statements: &str) -> Vec<(String, String)> {
     errors_of(&format!(
@@ -29,7 +30,9 @@ mistakes! {
     a_number_of_steps: "scan 5 { state h: [batch, d] = 0; h = h + x; yield h; }", "5",
         "expected an axis by its name, as in `scan seq { .. }`";
     an_unknown_option: "scan seq, share = true { state h: [batch, d] = 0; h = h + x; yield h; }", "share",
-        "a `scan` takes `reverse = true`: then the last step comes first";
+        "a `scan` takes `reverse = true` and `keep = sqrt`";
+    an_unknown_word_of_keep: "scan seq, keep = none { state h: [batch, d] = 0; h = h + x; yield h; }", "keep",
+        "expected `keep = all` or `keep = sqrt`, found `keep = none`";
     ids_at_a_step: "scan seq { state h: [batch, d] = 0; h = h + embedding::<9, d>(tokens); yield h; }", "tokens",
         "a step of a scan along `seq` reads floats, and `tokens` is ids[batch, seq]";
     a_constant_state: "scan seq { state h: [batch, d] = 0; yield h + x; }", "h",
@@ -58,6 +61,22 @@ mistakes! {
         "a `scan` in a `scan`: a step has no steps of its own";
     a_scan_as_an_operand: "let y = x; let mut y = y; y += scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
         "a `scan` is no operand: its results get names first";
+    an_axis_of_the_scan: "scan seq { state h: [batch, d] = 0; h = h + mean::<seq>(x); yield h; }", "seq",
+        "a step of a `scan` along `seq` sees values without this axis";
+    a_header_in_parentheses: "let y = scan(seq) { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "expected `scan axis { .. }`";
+    a_header_without_an_axis: "let y = scan { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "expected `scan axis { .. }`";
+    a_scan_behind_an_operator: "let y = 2 * scan seq { state h: [batch, d] = 0; h = h + x; yield h; }; y", "scan",
+        "a `scan` is no operand: its results get names first";
+    a_state_that_is_hidden: "scan seq { state h: [batch, d] = 0; let h = h + x; yield h; }", "h",
+        "another `h` is declared in this `scan`, which hides the state";
+    two_states_of_one_name: "scan seq { state h: [batch, d] = 0; state h: [batch, d] = 1; h = h + x; yield h; }", "h",
+        "another `h` is declared in this `scan`, which hides the state";
+    an_attention_of_a_step: "scan seq { state h: [batch, d] = 0; h = h + attention::<2>(x); yield h; }", "attention",
+        "`attention` takes [batch, seq, d_model] at a step of a `scan`, found [batch, 8]";
+    an_attend_of_the_sequence_of_the_steps: "scan seq { state h: [batch, d] = 0; h = h + attend(h, x, x); yield h; }", "attend",
+        "at a step of a `scan`, `attend` takes keys and values [batch, seq, width], found [batch, 8]";
     a_scan_that_nobody_reads: "scan seq { state h: [batch, d] = 0; h = h + x; yield h; } x", "scan",
         "nothing reads the results of this `scan`";
 }
@@ -104,6 +123,39 @@ fn products_that_read_no_state_stand_before_the_scan() {
         1,
         "{inside:?}"
     );
+}
+
+/// An `einsum` of a step and of what is the same at all steps is one product of all steps. An outer product of two values of a step stays.
+#[test]
+fn a_product_by_name_that_reads_no_state_stands_before_the_scan() {
+    let model = lower(
+        "
+        struct M<d = 3, e = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, e] {
+            param w: [d, e] = normal(0.5);
+            scan seq {
+                state h: [batch, d, e] = 0.0;
+                h = 0.5 * h + einsum::<[batch, d, e]>(x, einsum::<[batch, e]>(x, w));
+                yield einsum::<[batch, e]>(x, h);
+            }
+        }
+    ",
+    );
+    let products = |nodes: Vec<&Node>| {
+        let nodes = nodes.into_iter();
+        let products = nodes.filter(|node| matches!(node.fusion(), Fusion::Contraction(_)));
+        let shapes = products.map(|node| model.value(node.result).ty.to_string());
+        shapes.collect::<Vec<_>>()
+    };
+    let steps = model.grouped.steps.iter();
+    let before = steps.filter_map(|step| match step {
+        Step::Node(node) => Some(node),
+        _ => None,
+    });
+    assert_eq!(products(before.collect()), ["[seq, batch, 4]"]);
+    let scans = model.grouped.scans();
+    let inside = products(scans[0].body.nodes());
+    assert_eq!(inside, ["[batch, 3, 4]", "[batch, 4]"]);
 }
 
 #[test]
