@@ -6,23 +6,23 @@ use attn::dfdx::prelude::*;
 use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 
 /// The characters of both languages. The first is padding, the next two are the start and the end of an answer.
-pub const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
-pub const ROOM: usize = 0;
-pub const BEGIN: usize = 1;
-pub const END: usize = 2;
+pub(crate) const CHARACTERS: &str = "_<>0123456789-abcdefghijklmnopqrstuvwxyz ,./";
+pub(crate) const ROOM: usize = 0;
+pub(crate) const BEGIN: usize = 1;
+pub(crate) const END: usize = 2;
 
 /// The length of an answer: ten characters and its end.
-pub const ANSWER: usize = 11;
+pub(crate) const ANSWER: usize = 11;
 
-pub type Ids = Tensor<(usize, usize), usize, Cpu>;
-pub type Lens = Tensor<(usize,), usize, Cpu>;
+pub(crate) type Ids = Tensor<(usize, usize), usize, Cpu>;
+pub(crate) type Lens = Tensor<(usize,), usize, Cpu>;
 
 /// A day, a month, a year.
 #[derive(Clone, Copy)]
-pub struct Date {
-    pub day: usize,
-    pub month: usize,
-    pub year: usize,
+pub(crate) struct Date {
+    pub(crate) day: usize,
+    pub(crate) month: usize,
+    pub(crate) year: usize,
 }
 
 const MONTHS: [&str; 12] = [
@@ -53,7 +53,7 @@ fn days(month: usize, year: usize) -> usize {
 
 impl Date {
     /// A date of the training split, or of the tenth that is held out.
-    pub fn random(rng: &mut StdRng, to_learn: bool) -> Self {
+    pub(crate) fn random(rng: &mut StdRng, to_learn: bool) -> Self {
         loop {
             let month = rng.gen_range(1..=12);
             let year = rng.gen_range(1900..2100);
@@ -68,7 +68,7 @@ impl Date {
     }
 
     /// The day of the week, by Sakamoto's method.
-    pub fn weekday(self) -> &'static str {
+    pub(crate) fn weekday(self) -> &'static str {
         const SHIFTS: [usize; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];
         const NAMES: [&str; 7] = [
             "sunday",
@@ -84,12 +84,12 @@ impl Date {
         NAMES[(days + SHIFTS[self.month - 1] + self.day) % 7]
     }
 
-    pub fn iso(self) -> String {
+    pub(crate) fn iso(self) -> String {
         format!("{}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
     /// The date in one of many written forms.
-    pub fn text(self, rng: &mut StdRng) -> String {
+    pub(crate) fn text(self, rng: &mut StdRng) -> String {
         let Date { day, month, year } = self;
         let name = MONTHS[month - 1];
         let short = &name[..3];
@@ -113,26 +113,26 @@ impl Date {
     }
 }
 
-pub fn id(character: char) -> usize {
+pub(crate) fn id(character: char) -> usize {
     CHARACTERS.find(character).unwrap_or(ROOM)
 }
 
-pub fn letter(id: usize) -> char {
+pub(crate) fn letter(id: usize) -> char {
     CHARACTERS.chars().nth(id).unwrap_or('?')
 }
 
 /// Dates as inputs and targets of the model.
-pub struct Batch {
-    pub source: Ids,
-    pub lens: Lens,
+pub(crate) struct Batch {
+    pub(crate) source: Ids,
+    pub(crate) lens: Lens,
     /// The start token and the answers without their ends.
-    pub target: Ids,
+    pub(crate) target: Ids,
     /// The answers with their ends, which are the targets.
-    pub next: Ids,
+    pub(crate) next: Ids,
 }
 
 impl Batch {
-    pub fn of(dates: &[Date], texts: &[String], device: &Cpu) -> Self {
+    pub(crate) fn of(dates: &[Date], texts: &[String], device: &Cpu) -> Self {
         let (source, lens) = encode(texts, device);
         let mut target = Vec::new();
         let mut next = Vec::new();
@@ -154,7 +154,7 @@ impl Batch {
 }
 
 /// Texts as one batch, with padding and lengths.
-pub fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
+pub(crate) fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
     let lens: Vec<usize> = texts.iter().map(String::len).collect();
     let longest = lens.iter().copied().max().unwrap_or(0);
     let mut source = Vec::new();
@@ -169,7 +169,7 @@ pub fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
     )
 }
 
-pub fn likeliest(logits: &[f32]) -> usize {
+pub(crate) fn likeliest(logits: &[f32]) -> usize {
     let mut best = 0;
     for (index, logit) in logits.iter().enumerate() {
         if *logit > logits[best] {
