@@ -494,7 +494,7 @@ mod tests {
             }
         );
         assert!(got.mean().is_nan());
-        let none = forward::<f32>(Matrix::new(&[], 0, 5), &[], PLAIN, &mut []);
+        let none = forward::<f32>(Matrix::new(&[], 0, 5), &[], PLAIN, &mut [], &mut []);
         assert_eq!(
             none,
             Ok(Loss {
