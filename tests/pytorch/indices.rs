@@ -32,10 +32,10 @@ cases! {
 
     losses_of_classes {
         struct M<classes = 7>;
-        fn forward(x: [batch, seq, classes], target: ids[batch, seq]) -> ([], [], [batch, seq]) {
+        fn forward(x: [batch, seq, classes], target: ids[batch, seq]) -> ([], [batch, seq]) {
             let turned = permute::<[seq, classes, batch]>(tanh(x));
             let each = cross_entropy::<classes, reduction = none, label_smoothing = 0.5, ignore_index = 3>(turned, target);
-            (cross_entropy(x, target), cross_entropy::<ignore_index = 3, label_smoothing = 0.2>(2 * x, target), each)
+            (cross_entropy(x, target) + 2 * cross_entropy::<ignore_index = 3, label_smoothing = 0.2>(2 * x, target), each)
         }
     } (x: floats[_, _, 7], target: ids[_, _]);
 
