@@ -43,7 +43,7 @@ const KEYS_OF_LAYERS: [&str; 22] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 66] = [
+const OPERATIONS: [&str; 67] = [
     "abs",
     "arange",
     "argmax",
