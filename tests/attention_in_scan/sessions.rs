@@ -73,8 +73,8 @@ fn a_session_reads_the_memory_that_it_is_given() {
     for _ in 0..2 {
         for place in 0..4 {
             let results = sessions.step(&TOKENS.map(|tokens| tokens[place])).unwrap();
-            for sequence in 0..2 {
-                assert_close(place, results.row(sequence), &whole[sequence][place], 1e-13);
+            for (sequence, whole) in whole.iter().enumerate() {
+                assert_close(place, results.row(sequence), &whole[place], 1e-13);
             }
         }
         // Sequences begin again with their own memories and first states.
@@ -120,8 +120,8 @@ fn scans_in_a_loop_attend_in_a_session() {
     let mut sessions = model.sessions(memory, 4).unwrap();
     for place in 0..4 {
         let results = sessions.step(&TOKENS.map(|tokens| tokens[place])).unwrap();
-        for sequence in 0..2 {
-            assert_close(place, results.row(sequence), &whole[sequence][place], 1e-13);
+        for (sequence, whole) in whole.iter().enumerate() {
+            assert_close(place, results.row(sequence), &whole[place], 1e-13);
         }
     }
 }

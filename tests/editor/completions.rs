@@ -43,7 +43,7 @@ const KEYS_OF_LAYERS: [&str; 22] = [
     "softcap",
     "value_head_dim",
 ];
-const OPERATIONS: [&str; 67] = [
+const OPERATIONS: [&str; 68] = [
     "abs",
     "arange",
     "argmax",
@@ -95,6 +95,7 @@ const OPERATIONS: [&str; 67] = [
     "relu_squared",
     "repeat",
     "rms_norm",
+    "rope",
     "scan",
     "scatter_add",
     "shift",

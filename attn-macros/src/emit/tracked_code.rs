@@ -87,6 +87,11 @@ impl TrackedCode {
         self.entries.extend(names);
     }
 
+    /// The lines run without a backward pass behind them: they hand nothing on.
+    pub(crate) fn keep_nothing(&mut self) {
+        keep_nothing(&mut self.entries);
+    }
+
     /// They come out of that.
     pub(crate) fn restore(&mut self, names: &[Ident]) {
         let names = names.iter().map(|name| Entry::Restore(name.to_string()));
@@ -104,6 +109,15 @@ impl TrackedCode {
     pub(crate) fn append(&mut self, other: TrackedCode) {
         self.line(other.code);
         self.entries.extend(other.entries);
+    }
+}
+
+fn keep_nothing(entries: &mut Vec<Entry>) {
+    entries.retain(|entry| !matches!(entry, Entry::Keep(_)));
+    for entry in entries {
+        if let Entry::Repeat(_, body) = entry {
+            keep_nothing(body);
+        }
     }
 }
 

@@ -192,7 +192,7 @@ impl Lowering<'_> {
         for declared in &graph.given {
             let (at, value) = given
                 .iter()
-                .find(|(name, _)| declared.name == name.unraw().to_string())?;
+                .find(|(name, _)| name.unraw() == declared.name)?;
             let data = CallData::Declared(declared.clone());
             let expected = Expected::of(&data, graph.cross, sequences);
             let fits = self.are(call, &[*value], &expected, (&declared.name, at));

@@ -71,9 +71,17 @@ impl ModelFrame<'_> {
             ],
         };
         let mut body = self.step_forward(scan, inner);
-        if !self.is_in_segments(scan) {
-            body.keep(&fields);
-        }
+        // In segments, nothing of a step is kept.
+        let keep = match self.is_in_segments(scan) {
+            true => {
+                body.keep_nothing();
+                quote!(let keep = false;)
+            }
+            false => {
+                body.keep(&fields);
+                TokenStream::new()
+            }
+        };
         let body = lines.repeat(&extent, body);
         let step = self.own("step", 0);
         let rev = scan.reverse.then(|| quote!(.rev()));
@@ -82,6 +90,7 @@ impl ModelFrame<'_> {
             #make
             for #step in (0..#count) #rev {
                 #start_segment
+                #keep
                 #states
                 #body
                 #push

@@ -230,7 +230,9 @@ impl ModelFrame<'_> {
             let states = self.pairs(scan);
             let all = (!fields.is_empty()).then(|| self.kept_of_steps(scan));
             let ty = self.step_type(scan);
-            let make = all.iter().map(|all| quote!(let mut #all = p::Vec::new();));
+            let make = all
+                .iter()
+                .map(|all| quote!(let mut #all = p::Vec::<#ty<E>>::new();));
             let push = all
                 .iter()
                 .map(|all| quote!(#all.push(#ty { #(#fields,)* __types: p::PhantomData });));
