@@ -59,7 +59,7 @@ fn weights_beside_the_output_are_all_that_has_the_square_of_the_length() {
         }
         let taken = peak::<f32, _>(|| {
             let (y, weights) = layer.forward_mut_with_weights(x.leaky_traced());
-            y.sum() + weights.square().sum()
+            y.sum::<Rank0, _>() + weights.square().sum::<Rank0, _>()
         });
         assert_eq!(taken, promised + 3 * weights, "{batch}, {len}, both");
     }
