@@ -6,6 +6,7 @@
 #![no_main]
 
 use attn_core::checkpoint::{Archive, CheckpointError, LoadOptions};
+use attn_core::train::AdamWConfig;
 use dfdx::prelude::*;
 use libfuzzer_sys::fuzz_target;
 
@@ -25,6 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn load(bytes: &[u8], options: LoadOptions) -> Result<(), CheckpointError> {
     let mut model = Cpu::default().build_module::<Model, f32>();
     Archive::from_bytes("bytes", bytes)?.load(&mut model, options)?;
-    Archive::from_bytes("bytes", bytes)?.load_adamw(&model, options)?;
+    Archive::from_bytes("bytes", bytes)?
+        .load_optimizer::<_, _, _, AdamWConfig>(&model, options)?;
     Ok(())
 }
