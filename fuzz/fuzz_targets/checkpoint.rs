@@ -26,7 +26,6 @@ fuzz_target!(|bytes: &[u8]| {
 fn load(bytes: &[u8], options: LoadOptions) -> Result<(), CheckpointError> {
     let mut model = Cpu::default().build_module::<Model, f32>();
     Archive::from_bytes("bytes", bytes)?.load(&mut model, options)?;
-    Archive::from_bytes("bytes", bytes)?
-        .load_optimizer::<_, _, _, AdamWConfig>(&model, options)?;
+    Archive::from_bytes("bytes", bytes)?.load_optimizer::<_, _, _, AdamWConfig>(&model, options)?;
     Ok(())
 }
