@@ -18,7 +18,7 @@ use crate::{
 
 /// The key of the step count in the metadata.
 const STEP: &str = "step";
-/// What the keys of an algorithm's numbers begin with.
+/// The prefix of the keys of an algorithm's numbers.
 const NUMBER: &str = "number.";
 
 /// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 
 use crate::Error;
 
-/// What an attention returns beside its output.
+/// The results of an attention that a caller wants beside its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The weights, after dropout.

@@ -10,7 +10,7 @@ pub struct ForwardOptions<'a> {
     pub train: bool,
     /// Whether to use the composed form on every device.
     pub composed: bool,
-    /// What an attention returns beside its output.
+    /// The results of an attention beside its output.
     pub wanted: Wanted,
     /// Records the weights.
     pub recorder: Option<&'a Recorder>,

@@ -135,7 +135,7 @@ compiled! {
     }
 }
 
-/// What the losses of rows are multiplied by.
+/// The factors of the losses of rows.
 #[derive(Clone, Copy, Debug)]
 pub enum Scale<'a, E> {
     /// One factor. That of a mean is its gradient divided by [`Loss::counted`].

@@ -81,7 +81,7 @@ pub(crate) fn cross_entropy_with_form<S: LastAxis, E: Element, D: Backend<E>, T:
 }
 
 /// `-ln softmax(logits)[target]` of each target, for `logits [.., C]` and `targets [..]`: those of which [`cross_entropy`] is the mean.
-/// Those of ignored targets are 0.
+/// The loss of an ignored target is 0.
 ///
 /// PyTorch: `torch.nn.functional.cross_entropy(.., reduction="none")`.
 ///
@@ -192,7 +192,7 @@ fn run<S: LastAxis, S2: Shape, E: Element, D: Backend<E>, T: Tape<E, D>>(
     )
 }
 
-/// What becomes of the losses of the targets.
+/// The reduction of the losses of the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Their mean. Ignored targets do not count.
@@ -265,7 +265,7 @@ pub(crate) mod slices {
     pub struct CrossEntropy {
         /// Which targets count, and how much is spread over all classes.
         pub options: Options,
-        /// What becomes of the losses.
+        /// The reduction of the losses.
         pub reduction: Reduction,
     }
 

@@ -251,7 +251,7 @@ pub(crate) mod slices {
     /// The positions of vectors. A tensor of them is a matrix, and the vectors of a row have one position.
     #[derive(Clone, Debug)]
     pub enum Positions<'a> {
-        /// That of row `r` is `r % len`.
+        /// Row `r` has the position `r % len`.
         Along {
             /// The number of rows.
             rows: usize,

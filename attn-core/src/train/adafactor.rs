@@ -82,10 +82,10 @@ impl Algorithm for AdafactorConfig {
     ];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_positive("epsilon", self.epsilon.unwrap_or(0.0))?;
-        InvalidSetting::unless_positive("smallest", self.smallest)?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)?;
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_not_negative("epsilon", self.epsilon.unwrap_or(0.0))?;
+        InvalidSetting::check_not_negative("smallest", self.smallest)?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)?;
         let invalid = |name, found, expected| {
             Err(InvalidSetting {
                 name,

@@ -64,11 +64,11 @@ impl Algorithm for AdamWConfig {
     const LISTS: &'static [List] = &[List::of_elements("mean"), List::of_elements("square")];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_share("betas[0]", self.betas[0])?;
-        InvalidSetting::unless_share("betas[1]", self.betas[1])?;
-        InvalidSetting::unless_positive("epsilon", self.epsilon)?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_share("betas[0]", self.betas[0])?;
+        InvalidSetting::check_share("betas[1]", self.betas[1])?;
+        InvalidSetting::check_not_negative("epsilon", self.epsilon)?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)
     }
 
     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {

@@ -21,7 +21,7 @@ use crate::Element;
 ///     const LISTS: &'static [List] = &[];
 ///
 ///     fn check(&self) -> Result<(), InvalidSetting> {
-///         InvalidSetting::unless_positive("lr", self.lr)
+///         InvalidSetting::check_not_negative("lr", self.lr)
 ///     }
 ///
 ///     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {
@@ -181,7 +181,7 @@ pub struct InvalidSetting {
 impl InvalidSetting {
     /// # Errors
     /// If the number is negative, infinite or NaN.
-    pub fn unless_positive(name: &'static str, found: f64) -> Result<(), Self> {
+    pub fn check_not_negative(name: &'static str, found: f64) -> Result<(), Self> {
         let expected = "finite and not negative";
         match (0.0..=f64::MAX).contains(&found) {
             true => Ok(()),
@@ -195,7 +195,7 @@ impl InvalidSetting {
 
     /// # Errors
     /// If the number is not in `[0, 1)`.
-    pub fn unless_share(name: &'static str, found: f64) -> Result<(), Self> {
+    pub fn check_share(name: &'static str, found: f64) -> Result<(), Self> {
         let expected = "in 0..1";
         match (0.0..1.0).contains(&found) {
             true => Ok(()),

@@ -52,10 +52,10 @@ impl Algorithm for LionConfig {
     const LISTS: &'static [List] = &[List::of_elements("momentum")];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_share("betas[0]", self.betas[0])?;
-        InvalidSetting::unless_share("betas[1]", self.betas[1])?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_share("betas[0]", self.betas[0])?;
+        InvalidSetting::check_share("betas[1]", self.betas[1])?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)
     }
 
     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {

@@ -116,10 +116,10 @@ impl Algorithm for MuonConfig {
     const LISTS: &'static [List] = &[MOMENTUM, optional("mean"), optional("square")];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_share("momentum", self.momentum)?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)?;
-        InvalidSetting::unless_positive("epsilon", self.epsilon)?;
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_share("momentum", self.momentum)?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)?;
+        InvalidSetting::check_not_negative("epsilon", self.epsilon)?;
         self.adamw.check()
     }
 

@@ -102,8 +102,8 @@ impl Algorithm for ScheduleFreeConfig {
     ];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_share("betas[0]", self.betas[0])?;
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_share("betas[0]", self.betas[0])?;
         if self.betas[0] == 0.0 {
             return Err(InvalidSetting {
                 name: "betas[0]",
@@ -111,11 +111,11 @@ impl Algorithm for ScheduleFreeConfig {
                 expected: "greater than 0 and less than 1",
             });
         }
-        InvalidSetting::unless_share("betas[1]", self.betas[1])?;
-        InvalidSetting::unless_positive("epsilon", self.epsilon)?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)?;
-        InvalidSetting::unless_positive("power", self.power)?;
-        InvalidSetting::unless_positive("lr_power", self.lr_power)
+        InvalidSetting::check_share("betas[1]", self.betas[1])?;
+        InvalidSetting::check_not_negative("epsilon", self.epsilon)?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)?;
+        InvalidSetting::check_not_negative("power", self.power)?;
+        InvalidSetting::check_not_negative("lr_power", self.lr_power)
     }
 
     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {

@@ -63,10 +63,10 @@ impl Algorithm for SgdConfig {
     }];
 
     fn check(&self) -> Result<(), InvalidSetting> {
-        InvalidSetting::unless_positive("lr", self.lr)?;
-        InvalidSetting::unless_share("momentum", self.momentum)?;
-        InvalidSetting::unless_share("dampening", self.dampening)?;
-        InvalidSetting::unless_positive("weight_decay", self.weight_decay)
+        InvalidSetting::check_not_negative("lr", self.lr)?;
+        InvalidSetting::check_share("momentum", self.momentum)?;
+        InvalidSetting::check_share("dampening", self.dampening)?;
+        InvalidSetting::check_not_negative("weight_decay", self.weight_decay)
     }
 
     fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {

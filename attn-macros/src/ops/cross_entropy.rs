@@ -48,7 +48,7 @@ pub(super) static CROSS_ENTROPY: Operation = Operation {
                 NONE,
             ]),
             default: "`mean`",
-            doc: "What becomes of the losses.",
+            doc: "The mean of the losses, or the loss of each target.",
         },
     ],
     positional: 1,

@@ -150,7 +150,7 @@ impl Convolution {
 const WIDE: usize = 8;
 
 impl Slide {
-    /// What some windows read of a line at some places, a row for each place: `[places, windows]`. Without a line all of it is zeros.
+    /// The numbers of a line that some windows read at some places: `[places, windows]`. Without a line they are zeros.
     fn copy_line<E: Real>(
         &self,
         line: Option<&[E]>,

@@ -35,7 +35,7 @@ impl Adafactor {
     }
 }
 
-/// What Adafactor keeps of the squares of gradients.
+/// The squares of gradients that Adafactor keeps.
 #[derive(Debug)]
 pub enum Squares<'a, E> {
     /// Their means: of the rows of each matrix, and of the columns.
