@@ -31,7 +31,7 @@ pub(crate) use gradients::merge;
 pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
 pub use operation::{Operand, Operation, Output};
-pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
+pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};
 pub use target::GradTarget;

@@ -215,7 +215,8 @@ impl<'a, E: Kernels> Classified<'a, E> {
         }
     }
 
-    fn counted(&self) -> usize {
+    /// How many targets are not ignored.
+    pub fn counted(&self) -> usize {
         let counts = |target: &&usize| self.options.counts(**target);
         self.targets.iter().filter(counts).count()
     }

@@ -35,7 +35,10 @@ impl Case {
         }
         Case {
             shape,
-            x: noise(rows * width, 1).iter().map(|x: &f64| 3.0 * x).collect(),
+            x: noise(rows * width, 1)
+                .iter()
+                .map(|x: &f64| 3.0 * x)
+                .collect(),
             weight: noise(classes * width, 2),
             bias: biased.then(|| noise(classes, 3)),
             targets,
@@ -135,8 +138,7 @@ fn with_gradients(case: &Case) -> (Loss, [Vec<f64>; 3]) {
 
 fn cases() -> impl Iterator<Item = Case> {
     SHAPES.into_iter().flat_map(|shape| {
-        [(false, 0.0), (true, 0.1)]
-            .map(|(biased, smoothing)| Case::new(shape, biased, smoothing))
+        [(false, 0.0), (true, 0.1)].map(|(biased, smoothing)| Case::new(shape, biased, smoothing))
     })
 }
 
