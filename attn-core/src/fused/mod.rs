@@ -7,6 +7,7 @@
 mod affine;
 mod array;
 mod attention;
+mod backward;
 mod bounds;
 mod coverage;
 mod distance_table;
@@ -24,6 +25,7 @@ mod zone;
 pub use affine::Affine;
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
+pub use backward::{backward, try_backward};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};

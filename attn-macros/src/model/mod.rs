@@ -21,6 +21,7 @@ pub(crate) mod import;
 mod items;
 mod latents;
 pub(crate) mod lengths;
+mod losses;
 pub(crate) mod lower;
 mod parse;
 pub(crate) mod passes;
@@ -40,6 +41,7 @@ pub(crate) mod types;
 
 pub(crate) use group::group;
 pub(crate) use hoist::hoist;
+pub(crate) use losses::take_logits;
 pub(crate) use lower::lower;
 pub(crate) use parse::{Declarations, parse};
 pub(crate) use projections::take_projections;
