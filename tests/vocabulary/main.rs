@@ -9,6 +9,7 @@
 mod claim;
 mod function;
 mod large;
+mod upstream;
 
 use attn::{Backend, Element, dfdx::prelude::*, model};
 use claim::{agree, tolerance};
