@@ -47,11 +47,11 @@ agree! {
 
     rows_along_other_axes {
         struct M<d = 3, vocab = 5>;
-        fn forward(x: [batch, seq, d], targets: ids[rows]) -> [] {
-            let logits = rearrange::<[rows = (batch, seq), vocab]>(linear::<vocab>(x));
-            cross_entropy(logits, targets)
+        fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] {
+            let logits = linear::<vocab>(rearrange::<[rows = (batch, seq), d]>(x));
+            cross_entropy(rearrange::<[(batch, seq), vocab] -> [batch, seq, vocab]>(logits), targets)
         }
-    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch * seq,), 5)) reads x;
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch, seq), 5)) reads x;
 
     a_loss_of_each_round {
         struct M<d = 4, vocab = 5>;
@@ -62,7 +62,7 @@ agree! {
                 x += tanh(linear::<d>(x));
                 all = all + cross_entropy(linear::<vocab>(x), targets);
             }
-            all
+            all + mean::<[batch, seq, d]>(x * x)
         }
     } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), ids((batch, seq), 5)) reads x;
 

@@ -36,7 +36,7 @@ fn a_loss_computes_logits_that_it_alone_reads() {
     let each = "cross_entropy::<reduction = none>(linear::<vocab>(x), targets)";
     assert_separate(X, "[batch, seq]", each, [0, 0]);
     let rounds = "let mut x = x; let mut all = 0.1 * mean::<[batch, seq, d]>(x);
-        repeat 2 { x += linear::<d>(x); all = all + cross_entropy(linear::<vocab>(x), targets); } all";
+        repeat 2 { x += linear::<d>(x); all = all + cross_entropy(linear::<vocab>(x), targets); } all + mean::<[batch, seq, d]>(x)";
     assert_separate(X, "[]", rounds, [1, 0]);
 }
 
