@@ -289,10 +289,10 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Element, Error, Facts,
+    Backend, Element, Error, Facts, backward,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
-    memory, nn, ops, train,
+    memory, nn, ops, train, try_backward,
 };
 
 /// Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
