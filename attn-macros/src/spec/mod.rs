@@ -66,6 +66,7 @@ pub(crate) struct Spec {
     pub(crate) normalizer: Normalizer,
     pub(crate) position: Position,
     pub(crate) qk_norm: QkNorm,
+    pub(crate) talking_heads: TalkingHeads,
     pub(crate) bias: Projections,
     /// `None` is 0.
     pub(crate) dropout: Option<Real>,
@@ -336,6 +337,35 @@ impl GainKind {
                 quote!(p::Gain::OnePlus(#learned))
             }
         }
+    }
+}
+
+/// What the heads mix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct TalkingHeads {
+    pub(crate) scores: bool,
+    pub(crate) weights: bool,
+}
+
+impl TalkingHeads {
+    /// By a word of the key.
+    fn of(word: &str) -> Self {
+        TalkingHeads {
+            scores: matches!(word, "before" | "both"),
+            weights: matches!(word, "after" | "both"),
+        }
+    }
+
+    pub(crate) fn is_any(self) -> bool {
+        self.scores || self.weights
+    }
+
+    /// The fields of the matrices: that of the scores, and that of the weights.
+    pub(crate) fn fields(self) -> [Option<&'static str>; 2] {
+        [
+            self.scores.then_some("mix_scores"),
+            self.weights.then_some("mix_weights"),
+        ]
     }
 }
 

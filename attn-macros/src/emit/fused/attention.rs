@@ -6,7 +6,33 @@ use quote::{format_ident, quote, quote_spanned};
 use super::score::Score;
 use super::{LayerFrame, places, var};
 use crate::emit::block::Frame;
+use crate::emit::expr::vectors;
 use crate::ops::attention_layer::{Attend, HeadTransform, Norm, Similarity};
+use crate::score::Expr;
+use crate::score::diff::{Wrt, diff};
+
+/// The function from a mixed score to a weight, which reads nothing else.
+fn emit_weigh(weight: &Expr) -> TokenStream {
+    let value = vectors(weight);
+    let derivative = vectors(&diff(weight, Wrt::Operand(0)));
+    quote! {
+        /// From a mixed score to its weight.
+        struct Weigh;
+
+        #[allow(unused_variables)]
+        impl<E: p::Element> p::Score<E> for Weigh {
+            #[inline(always)]
+            fn value<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+                #value
+            }
+
+            #[inline(always)]
+            fn derivative<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+                #derivative
+            }
+        }
+    }
+}
 
 impl LayerFrame<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -48,6 +74,18 @@ impl LayerFrame<'_> {
             let field = var(field);
             quote!((weights.#field.values()))
         });
+        let weigh = match attention.weight_of_mixed() {
+            Some(_) => quote!(Some(&Weigh)),
+            None => quote!(None),
+        };
+        let weigh_type = attention.weight_of_mixed().map(emit_weigh);
+        let [mix_scores, mix_weights] = attention.talking.fields().map(|field| match field {
+            None => quote!(None),
+            Some(field) => {
+                let field = var(field);
+                quote!(Some(weights.#field.matrix()))
+            }
+        });
         // A function of the score is in `score`.
         let normalizer = format_ident!("{}", attention.normalizer.names()[1]);
         let dropout = match attention.dropout {
@@ -57,6 +95,7 @@ impl LayerFrame<'_> {
         quote_spanned! {self.cx.at=>
             #mask_type
             #score_type
+            #weigh_type
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
@@ -74,6 +113,11 @@ impl LayerFrame<'_> {
                     score: #score,
                     mask: #mask,
                     normalizer: p::Normalizer::#normalizer #learned,
+                    talking: p::TalkingHeads {
+                        scores: #mix_scores,
+                        weigh: #weigh,
+                        weights: #mix_weights,
+                    },
                     dropout: #dropout,
                 }
             }

@@ -568,6 +568,7 @@ pub(super) fn attention<'a, E: Kernels>(
         score,
         mask: &case.mask,
         normalizer: case.normalizer.with(&x.sink),
+        talking: TalkingHeads::default(),
         dropout: case.dropout,
     }
 }
