@@ -9,3 +9,6 @@
 extern crate support;
 
 mod forms;
+mod formula;
+mod results;
+mod sessions;

@@ -46,7 +46,7 @@ const MIN_QUERIES: usize = 4;
 const FORWARD_PLANES: usize = 2;
 
 /// The same of the backward pass.
-const BACKWARD_PLANES: usize = 5;
+const BACKWARD_PLANES: usize = 4;
 
 /// The keys that a block of queries visits, side by side.
 struct Visited<E: Pooled> {
@@ -315,21 +315,28 @@ impl<E: Pooled> Attention<'_, E> {
     }
 }
 
-/// `x[g] = Σ matrix[g, h] x[h]`, if there is a matrix. `spare` takes the memory of what was there.
-fn mix<E: Pooled>(matrix: Option<Matrix<'_, E>>, x: &mut Planes<E>, spare: &mut Planes<E>) {
+/// `to[g] = Σ matrix[g, h] x[h]`. Without a matrix the numbers of `x` are moved.
+fn mix_into<E: Pooled>(matrix: Option<Matrix<'_, E>>, x: &mut Planes<E>, to: &mut Planes<E>) {
     let Some(matrix) = matrix else {
-        return;
+        return std::mem::swap(x, to);
     };
-    spare.resize_like(x);
+    to.resize_like(x);
     product(
-        spare.pairs_mut(),
+        to.pairs_mut(),
         WriteMode::Overwrite,
         E::ONE,
         matrix,
         x.pairs(),
         Threads::One,
     );
-    std::mem::swap(x, spare);
+}
+
+/// `x[g] = Σ matrix[g, h] x[h]`, if there is a matrix. `spare` takes the memory of what was there.
+fn mix<E: Pooled>(matrix: Option<Matrix<'_, E>>, x: &mut Planes<E>, spare: &mut Planes<E>) {
+    if matrix.is_some() {
+        mix_into(matrix, x, spare);
+        std::mem::swap(x, spare);
+    }
 }
 
 /// The results of blocks of this many queries, of all heads.

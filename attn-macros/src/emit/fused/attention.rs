@@ -74,18 +74,8 @@ impl LayerFrame<'_> {
             let field = var(field);
             quote!((weights.#field.values()))
         });
-        let weigh = match attention.weight_of_mixed() {
-            Some(_) => quote!(Some(&Weigh)),
-            None => quote!(None),
-        };
-        let weigh_type = attention.weight_of_mixed().map(emit_weigh);
-        let [mix_scores, mix_weights] = attention.talking.fields().map(|field| match field {
-            None => quote!(None),
-            Some(field) => {
-                let field = var(field);
-                quote!(Some(weights.#field.matrix()))
-            }
-        });
+        let weigh = attention.weight_of_mixed().map(emit_weigh);
+        let talking = self.talking(attention);
         // A function of the score is in `score`.
         let normalizer = format_ident!("{}", attention.normalizer.names()[1]);
         let dropout = match attention.dropout {
@@ -95,7 +85,7 @@ impl LayerFrame<'_> {
         quote_spanned! {self.cx.at=>
             #mask_type
             #score_type
-            #weigh_type
+            #weigh
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
@@ -113,15 +103,30 @@ impl LayerFrame<'_> {
                     score: #score,
                     mask: #mask,
                     normalizer: p::Normalizer::#normalizer #learned,
-                    talking: p::TalkingHeads {
-                        scores: #mix_scores,
-                        weigh: #weigh,
-                        weights: #mix_weights,
-                    },
+                    talking: #talking,
                     dropout: #dropout,
                 }
             }
         }
+    }
+
+    /// What heads mix.
+    fn talking(&self, attention: &Attend) -> TokenStream {
+        if !attention.talking.is_any() {
+            return quote!(p::TalkingHeads::default());
+        }
+        let [scores, weights] = attention.talking.fields().map(|field| match field {
+            None => quote!(None),
+            Some(field) => {
+                let field = var(field);
+                quote!(Some(weights.#field.matrix()))
+            }
+        });
+        let weigh = match attention.weight_of_mixed() {
+            Some(_) => quote!(Some(&Weigh)),
+            None => quote!(None),
+        };
+        quote!(p::TalkingHeads { scores: #scores, weigh: #weigh, weights: #weights })
     }
 
     /// `attention(call, weights)`, with the function of the score, if there is one.

@@ -18,17 +18,20 @@ use std::ops::Range;
 use super::super::backward::Gradient;
 use super::super::head_major::HeadMajor;
 use super::super::heads::{row_chunks, some_rows_of};
-use super::super::layout::{some_cols, some_rows};
+use super::super::layout::{equal_chunks, fill, some_cols, some_rows};
 use super::super::load::{AdditiveGradients, BackwardHeads, BackwardRows, LoadColumns, LoadRows};
-use super::super::plan::QUERIES_PER_TASK;
+use super::super::masked_weights::MaskedWeights;
+use super::super::plan::{Head, QUERIES_PER_TASK, Tile, chunks};
 use super::super::queries::Saved;
 use super::super::sums::TaskSums;
-use super::super::{Similarity, Sizes};
+use super::super::{Attention, Normalizer, Similarity, Sizes};
 use super::normalize::Differentiate;
-use super::*;
+use super::planes::Planes;
+use super::{BACKWARD_PLANES, Visited, mix, mix_into};
+use crate::kernel::panel::Panel;
 use crate::kernel::transpose::transpose;
-use crate::kernel::{Buffer, Pooled};
-use crate::simd::call;
+use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Threads, WriteMode, call, product, run};
 
 /// The number of tasks that is worth having.
 const TASKS: usize = 8;
@@ -97,7 +100,7 @@ impl<E: Pooled> Attention<'_, E> {
         for (i, sums) in d.sums.tasks.into_iter().enumerate() {
             of_tasks[i % count].push(sums);
         }
-        let mixing = super::super::layout::equal_chunks(d.sums.mixing, count);
+        let mixing = equal_chunks(d.sums.mixing, count);
         let tasks = of_tasks.into_iter().zip(mixing);
         let tasks = tasks.map(|(sums, mixing)| Task {
             blocks: Vec::new(),
@@ -200,45 +203,33 @@ impl<E: Pooled> Attention<'_, E> {
         };
         let kept = self.score.map(|_| &mut similarities);
         let columns = |kv: usize| of.keys[kv].columns.read();
-        let scores = self.scores_of_heads(&visited, &q, columns, kept);
-        let mut spare = Planes::none();
-        let mut weights = scores.clone();
-        mix(self.talking.scores, &mut weights, &mut spare);
+        let mut scores = self.scores_of_heads(&visited, &q, columns, kept);
+        let mut weights = Planes::none();
+        mix_into(self.talking.scores, &mut scores, &mut weights);
         let mixed = self.talking.weigh.map(|_| weights.clone());
         self.weigh(&visited, &mut weights);
         visited.hide(&mut weights);
-        let mut d = self.weight_gradients(of, &visited, &queries);
-        let (d_scores, d_weights) = task.mixing.split_at_mut(heads * heads);
-        let d_mixed = d.clone();
-        mix(
-            self.talking.weights.map(Matrix::transposed),
-            &mut d,
-            &mut spare,
-        );
+
+        let [of_scores, of_weights] = [self.talking.scores, self.talking.weights];
+        let (d_of_scores, d_of_weights) = task.mixing.split_at_mut(heads * heads);
+        let mut d_mixed = self.weight_gradients(of, &visited, &queries);
+        let mut d = Planes::none();
+        mix_into(of_weights.map(Matrix::transposed), &mut d_mixed, &mut d);
         self.differentiate(of, &queries, &mut weights, &mut d, &mut task.d_sink);
-        if self.talking.weights.is_some() {
-            add_products(d_weights, &d_mixed, &weights);
+        if of_weights.is_some() {
+            add_products(d_of_weights, &d_mixed, &weights);
         }
-        drop(d_mixed);
-        mix(self.talking.weights, &mut weights, &mut spare);
+        let mut spare = d_mixed;
+        mix(of_weights, &mut weights, &mut spare);
         self.drop_weights(&visited, &mut weights);
-        if let Some((weigh, mixed)) = self.talking.weigh.zip(mixed) {
-            for h in 0..heads {
-                for (tile, columns) in visited.of_head(h) {
-                    let mixed = mixed.head(h).some_cols(columns.clone());
-                    let mut d = some_cols(d.head_mut(h), columns);
-                    weigh.backward(tile.origin(), mixed, &mut d, None);
-                }
-            }
+
+        if let Some(mixed) = mixed {
+            self.weigh_backward(&visited, &mixed, &mut d);
         }
-        if self.talking.scores.is_some() {
-            add_products(d_scores, &d, &scores);
+        if of_scores.is_some() {
+            add_products(d_of_scores, &d, &scores);
         }
-        mix(
-            self.talking.scores.map(Matrix::transposed),
-            &mut d,
-            &mut spare,
-        );
+        mix(of_scores.map(Matrix::transposed), &mut d, &mut spare);
         for (h, d_q) in d_q.iter_mut().enumerate() {
             fill(d_q.reborrow(), E::ZERO);
             for (tile, columns) in visited.of_head(h) {
@@ -254,6 +245,20 @@ impl<E: Pooled> Attention<'_, E> {
                 let d_out = of.saved.d_out[h].some_rows(queries.clone());
                 let vectors = (q.head(h), d_out, d_q.reborrow());
                 self.add_gradients(of, &tile, pairs, vectors, task);
+            }
+        }
+    }
+
+    /// From the gradient of weights that are a function of mixed scores to that of these, in place.
+    fn weigh_backward(&self, visited: &Visited<E>, mixed: &Planes<E>, d: &mut Planes<E>) {
+        let Some(weigh) = self.talking.weigh else {
+            return;
+        };
+        for h in 0..self.sizes.heads {
+            for (tile, columns) in visited.of_head(h) {
+                let mixed = mixed.head(h).some_cols(columns.clone());
+                let mut d = some_cols(d.head_mut(h), columns);
+                weigh.backward(tile.origin(), mixed, &mut d, None);
             }
         }
     }

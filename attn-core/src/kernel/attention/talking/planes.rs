@@ -1,5 +1,6 @@
 //! The pairs of a block of queries, of all heads.
 
+use super::super::layout::equal_chunks;
 use super::super::softmax_state::is_hidden;
 use crate::kernel::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::slice::{load_any, store_any};
@@ -56,8 +57,7 @@ impl<E: Pooled> Planes<E> {
     /// `[rows, cols]` for every head.
     pub(super) fn heads_mut(&mut self) -> impl Iterator<Item = MatrixMut<'_, E>> {
         let Self { rows, cols, .. } = *self;
-        super::super::layout::equal_chunks(&mut self.memory, self.heads)
-            .map(move |head| MatrixMut::new(head, rows, cols))
+        equal_chunks(&mut self.memory, self.heads).map(move |head| MatrixMut::new(head, rows, cols))
     }
 
     /// `[heads, rows cols]`
