@@ -481,6 +481,8 @@ pub(super) fn attend_with<E: Kernels>(
                 .additive
                 .then(|| MatrixMut::new(&mut d.w, heads, width)),
             sink: (!d.sink.is_empty()).then_some(&mut d.sink[..]),
+            mix_scores: None,
+            mix_weights: None,
         },
     );
     let out = laid_out(of_out, out_axes, &out, true);
