@@ -15,12 +15,12 @@ use super::value::{Constant, Real, Size};
 use super::word::Call;
 use super::{
     Assertion, Atom, Distribution, GainKind, Grid, MaskExpr, Normalizer, Position, Projections,
-    QkNorm, Score, Spec, TalkingHeads, text,
+    QkNorm, Score, Spec, text,
 };
 use crate::diag::Diagnostics;
 use crate::messages;
 use crate::score::eval::LARGEST_INTEGER;
-use crate::score::{Expr, Var, builtin};
+use crate::score::{Expr, builtin};
 
 /// Far above any layer, and low enough that products of three sizes stay in range.
 pub(super) const LARGEST_SIZE: u64 = 1 << 20;
@@ -132,7 +132,7 @@ impl Checker<'_> {
             score,
             position: Position::None,
             qk_norm,
-            talking_heads: TalkingHeads::of(self.word_name("talking_heads", "none")),
+            talking_heads: self.talking_heads(),
             item: super::Item {
                 attrs: Vec::new(),
                 vis: syn::Visibility::Inherited,
@@ -158,7 +158,7 @@ impl Checker<'_> {
             ..spec
         };
         if self.cx.count() == before {
-            self.talking_heads(&spec);
+            self.mixed_pairs(&spec);
         }
         mask_is_sound &= self.cx.count() == before_body;
         let spec = Spec {
@@ -442,19 +442,6 @@ impl Checker<'_> {
         }
     }
 
-    /// A mixed pair is of all heads. So the mask is that of all of them, and a weight of a mixed score knows the score alone.
-    fn talking_heads(&self, spec: &Spec) {
-        let mask = spec.predicate();
-        if spec.talking_heads.is_any() && mask.is_some_and(|mask| mask.reads(Var::H)) {
-            self.contradiction("talking_heads", messages::TALKING_WITH_MASK_OF_HEADS);
-        }
-        let weight = spec.normalizer.weight();
-        let of_place = weight.is_some_and(|weight| weight.any(&is_of_place));
-        if spec.talking_heads.scores && of_place {
-            self.contradiction("talking_heads", messages::MIXED_SCORES_AT_PLACES);
-        }
-    }
-
     fn bias(&self) -> Projections {
         match self.entry("bias") {
             Some(Entry {
@@ -538,11 +525,6 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-/// Whether it reads more than the score.
-fn is_of_place(part: &Expr) -> bool {
-    matches!(part, Expr::Var(_) | Expr::Param { .. } | Expr::Data { .. })
 }
 
 /// Whether `parts` divides `whole`, if both are known.

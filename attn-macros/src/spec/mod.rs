@@ -17,6 +17,7 @@ mod position;
 pub(crate) mod rope_keys;
 mod rotary;
 mod rules;
+mod talking;
 pub(crate) mod text;
 pub(crate) mod value;
 mod word;
@@ -34,6 +35,7 @@ pub(crate) use grid::{Coordinate, Grid};
 pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use rules::Rules;
+pub(crate) use talking::TalkingHeads;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
 
@@ -337,35 +339,6 @@ impl GainKind {
                 quote!(p::Gain::OnePlus(#learned))
             }
         }
-    }
-}
-
-/// What the heads mix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct TalkingHeads {
-    pub(crate) scores: bool,
-    pub(crate) weights: bool,
-}
-
-impl TalkingHeads {
-    /// By a word of the key.
-    fn of(word: &str) -> Self {
-        TalkingHeads {
-            scores: matches!(word, "before" | "both"),
-            weights: matches!(word, "after" | "both"),
-        }
-    }
-
-    pub(crate) fn is_any(self) -> bool {
-        self.scores || self.weights
-    }
-
-    /// The fields of the matrices: that of the scores, and that of the weights.
-    pub(crate) fn fields(self) -> [Option<&'static str>; 2] {
-        [
-            self.scores.then_some("mix_scores"),
-            self.weights.then_some("mix_weights"),
-        ]
     }
 }
 
