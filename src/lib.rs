@@ -416,9 +416,9 @@ pub mod __private {
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
-                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TileOrigin,
-                WeightGradients, angles, angles_at, head_transform, head_transform_backward,
-                mask_density, per_head_linear, per_head_linear_backward,
+                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TalkingHeads,
+                TileOrigin, WeightGradients, angles, angles_at, head_transform,
+                head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
             loops::{
