@@ -119,10 +119,11 @@ mod schedule;
 mod schedule_free;
 mod sgd;
 mod state;
+mod trainer;
 
 pub use adafactor::{Adafactor, AdafactorConfig};
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
-pub use algorithm::{Algorithm, InvalidSetting, List, ListSize, ListStart, Update};
+pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, ListStart, Update};
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
@@ -134,6 +135,7 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
+pub use trainer::{NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
 
 #[doc(no_inline)]
 pub use crate::ops::{CrossEntropyOptions, cross_entropy, try_cross_entropy};
