@@ -4,6 +4,7 @@
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
+//! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. What follows is for all other models and losses.
 //! - [`Ema`]: an average of the parameters.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
