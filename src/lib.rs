@@ -437,7 +437,8 @@ pub mod __private {
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
-            check_length, check_multiple, count, on, summary, summary_of, tapes_of_results,
+            check_length, check_multiple, count, on, read_weights, summary, summary_of,
+            tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
@@ -445,6 +446,7 @@ pub mod __private {
         simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
+        train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
         values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
     };
