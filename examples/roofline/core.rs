@@ -5,6 +5,7 @@ use std::ops::Range;
 use attn::dfdx::prelude::*;
 use attn_core::kernel::attention::{
     Attention, Coverage, Gradients, HeadTransform, Mask, Normalizer, Similarity, Sizes,
+    TalkingHeads,
 };
 use attn_core::simd::{Matrix, MatrixMut};
 
@@ -104,6 +105,7 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
             mask: &Window(window),
             normalizer: Normalizer::Softmax,
             dropout: None,
+            talking: TalkingHeads::default(),
         };
         let read = |numbers| Matrix::new(numbers, len, HEADS * WIDTH);
         let q = read(&q);
@@ -120,6 +122,8 @@ fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
                 query_gain: None,
                 key_gain: None,
                 w: None,
+                mix_scores: None,
+                mix_weights: None,
             };
             attention.backward(q, k, v, read(&out), &lse, read(&d_out), gradients);
         }
