@@ -30,6 +30,19 @@ struct Part {
     bias: Option<Slot>,
 }
 
+/// `y = x Wᵀ + b`, and the slots of the gradients of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct AffineMap<'a, E> {
+    /// `[out, in]`
+    pub weight: Matrix<'a, E>,
+    /// `[out]`
+    pub bias: Option<&'a [E]>,
+    /// The slot of the gradient of the weight.
+    pub d_weight: Slot,
+    /// That of the gradient of the bias.
+    pub d_bias: Option<Slot>,
+}
+
 /// A list of projections whose parameters are to be packed.
 pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
     input: usize,
@@ -139,6 +152,20 @@ impl<E: Element> Projection<E> {
     fn weight(&self) -> Matrix<'_, E> {
         let outputs = self.parts.iter().map(|part| part.outputs).sum();
         Matrix::new(&self.weight, outputs, self.input)
+    }
+
+    /// The only projection.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn only(&self) -> AffineMap<'_, E> {
+        let part = &self.parts[0];
+        AffineMap {
+            weight: self.weight(),
+            bias: self.bias.as_deref(),
+            d_weight: part.weight,
+            d_bias: part.bias,
+        }
     }
 
     /// `y = x Wᵀ + b`

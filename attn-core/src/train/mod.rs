@@ -115,7 +115,7 @@ mod gradients;
 mod lion;
 mod muon;
 mod optimizer;
-mod parameters;
+pub(crate) mod parameters;
 mod schedule;
 mod schedule_free;
 mod sgd;

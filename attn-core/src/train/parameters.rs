@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A parameter of any shape.
-pub(super) trait Parameter<E: Element, D: Backend<E>> {
+pub(crate) trait Parameter<E: Element, D: Backend<E>> {
     /// The id. Clones share it, and with it their gradient.
     fn id(&self) -> UniqueId;
     fn dims(&self) -> Vec<usize>;
@@ -68,9 +68,9 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 
 /// The location of a parameter in a model.
 #[derive(Default)]
-pub(super) struct ParamPath {
+pub(crate) struct ParamPath {
     /// The name under which dfdx saves it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
 }
@@ -110,7 +110,7 @@ impl TensorViewer for ViewPath {
 }
 
 /// Calls `f` with every parameter and its path, in the order of the model.
-pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
+pub(crate) fn for_each<M, E: Element, D: Backend<E>, Error>(
     model: &M,
     f: impl FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
@@ -126,7 +126,7 @@ where
 }
 
 /// [`for_each`] with mutable parameters.
-pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
+pub(crate) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
     f: impl FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
