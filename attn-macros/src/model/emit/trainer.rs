@@ -60,6 +60,7 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     let batches = std::iter::once(tensor).chain(tuples);
     let batches = batches.map(|(generics, ty)| {
         quote! {
+            #[diagnostic::do_not_recommend]
             impl<#generics> p::TrainBatch<#name<E, D>> for #ty {
                 fn loss<T: p::Tape<E, D>>(
                     self,
@@ -72,6 +73,7 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
         }
     });
     quote_spanned! {cx.at=>
+        #[diagnostic::do_not_recommend]
         impl<E: p::Element, D: p::Backend<E>> p::Trainable for #name<E, D> {
             type Element = E;
             type Device = D;
