@@ -2,6 +2,7 @@
 
 use attn::{attention, dfdx::prelude::*, model};
 use support::cases::{scatter, tensor};
+use support::close::assert_close;
 use support::compare::{Backpropagated, Outcome, assert_same, flat, weighted_sum};
 use support::gradients::assert_gradients_of_state;
 use support::parameters::{add_gradients, make, state};
@@ -73,4 +74,31 @@ fn mixed_weights_are_dropped() {
     }
     // Half of the 2 * 465 weights that the mask leaves: √930 / 2 = 15 is the standard deviation.
     assert!(kept.abs_diff(465) < 80, "{kept} of 930");
+}
+
+model! {
+    struct WithWeights<d = 8, heads = 2>;
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        let (y, weights) = attention::<heads, mask = causal, talking_heads = both>(x);
+        y + mean::<[heads, kv]>(weights)
+    }
+}
+
+/// Those of an attention map are the weights that the values are multiplied by, too.
+#[test]
+fn attention_maps_have_mixed_weights() {
+    let mut model = Cpu::default().build_module::<WithWeights, f32>();
+    scatter(&mut model);
+    let x: Tensor<(usize, usize, Const<8>), f32, _> = tensor("x", (1, 5, Const));
+    let maps = model.attention_maps(x.clone());
+    let values = model.values(x);
+    let weights = values.get("weights").unwrap().numbers();
+    for (row, weights) in weights.chunks(5).enumerate() {
+        let of_map: Vec<f64> = maps[0]
+            .row(0, row / 5, row % 5)
+            .iter()
+            .map(|w| f64::from(*w))
+            .collect();
+        assert_close(row, &of_map, weights, 1e-6);
+    }
 }
