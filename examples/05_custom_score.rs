@@ -1,5 +1,5 @@
 //! Lesson 5: custom scores. The body of a layer modifies each score and declares learned parameters. The macro differentiates it
-//! at compile time.
+//! at compile time. In the end `attn::testing` checks that derivative, and compares the layer with the same one by hand.
 //!
 //! ```text
 //! cargo run --release --example 05_custom_score
@@ -7,6 +7,7 @@
 
 use attn::attention;
 use attn::dfdx::{optim::Adam, prelude::*};
+use attn::testing::{Compare, assert_gradients};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 attention! {
@@ -36,6 +37,7 @@ fn main() {
     let device = Cpu::seed_from_u64(5);
     learn_a_width(&device);
     learn_slopes(&device);
+    check(&device);
 }
 
 /// Learns the width of the kernel that removes the most noise from a wave.
@@ -145,6 +147,59 @@ fn learn_slopes(device: &Cpu) {
         ),
         ("teacher", teacher.forward_with_weights(x).1.as_vec()),
     ]);
+}
+
+/// Sequences for the check, in double precision.
+type Checked = Tensor<Rank3<2, 6, 16>, f64, Cpu, OwnedTape<f64, Cpu>>;
+
+/// Checks the derivative of the layer: the gradients of its parameters and of its input are the slopes of the loss. Then compares its
+/// results and gradients with those of the layer by hand.
+fn check(device: &Cpu) {
+    let layer = device.build_module::<Forgetful, f64>();
+    let x: Tensor<Rank3<2, 6, 16>, f64, _> = device.sample_normal();
+    assert_gradients(&layer, x.clone(), |layer, x| {
+        layer.forward(x.leaky_traced()).square().mean()
+    });
+    let declared = |layer: &Forgetful<f64, Cpu>, x: Checked| layer.forward(x);
+    let compared = Compare::default().functions((&layer, declared), (&layer, by_hand), x);
+    let report = compared.unwrap_or_else(|error| panic!("{error}"));
+    println!("\nthe declared layer and the one by hand\n\n{report}");
+}
+
+/// The layer out of dfdx's operations, on the parameters of the declared one.
+fn by_hand(layer: &Forgetful<f64, Cpu>, x: Checked) -> Checked {
+    type Scores = Rank4<2, 2, 6, 6>;
+    let device = x.device().clone();
+    // [batch, len, heads * head_dim] to [batch, heads, len, head_dim]
+    let heads = |y: Checked| {
+        y.reshape::<Rank4<2, 6, 2, 8>>()
+            .permute::<Rank4<2, 2, 6, 8>, Axes4<0, 2, 1, 3>>()
+    };
+    let q = heads(layer.q_proj.forward(x.with_empty_tape()));
+    let k = heads(layer.k_proj.forward(x.with_empty_tape()));
+    let v = heads(layer.v_proj.forward(x));
+    let steps = |f: fn(usize, usize) -> f64| {
+        let pairs = (0..36).map(|pair| f(pair / 6, pair % 6)).collect();
+        device.tensor_from_vec(pairs, (Const::<6>, Const::<6>))
+    };
+    let back =
+        steps(|q_idx, kv_idx| q_idx as f64 - kv_idx as f64).broadcast::<Scores, Axes2<0, 1>>();
+    let later = steps(|q_idx, kv_idx| {
+        if kv_idx > q_idx {
+            f64::NEG_INFINITY
+        } else {
+            0.0
+        }
+    });
+    let slope = layer.slope.weight.retaped::<OwnedTape<f64, Cpu>>();
+    let penalty = slope.broadcast::<Scores, Axes3<0, 2, 3>>() * back;
+    let scores = q.matmul(k.permute::<Rank4<2, 2, 8, 6>, Axes4<0, 1, 3, 2>>()) / 8f64.sqrt();
+    let weights =
+        (scores - penalty + later.broadcast::<Scores, Axes2<0, 1>>()).softmax::<Axis<3>>();
+    let y = weights
+        .matmul(v)
+        .permute::<Rank4<2, 6, 2, 8>, Axes4<0, 2, 1, 3>>();
+    layer.o_proj.forward(y.reshape::<Rank3<2, 6, 16>>())
 }
 
 /// Draws the weights of the first sequence, head by head, as shades.

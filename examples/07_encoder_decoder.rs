@@ -16,6 +16,7 @@ mod dates;
 
 use anyhow::{Result, ensure};
 use attn::{
+    batches::PaddedPairs,
     dfdx::prelude::*,
     maps::AttentionMap,
     model,
@@ -24,7 +25,7 @@ use attn::{
     viz::{self, Head, Labels, LossChart, Metrics, Record, Report, Viewer, terminal},
 };
 use clap::Parser;
-use dates::{ANSWER, BEGIN, Batch, CHARACTERS, Date, END, ROOM, encode, letter, likeliest};
+use dates::{ANSWER, BEGIN, CHARACTERS, Date, END, ROOM, encode, letter, likeliest};
 use rand::{SeedableRng, rngs::StdRng};
 use std::{fs, path::PathBuf};
 
@@ -97,10 +98,10 @@ fn main() -> Result<()> {
     for step in 1..=options.steps {
         let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(&mut rng, true)).collect();
         let texts: Vec<String> = dates.iter().map(|date| date.text(&mut rng)).collect();
-        let batch = Batch::of(&dates, &texts, &device);
-        let input = (batch.source.traced(gradients), batch.target, batch.lens);
+        let PaddedPairs { source, target } = dates::batch(&dates, &texts, &device);
+        let input = (source.ids.traced(gradients), target.ids, source.lens);
         let logits = model.forward_mut(input);
-        let loss = cross_entropy(logits, &batch.next, LOSS);
+        let loss = cross_entropy(logits, &target.targets, LOSS);
         metrics.write(step, &[("train_loss", loss.array().into())])?;
         if step % 300 == 0 || step == 1 || step == options.steps {
             let right = accuracy(&model, &device, &mut rng, 200)?;
@@ -161,9 +162,9 @@ fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Resu
 fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
     let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, false)).collect();
     let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
-    let batch = Batch::of(&dates, &texts, device);
-    let logits = model.forward((batch.source, batch.target, batch.lens));
-    cross_entropy(logits, &batch.next, LOSS).array().into()
+    let PaddedPairs { source, target } = dates::batch(&dates, &texts, device);
+    let logits = model.forward((source.ids, target.ids, source.lens));
+    cross_entropy(logits, &target.targets, LOSS).array().into()
 }
 
 /// Draws one date's attention in the terminal, and writes a page for the run.

@@ -17,6 +17,7 @@ mod dates;
 
 use anyhow::{Result, ensure};
 use attn::{
+    batches::PaddedPairs,
     dfdx::prelude::*,
     model,
     ops::{CrossEntropyOptions, cross_entropy},
@@ -24,7 +25,7 @@ use attn::{
     viz::{self, Head, Labels, SvgOptions, Viewer, terminal},
 };
 use clap::Parser;
-use dates::{ANSWER, BEGIN, Batch, CHARACTERS, Date, END, encode, id, letter, likeliest};
+use dates::{ANSWER, BEGIN, CHARACTERS, Date, END, encode, id, letter, likeliest};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{fs, path::PathBuf};
 
@@ -115,10 +116,10 @@ fn main() -> Result<()> {
     let mut gradients = model.alloc_grads();
     for step in 1..=options.steps {
         let (dates, texts) = random(&mut rng, true, BATCH);
-        let batch = Batch::of(&dates, &texts, &device);
-        let input = (batch.source.traced(gradients), batch.target, batch.lens);
+        let PaddedPairs { source, target } = dates::batch(&dates, &texts, &device);
+        let input = (source.ids.traced(gradients), target.ids, source.lens);
         let logits = model.forward_mut(input);
-        let loss = cross_entropy(logits, &batch.next, CrossEntropyOptions::default());
+        let loss = cross_entropy(logits, &target.targets, CrossEntropyOptions::default());
         if step % 250 == 0 || step == 1 {
             let right = accuracy(&model, &device, &mut rng, 200)?;
             println!(

@@ -2,7 +2,10 @@
 
 #![allow(dead_code, reason = "no lesson uses all of it")]
 
-use attn::dfdx::prelude::*;
+use attn::{
+    batches::{PaddedPairs, pad, pad_pairs},
+    dfdx::prelude::*,
+};
 use rand::{Rng, rngs::StdRng, seq::SliceRandom};
 
 /// The characters of both languages. The first is padding, the next two are the start and the end of an answer.
@@ -121,52 +124,22 @@ pub(crate) fn letter(id: usize) -> char {
     CHARACTERS.chars().nth(id).unwrap_or('?')
 }
 
-/// Dates as inputs and targets of the model.
-pub(crate) struct Batch {
-    pub(crate) source: Ids,
-    pub(crate) lens: Lens,
-    /// The start token and the answers without their ends.
-    pub(crate) target: Ids,
-    /// The answers with their ends, which are the targets.
-    pub(crate) next: Ids,
-}
-
-impl Batch {
-    pub(crate) fn of(dates: &[Date], texts: &[String], device: &Cpu) -> Self {
-        let (source, lens) = encode(texts, device);
-        let mut target = Vec::new();
-        let mut next = Vec::new();
-        for date in dates {
-            let answer: Vec<usize> = date.iso().chars().map(id).collect();
-            target.push(BEGIN);
-            target.extend(&answer);
-            next.extend(&answer);
-            next.push(END);
-        }
-        let shape = (dates.len(), ANSWER);
-        Self {
-            source,
-            lens,
-            target: device.tensor_from_vec(target, shape),
-            next: device.tensor_from_vec(next, shape),
-        }
-    }
+/// Dates as inputs and targets of a model: the answers begin with [`BEGIN`] and end with [`END`].
+pub(crate) fn batch(dates: &[Date], texts: &[String], device: &Cpu) -> PaddedPairs<Cpu> {
+    let texts = texts.iter().map(|text| ids(text));
+    let answers = dates.iter().map(|date| ids(&format!("<{}>", date.iso())));
+    pad_pairs(texts.zip(answers), ROOM, ROOM, device).expect("there is memory")
 }
 
 /// Texts as one batch, with padding and lengths.
 pub(crate) fn encode(texts: &[String], device: &Cpu) -> (Ids, Lens) {
-    let lens: Vec<usize> = texts.iter().map(String::len).collect();
-    let longest = lens.iter().copied().max().unwrap_or(0);
-    let mut source = Vec::new();
-    for text in texts {
-        source.extend(text.chars().map(id));
-        source.resize(source.len() + longest - text.len(), ROOM);
-    }
-    let count = texts.len();
-    (
-        device.tensor_from_vec(source, (count, longest)),
-        device.tensor_from_vec(lens, (count,)),
-    )
+    let texts = texts.iter().map(|text| ids(text));
+    let batch = pad(texts, ROOM, device).expect("there is memory");
+    (batch.ids, batch.lens)
+}
+
+fn ids(text: &str) -> Vec<usize> {
+    text.chars().map(id).collect()
 }
 
 pub(crate) fn likeliest(logits: &[f32]) -> usize {

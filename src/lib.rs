@@ -27,6 +27,8 @@
 //! - [`nn`] has other modules, each one operation on the tape: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`],
 //!   [`nn::Embedding`], .. [`ops`] has the same as functions.
 //! - [`train`] has the optimizer, gradient clipping and accumulation, and learning rate schedules.
+//! - [`batches`] are those of training: blocks of a text or of a file of tokens, padding, packing.
+//! - [`testing`] checks the derivatives of a layer or a model, and compares it with another one.
 //! - [`maps`] are the attention weights of a model, `attention_maps(x)`.
 //! - [`memory`] measures the memory of a training step. `activation_bytes(..)` of a layer or a model is the same number as a constant.
 //! - [`Facts`] is the trait of `PARAMS`, `flops` and `summary`, for generic code.
@@ -289,10 +291,10 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Element, Error, Facts, backward,
+    Backend, Element, Error, Facts, backward, batches,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
-    memory, nn, ops, train, try_backward,
+    memory, nn, ops, testing, train, try_backward,
 };
 
 /// Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
@@ -416,9 +418,9 @@ pub mod __private {
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
-                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TileOrigin,
-                WeightGradients, angles, angles_at, head_transform, head_transform_backward,
-                mask_density, per_head_linear, per_head_linear_backward,
+                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TalkingHeads,
+                TileOrigin, WeightGradients, angles, angles_at, head_transform,
+                head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
             loops::{
@@ -435,7 +437,8 @@ pub mod __private {
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
-            check_length, check_multiple, count, on, summary, summary_of, tapes_of_results,
+            check_length, check_multiple, count, on, read_weights, summary, summary_of,
+            tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
@@ -443,6 +446,7 @@ pub mod __private {
         simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
+        train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
         values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
     };

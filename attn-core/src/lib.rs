@@ -5,6 +5,7 @@
 //!
 //! | Module | Contents |
 //! | --- | --- |
+//! | [`batches`] | batches for training, from files and lists of tokens |
 //! | [`checkpoint`] | weights and the state of training on the disk |
 //! | [`composed`] | attention with dfdx operations, one function per operation |
 //! | [`data`] | arguments of a call: of `padding` and `document` masks, the `data` of a body, indices |
@@ -17,6 +18,7 @@
 //! | [`model`] | the state of a forward pass, whose methods the code of a declared model calls |
 //! | [`nn`] | parameters and layers: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`], .. |
 //! | [`ops`] | the operations of those layers, as functions on tensors |
+//! | [`testing`] | derivatives against differences, and modules against others |
 //! | [`text`] | text as tokens |
 //! | [`traced`] | rustc's message about `backward` without a tape |
 //! | [`train`] | [`train::AdamW`], and the norm of gradients |
@@ -36,8 +38,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod backend;
-#[cfg(any(feature = "safetensors", feature = "viz"))]
-// Each of the two features uses a part of it.
+// Batches and each of the two features use a part of it.
 #[cfg_attr(not(feature = "safetensors"), allow(dead_code))]
 mod disk;
 mod element;
@@ -46,6 +47,7 @@ mod facts;
 mod field;
 mod unoptimised;
 
+pub mod batches;
 #[cfg(feature = "safetensors")]
 pub mod checkpoint;
 pub mod composed;
@@ -65,6 +67,7 @@ pub mod ops;
 pub mod random;
 pub mod simd;
 pub mod sizes;
+pub mod testing;
 #[cfg(feature = "text")]
 pub mod text;
 pub mod traced;
@@ -72,9 +75,6 @@ pub mod train;
 pub mod values;
 #[cfg(feature = "viz")]
 pub mod viz;
-
-#[cfg(test)]
-mod testing;
 
 pub use backend::{Backend, Host};
 pub use element::Element;

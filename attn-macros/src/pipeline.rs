@@ -116,6 +116,7 @@ fn fuse_model(model: &mut network::graph::Model) {
     let products = network::all_at_once(model);
     let repeating = network::read_in_place(&products, &model.results);
     let grouped = network::group(&repeating, &model.results);
+    let grouped = network::keep_by_group(model, &grouped);
     model.grouped = network::read_results(&network::hoist(&grouped));
     network::share_memory(model);
 }

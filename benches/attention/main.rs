@@ -20,6 +20,7 @@ use hand_written::HandWritten;
 
 attention! {
     struct Causal<heads = 8, d_model = 512, mask = causal>;
+    struct Talking<heads = 8, d_model = 512, mask = causal, talking_heads = both>;
     struct Unmasked<heads = 8, d_model = 512>;
 }
 
@@ -82,6 +83,21 @@ fn attention(criterion: &mut Criterion) {
             case,
             |x| layer.forward(x),
             |x| layer.forward(x),
+        );
+        let layer = dev.build_module::<Talking, f32>();
+        measure(
+            criterion,
+            "generated_talking",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+        measure(
+            criterion,
+            "generated_talking_composed",
+            case,
+            |x| layer.composed().forward(x),
+            |x| layer.composed().forward(x),
         );
         let layer = dev.build_module::<Unmasked, f32>();
         measure(

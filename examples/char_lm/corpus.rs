@@ -34,8 +34,8 @@ impl Corpus {
     }
 
     /// The number of characters in the tokens of the validation split that `blocks` predict.
-    pub(crate) fn characters(&self, blocks: &[Range<usize>]) -> Result<usize> {
-        let texts = blocks.iter().map(|block| {
+    pub(crate) fn characters(&self, blocks: impl Iterator<Item = Range<usize>>) -> Result<usize> {
+        let texts = blocks.map(|block| {
             let asked = &self.validation[block.start + 1..=block.end];
             Ok(self.vocabulary.decode(asked)?.chars().count())
         });
@@ -73,9 +73,9 @@ mod tests {
         let bytes = Corpus::new(&text, Vocabulary::bytes(), 9)?;
         // The last 15 of 150 bytes: "äbäbäbäbäb". Of the second to the tenth, the first completes an ä.
         assert_eq!(bytes.validation.len(), 15);
-        assert_eq!(bytes.characters(&[0..4, 4..9])?, 7);
+        assert_eq!(bytes.characters([0..4, 4..9].into_iter())?, 7);
         let chars = Corpus::new(&text, Vocabulary::characters(&text)?, 8)?;
-        assert_eq!(chars.characters(&[0..5, 5..9])?, 9);
+        assert_eq!(chars.characters([0..5, 5..9].into_iter())?, 9);
         Ok(())
     }
 }

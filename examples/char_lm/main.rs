@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` the flags, `text` the
-//! source of the text, `tokenizer` and `corpus` text as tokens, `baseline` the losses of counting, `batch` blocks of text,
-//! `model` the network, `train` the loop, `progress` the progress bar, `run` and `saved` checkpoints, `records` the metrics and
+//! source of the text, `tokenizer` and `corpus` text as tokens, `baseline` the losses of counting, `model` the
+//! network, `train` the loop, `progress` the progress bar, `run` and `saved` checkpoints, `records` the metrics and
 //! the report, `interrupt` Ctrl-C, `sample` text generation.
 //!
 //! Each evaluation on the validation split saves a checkpoint. After Ctrl-C or a crash, `--resume` continues to the same bits.
@@ -16,7 +16,6 @@
 //! step, `loss.svg`, their chart, and `report.html` with the settings, curves, samples and attention maps.
 
 mod baseline;
-mod batch;
 mod cli;
 mod corpus;
 mod interrupt;
@@ -31,7 +30,7 @@ mod tokenizer;
 mod train;
 
 use anyhow::{Result, ensure};
-use attn::{dfdx::prelude::*, text::Vocabulary, viz::Metrics};
+use attn::{batches::Blocks, dfdx::prelude::*, text::Vocabulary, viz::Metrics};
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
@@ -44,11 +43,10 @@ use sample::Writer;
 use saved::Saved;
 use std::{
     io::{Write, stderr, stdout},
-    ops::Range,
     process::ExitCode,
     time::Instant,
 };
-use train::{Outcome, Trainer};
+use train::{Measured, Outcome, Trainer};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -86,8 +84,8 @@ fn run(args: &Args) -> Result<()> {
     if start.history.step >= args.training.steps {
         return sample(args, vocabulary, &model, &prompt).map(drop);
     }
-    let measured = &measured(args, &corpus);
-    let baselines = &Baselines::of(&corpus, measured);
+    let measured = &measured(args, &corpus)?;
+    let baselines = &Baselines::of(&corpus, measured.ranges());
     let resumed = args.resume.then_some(start.history.step);
     let mut metrics = records::metrics(&args.out, resumed)?;
     let trainer = Trainer {
@@ -187,11 +185,11 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
 }
 
 /// The blocks of the validation split for evaluations.
-fn measured(args: &Args, corpus: &Corpus) -> Vec<Range<usize>> {
+fn measured<'a>(args: &Args, corpus: &'a Corpus) -> Result<Measured<'a>> {
     let options = &args.training;
-    let blocks = batch::blocks(corpus.validation.len(), options.block_size);
+    let shape = (options.batch_size, options.block_size);
     let most = options.eval_iters.saturating_mul(options.batch_size);
-    batch::spread(blocks, most)
+    Ok(Blocks::new(&corpus.validation, shape, &Cpu::default())?.spread(most))
 }
 
 /// Trains, and prints the result.
@@ -207,14 +205,14 @@ fn train(
 
     let mut out = stdout().lock();
     if let (Some(look), false) = (outcome.history.looks.last(), outcome.stopped) {
-        let tokens = trainer.measured.iter().map(ExactSizeIterator::len).sum();
+        let tokens = trainer.measured.ranges().map(|block| block.len()).sum();
         let unit = trainer.corpus.vocabulary.unit();
         writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
         writeln!(out, "  unigram     {:.3}", trainer.baselines.unigram)?;
         writeln!(out, "  bigram      {:.3}", trainer.baselines.bigram)?;
         writeln!(out, "  this model  {:.3}", look.loss)?;
         // The loss per character, which is comparable between tokenizers.
-        let characters = trainer.corpus.characters(trainer.measured)?;
+        let characters = trainer.corpus.characters(trainer.measured.ranges())?;
         if characters != tokens {
             let loss = look.loss * tokens as f64 / characters as f64;
             writeln!(out, "  per character of text  {loss:.3}")?;

@@ -184,8 +184,8 @@ impl Records<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{batch, model};
-    use attn::text::Vocabulary;
+    use crate::model;
+    use attn::{batches::Blocks, text::Vocabulary};
     use clap::Parser;
 
     /// The report and the chart of a run with this end.
@@ -196,7 +196,7 @@ mod tests {
         let args = Args::parse_from(flags.into_iter().chain([out.display().to_string()]));
         let text = "In <the> beginning".repeat(20);
         let corpus = Corpus::new(&text, Vocabulary::characters(&text)?, 8)?;
-        let measured = batch::blocks(corpus.validation.len(), 8);
+        let measured = Blocks::new(&corpus.validation, (8, 8), &Cpu::default())?;
         let mut metrics = metrics(&out, None)?;
         metrics.write(0, &[(VALIDATION_LOSS, 4.0)])?;
         metrics.write(1, &[(TRAIN_LOSS, 3.5)])?;
@@ -204,7 +204,7 @@ mod tests {
         let records = Records {
             args: &args,
             corpus: &corpus,
-            baselines: &Baselines::of(&corpus, &measured),
+            baselines: &Baselines::of(&corpus, measured.ranges()),
             model: &model::build(&Cpu::default())?,
         };
         records.write(end)?;

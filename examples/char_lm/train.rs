@@ -2,7 +2,6 @@
 
 use crate::{
     baseline::Baselines,
-    batch::{self, Batch},
     cli::Training,
     corpus::Corpus,
     model::{self, Model},
@@ -12,18 +11,22 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
+    batches::{Blocks, RandomBlocks, TokenBatch},
     dfdx::prelude::*,
     train::{AdamW, AdamWConfig, AdamWState, Cosine, Schedule, clip_grad_norm},
     viz::Metrics,
 };
-use std::{ops::Range, time::Instant};
+use std::time::Instant;
+
+/// Blocks of the validation split.
+pub(crate) type Measured<'a> = Blocks<&'a Vec<usize>, Cpu>;
 
 /// The parts of a training run.
 pub(crate) struct Trainer<'a> {
     pub(crate) options: &'a Training,
     pub(crate) corpus: &'a Corpus,
     /// The blocks of the validation split for evaluations, and the baselines there.
-    pub(crate) measured: &'a [Range<usize>],
+    pub(crate) measured: &'a Measured<'a>,
     pub(crate) baselines: &'a Baselines,
     pub(crate) device: &'a Cpu,
     /// Seed of the batches.
@@ -67,6 +70,10 @@ impl Trainer<'_> {
         let mut optimizer = AdamW::new(adamw(options));
         optimizer.state = memory;
         let mut gradients = model.try_alloc_grads()?;
+        let size = (options.batch_size, options.block_size);
+        let batches = RandomBlocks::new(&self.corpus.train, size, self.seed, self.device)?;
+        // The batches of a step depend on its number alone, so a resumed run goes on with the same.
+        let mut batches = batches.at(history.step as u64);
         if history.looks.is_empty() {
             self.look(model, &mut history, &progress, metrics)?;
         }
@@ -74,7 +81,8 @@ impl Trainer<'_> {
         while history.step < options.steps && !stopped {
             let start = Instant::now();
             let step = history.step + 1;
-            let done = self.step(model, step, &mut optimizer, gradients)?;
+            let batch = batches.next().context("random blocks have no end")??;
+            let done = self.step(model, step, batch, &mut optimizer, gradients)?;
             gradients = done.gradients;
             history.record(done.loss);
             let rate = optimizer.config.lr;
@@ -106,13 +114,11 @@ impl Trainer<'_> {
         &self,
         model: &mut Model,
         step: usize,
+        batch: TokenBatch<Cpu>,
         optimizer: &mut AdamW<f32>,
         gradients: Gradients<f32, Cpu>,
     ) -> Result<Step> {
-        let size = (self.options.batch_size, self.options.block_size);
-        let mut rng = batch::rng(self.seed, step);
-        let batch = Batch::random(&self.corpus.train, size, &mut rng, self.device)?;
-        let logits = model.try_forward_mut(batch.inputs.traced(gradients))?;
+        let logits = model.try_forward_mut(batch.ids.traced(gradients))?;
         let loss = model::loss(logits, &batch.targets)?;
         let value = loss.array();
         let mut gradients = loss.try_backward()?;
@@ -164,15 +170,12 @@ impl Trainer<'_> {
     fn evaluate(&self, model: &Model) -> Result<f64> {
         let mut sum = 0.0;
         let mut characters = 0;
-        // The last block may be shorter than the others, and a batch has one length.
-        for equal in self.measured.chunk_by(|a, b| a.len() == b.len()) {
-            for blocks in equal.chunks(self.options.batch_size) {
-                let batch = Batch::of(&self.corpus.validation, blocks, self.device)?;
-                let logits = model.try_forward(batch.inputs)?;
-                let count = batch.targets.shape().num_elements();
-                sum += f64::from(model::loss(logits, &batch.targets)?.array()) * count as f64;
-                characters += count;
-            }
+        for batch in self.measured.clone() {
+            let TokenBatch { ids, targets } = batch?;
+            let count = targets.shape().num_elements();
+            let logits = model.try_forward(ids)?;
+            sum += f64::from(model::loss(logits, &targets)?.array()) * count as f64;
+            characters += count;
         }
         Ok(sum / characters as f64)
     }
@@ -257,7 +260,8 @@ mod tests {
         let block = options.block_size;
         let device = &Cpu::seed_from_u64(seed);
         let corpus = &Corpus::new(&WORD.repeat(100), Vocabulary::characters(WORD)?, block)?;
-        let measured = &batch::blocks(corpus.validation.len(), block);
+        let shape = (options.batch_size, block);
+        let measured = &Blocks::new(&corpus.validation, shape, device)?;
         let run = &Run::new(folder, 9, block, &corpus.vocabulary);
         let mut model = model::build(device)?;
         let start = match resume {
@@ -269,7 +273,7 @@ mod tests {
             options: &options,
             corpus,
             measured,
-            baselines: &Baselines::of(corpus, measured),
+            baselines: &Baselines::of(corpus, measured.ranges()),
             device,
             seed,
             run,

@@ -5,6 +5,7 @@
 //! is in [`kernel`](crate::kernel).
 
 mod affine;
+mod arena;
 mod array;
 mod attention;
 mod backward;
@@ -23,6 +24,7 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
+pub(crate) use arena::{Arena, id_of};
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use backward::{backward, try_backward};
@@ -32,6 +34,7 @@ pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;
 pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
+pub(crate) use operation::{Derivative, StepSeeds};
 pub use operation::{Operand, Operation, Output};
 pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};

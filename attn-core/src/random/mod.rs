@@ -4,5 +4,7 @@
 //! does not depend on order, tiling or number of threads, and the backward pass recomputes it instead of reading a saved one.
 
 mod philox;
+mod words;
 
 pub use philox::Philox4x32;
+pub(crate) use words::{Subject, Words};

@@ -9,16 +9,19 @@ use dfdx::{
         RecursiveWalker, TensorCollection, TensorOptions, TensorViewer, TensorVisitor,
         ViewTensorMut, ViewTensorName, ViewTensorRef,
     },
-    optim::UnusedTensors,
     shapes::{HasShape, Shape},
     tensor::{Gradients, Tensor, UniqueId},
 };
 
 use super::{ParameterInfo, UpdateError};
-use crate::{Backend, Element, fused::merge};
+use crate::{
+    Backend, Element,
+    composed::contiguous,
+    fused::{id_of, merge},
+};
 
 /// A parameter of any shape.
-pub(super) trait Parameter<E: Element, D: Backend<E>> {
+pub(crate) trait Parameter<E: Element, D: Backend<E>> {
     /// The id. Clones share it, and with it their gradient.
     fn id(&self) -> UniqueId;
     fn dims(&self) -> Vec<usize>;
@@ -26,16 +29,15 @@ pub(super) trait Parameter<E: Element, D: Backend<E>> {
     /// The elements, in the order of its gradient.
     fn read(&self, to: &mut [E]);
     fn write(&mut self, from: &[E]);
+    /// Makes it row-major. It keeps its id if it is already.
+    fn make_contiguous(&mut self) -> Result<(), D::Err>;
     /// Its gradient, or zeros if it has none yet.
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err>;
 }
 
 impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     fn id(&self) -> UniqueId {
-        // dfdx exposes the id of a tensor only in its own errors.
-        let mut unused = UnusedTensors::default();
-        unused.add(self);
-        unused.ids[0]
+        id_of(self)
     }
 
     fn dims(&self) -> Vec<usize> {
@@ -54,6 +56,11 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
         self.copy_from(from);
     }
 
+    fn make_contiguous(&mut self) -> Result<(), D::Err> {
+        *self = contiguous(self.clone())?;
+        Ok(())
+    }
+
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err> {
         Ok(D::host(gradients.get_or_alloc_mut(self)?))
     }
@@ -61,9 +68,9 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 
 /// The location of a parameter in a model.
 #[derive(Default)]
-pub(super) struct ParamPath {
+pub(crate) struct ParamPath {
     /// The name under which dfdx saves it.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The type of the module that has it as a field.
     pub(super) module: &'static str,
 }
@@ -103,7 +110,7 @@ impl TensorViewer for ViewPath {
 }
 
 /// Calls `f` with every parameter and its path, in the order of the model.
-pub(super) fn for_each<M, E: Element, D: Backend<E>, Error>(
+pub(crate) fn for_each<M, E: Element, D: Backend<E>, Error>(
     model: &M,
     f: impl FnMut(ParamPath, &dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>
@@ -119,7 +126,7 @@ where
 }
 
 /// [`for_each`] with mutable parameters.
-pub(super) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
+pub(crate) fn for_each_mut<M, E: Element, D: Backend<E>, Error>(
     model: &mut M,
     f: impl FnMut(ParamPath, &mut dyn Parameter<E, D>) -> Result<(), Error>,
 ) -> Result<(), Error>

@@ -4,6 +4,7 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+mod by_group;
 mod condition;
 mod constants;
 mod decode;
@@ -39,6 +40,7 @@ pub(crate) mod syntax;
 mod transposes;
 pub(crate) mod types;
 
+pub(crate) use by_group::keep_by_group;
 pub(crate) use group::group;
 pub(crate) use hoist::hoist;
 pub(crate) use losses::take_logits;

@@ -75,6 +75,7 @@ pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use float::Float;
 pub(crate) use gather::{Along, Bound, Gather, Indices};
+pub(crate) use grouped_linear::{ByGroup, GroupedLinear};
 pub(crate) use layer::Layer;
 pub(crate) use linear::Linear;
 pub(crate) use linear_cross_entropy::LinearCrossEntropy;
@@ -391,6 +392,8 @@ pub(crate) enum Fusion<'o> {
     Tied(&'o Linear),
     /// The loss of logits, which computes those of a product that nobody else reads, some at a time.
     Loss(&'o CrossEntropy),
+    /// The second operand chooses the map of each row. Values between two such operations may have their rows in the order of the maps.
+    Grouped(&'o GroupedLinear),
     /// A product of two values. In a scan it is computed for all steps at once, if one of these is the same at all steps.
     Contraction(&'o einsum::Einsum),
     /// The result has the axes of the only operand in another order.

@@ -1,4 +1,4 @@
-//! Helpers of the unit tests: data, naive loops, central differences.
+//! Helpers of the unit tests of this crate: data, naive loops, central differences.
 
 use dfdx::{
     shapes::{HasShape, Shape},

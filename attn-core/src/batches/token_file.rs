@@ -1,0 +1,244 @@
+//! Tokens in a file.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{DataError, TokenWidth};
+use crate::disk;
+
+/// A text as tokens, which are read from any place.
+pub trait Tokens {
+    /// The number of tokens.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads the tokens from the place `at` on.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if a file cannot be read.
+    ///
+    /// # Panics
+    /// If there are fewer tokens from there on.
+    fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError>;
+
+    /// The file that they are in.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+}
+
+impl Tokens for [usize] {
+    fn len(&self) -> usize {
+        <[usize]>::len(self)
+    }
+
+    fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError> {
+        to.copy_from_slice(&self[at..][..to.len()]);
+        Ok(())
+    }
+}
+
+impl Tokens for Vec<usize> {
+    fn len(&self) -> usize {
+        <[usize]>::len(self)
+    }
+
+    fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError> {
+        self.as_slice().read(at, to)
+    }
+}
+
+impl<T: Tokens + ?Sized> Tokens for &T {
+    fn len(&self) -> usize {
+        T::len(self)
+    }
+
+    fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError> {
+        T::read(self, at, to)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        T::path(self)
+    }
+}
+
+/// A file of tokens, which stays on the disk: numbers one after the other, without a header, as the `train.bin` of nanoGPT. Its memory does
+/// not depend on the length of the file. PyTorch: `np.memmap("train.bin", dtype=np.uint16, mode="r")`.
+///
+/// ```
+/// use attn::{batches::{RandomBlocks, TokenFile, TokenWidth}, dfdx::prelude::*};
+///
+/// let path = std::env::temp_dir().join("attn_token_file.bin");
+/// TokenFile::write(&path, TokenWidth::U16, (0..1000).map(|i| i % 50))?;
+///
+/// let text = TokenFile::open(&path, TokenWidth::U16)?;
+/// let batches = RandomBlocks::new(&text, (4, 16), 1337, &Cpu::default())?;
+/// for batch in batches.take(2) {
+///     assert_eq!(*batch?.targets.shape(), (4, 16));
+/// }
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TokenFile {
+    file: File,
+    path: PathBuf,
+    width: TokenWidth,
+    len: usize,
+}
+
+/// The number of tokens that are read or written at a time.
+const AT_ONCE: usize = 1 << 14;
+
+impl TokenFile {
+    /// Opens a file, whose numbers have this width.
+    ///
+    /// # Errors
+    /// [`DataError::Io`], [`DataError::Empty`], and [`DataError::PartialToken`] if the length of the file is not a multiple of the width.
+    pub fn open(path: impl Into<PathBuf>, width: TokenWidth) -> Result<Self, DataError> {
+        let path = path.into();
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                return Err(DataError::Io {
+                    path,
+                    action: "open",
+                    error,
+                });
+            }
+        };
+        let size = width.bytes() as u64;
+        if bytes == 0 {
+            return Err(DataError::Empty { path });
+        }
+        if bytes % size != 0 {
+            return Err(DataError::PartialToken { path, bytes, width });
+        }
+        let Ok(len) = usize::try_from(bytes / size) else {
+            return Err(DataError::TooLarge { path, bytes });
+        };
+        Ok(Self {
+            file,
+            path,
+            width,
+            len,
+        })
+    }
+
+    /// Writes a file, and returns the number of its tokens. A file that was there is replaced when all tokens are written. PyTorch:
+    /// `np.array(tokens, dtype=np.uint16).tofile(path)`.
+    ///
+    /// # Errors
+    /// [`DataError::Io`], and [`DataError::Token`] if a token does not fit into the width: the old file is still there then.
+    pub fn write(
+        path: impl AsRef<Path>,
+        width: TokenWidth,
+        tokens: impl IntoIterator<Item = usize>,
+    ) -> Result<usize, DataError> {
+        let path = path.as_ref();
+        let failed = |error| DataError::Io {
+            path: path.into(),
+            action: "write",
+            error,
+        };
+        let mut count = 0;
+        disk::replace(path, |file| {
+            let mut bytes = Vec::with_capacity(AT_ONCE * width.bytes());
+            for token in tokens {
+                match width {
+                    TokenWidth::U16 => u16::try_from(token).map(|n| bytes.extend(n.to_le_bytes())),
+                    TokenWidth::U32 => u32::try_from(token).map(|n| bytes.extend(n.to_le_bytes())),
+                }
+                .map_err(|_| DataError::Token {
+                    path: path.into(),
+                    index: count,
+                    token,
+                    width,
+                })?;
+                count += 1;
+                if bytes.len() >= AT_ONCE * width.bytes() {
+                    file.write_all(&bytes).map_err(failed)?;
+                    bytes.clear();
+                }
+            }
+            file.write_all(&bytes).map_err(failed)
+        })?;
+        Ok(count)
+    }
+
+    /// The size of its numbers.
+    pub fn width(&self) -> TokenWidth {
+        self.width
+    }
+}
+
+impl Tokens for TokenFile {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError> {
+        assert!(at + to.len() <= self.len, "a file of {} tokens", self.len);
+        let size = self.width.bytes();
+        let mut bytes = vec![0; AT_ONCE.min(to.len()) * size];
+        let mut offset = at as u64 * size as u64;
+        for part in to.chunks_mut(AT_ONCE) {
+            let bytes = &mut bytes[..part.len() * size];
+            read_at(&self.file, bytes, offset).map_err(|error| DataError::Io {
+                path: self.path.clone(),
+                action: "read",
+                error,
+            })?;
+            for (token, bytes) in part.iter_mut().zip(bytes.chunks_exact(size)) {
+                let digits = bytes.iter().rev();
+                *token = digits.fold(0, |number, byte| number << 8 | usize::from(*byte));
+            }
+            offset += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+}
+
+/// Reads bytes from a place of a file, without the cursor of the file: several threads may read.
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+/// Reads bytes from a place of a file.
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                bytes = &mut bytes[count..];
+                offset += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads bytes from a place of a file. The cursor is that of the new handle.
+#[cfg(not(any(unix, windows)))]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::Start(offset))?;
+    file.read_exact(bytes)
+}
