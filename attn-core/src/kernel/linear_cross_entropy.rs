@@ -43,8 +43,11 @@ const FEW: usize = 1 << 20;
 
 /// The most rows of a block.
 pub const fn rows_at_once(classes: usize) -> usize {
-    let rows = if classes == 0 { FEW } else { FEW / classes };
-    if rows > ROWS { rows } else { ROWS }
+    match FEW.checked_div(classes) {
+        Some(rows) if rows < ROWS => ROWS,
+        Some(rows) => rows,
+        None => FEW,
+    }
 }
 
 /// What the forward pass leaves for the derivative.
