@@ -5,6 +5,7 @@
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
 //! - [`Ema`]: an average of the parameters.
+//! - [`fit`]: the loop around the steps, with evaluations, checkpoints and an early end.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
 //! - [`Cosine`], [`Linear`], [`Constant`], [`Wsd`], [`Noam`]: learning rate schedules with a warm-up.
@@ -110,6 +111,7 @@ mod algorithm;
 mod decay;
 mod ema;
 mod error;
+mod fit;
 mod gradients;
 mod lion;
 mod muon;
@@ -126,6 +128,7 @@ pub use algorithm::{Algorithm, InvalidSetting, List, ListSize, ListStart, Update
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
+pub use fit::{FitConfig, FitEnd, FitError, FitEvent, FitState, Learner, StepReport, fit};
 pub use gradients::{clip_grad_norm, grad_norm, scale_grads};
 pub use lion::{Lion, LionConfig};
 pub use muon::{Muon, MuonConfig, MuonScale};
