@@ -291,10 +291,10 @@ pub use attn_core::text;
 #[cfg(feature = "viz")]
 pub use attn_core::viz;
 pub use attn_core::{
-    Backend, Element, Error, Facts, batches,
+    Backend, Element, Error, Facts, backward, batches,
     entry::Composed,
     kernel::attention::{Coverage, MaskBlocks},
-    memory, nn, ops, testing, train,
+    memory, nn, ops, testing, train, try_backward,
 };
 
 /// Data of a call: valid lengths for `padding`, ids for `document`, and the `data` of a body.
@@ -418,9 +418,9 @@ pub mod __private {
             attention::{
                 Angles, AnglesAt, Attention, Coverage, Dropout, Everything,
                 Gradients as AttentionGradients, HeadTransform, Mask, MaskBlocks, Norm, Normalizer,
-                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TileOrigin,
-                WeightGradients, angles, angles_at, head_transform, head_transform_backward,
-                mask_density, per_head_linear, per_head_linear_backward,
+                RopeScaling, Rotary, Score, ScoreSums, Similarity, Sizes, SumLens, TalkingHeads,
+                TileOrigin, WeightGradients, angles, angles_at, head_transform,
+                head_transform_backward, mask_density, per_head_linear, per_head_linear_backward,
             },
             axis::{Axis, Counted},
             loops::{
@@ -437,7 +437,8 @@ pub mod __private {
         model::{
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
-            check_length, check_multiple, count, on, summary, summary_of, tapes_of_results,
+            check_length, check_multiple, count, on, read_weights, summary, summary_of,
+            tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
@@ -445,6 +446,7 @@ pub mod __private {
         simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
+        train::{Algorithm, TrainBatch, Trainable, Trainer},
         unwrap,
         values::{Backpropagate, NonFinite, Values, first_non_finite, record_values},
     };

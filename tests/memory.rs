@@ -29,6 +29,8 @@ attention! {
     struct Causal<heads = 2, d_model = 128, mask = causal>;
     /// The threshold of a row requires all of its scores.
     struct Sparse<heads = 2, d_model = 128, mask = causal, normalizer = sparsemax>;
+    /// A mixed score requires the scores of all heads.
+    struct Talking<heads = 2, d_model = 128, mask = causal, talking_heads = both>;
     struct Additive<heads = 2, d_model = 128, score = additive(hidden = 8), mask = causal>;
     struct WithDropout<heads = 2, kv_heads = 1, d_model = 128, mask = sliding_window(500), dropout = 0.1, position = rope>;
     struct Table<heads = 2, d_model = 128, position = rel_pos_bias(32, 400), softcap = 5, normalizer = sink, mask = causal>;
@@ -219,6 +221,14 @@ fn memory_is_linear_up_to_16384_tokens() {
 fn a_threshold_takes_no_more_than_a_block_of_rows() {
     let _alone = alone();
     let layer = Cpu::default().build_module::<Sparse, f32>();
+    assert_linear(&|x| layer.forward(x), 1024);
+}
+
+/// A thread stores the scores and weights of all heads of some queries, about 1 MiB.
+#[test]
+fn heads_that_talk_take_no_more_than_a_block_of_rows() {
+    let _alone = alone();
+    let layer = Cpu::default().build_module::<Talking, f32>();
     assert_linear(&|x| layer.forward(x), 1024);
 }
 

@@ -26,8 +26,12 @@ pub use crate::ops::{
         Along,
         slices::{Indexing, gather, gather_backward, scatter_add, scatter_add_backward},
     },
-    grouped_linear::Groups,
+    grouped_linear::{
+        Groups,
+        slices::{ByGroup, Routing},
+    },
     l2_norm::slices::{l2_norm, l2_norm_along, l2_norm_along_backward, l2_norm_backward},
+    linear_cross_entropy::slices::{KeptLoss, LinearCrossEntropy, linear_cross_entropy_footprint},
     max_pool::slices::{max_pool, max_pool_backward},
     mean_pool::slices::{mean_pool, mean_pool_backward},
     norm::group_slices::{GroupNorm, group_norm_footprint},

@@ -81,4 +81,5 @@ pub use element::Element;
 pub use error::{Error, unwrap};
 pub use facts::Facts;
 pub use field::{InitialField, LinearFields};
+pub use fused::{backward, try_backward};
 pub use ops::linear::composed::project;

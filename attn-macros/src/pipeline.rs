@@ -112,9 +112,11 @@ pub(crate) fn fuse_models(models: &mut [network::graph::Model]) {
 
 /// The same of one function, behind what they have in common: elementwise ones that are one pass over memory become one.
 fn fuse_model(model: &mut network::graph::Model) {
+    model.grouped = network::take_logits(model);
     let products = network::all_at_once(model);
     let repeating = network::read_in_place(&products, &model.results);
     let grouped = network::group(&repeating, &model.results);
+    let grouped = network::keep_by_group(model, &grouped);
     model.grouped = network::read_results(&network::hoist(&grouped));
     network::share_memory(model);
 }

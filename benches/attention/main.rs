@@ -20,6 +20,7 @@ use hand_written::HandWritten;
 
 attention! {
     struct Causal<heads = 8, d_model = 512, mask = causal>;
+    struct Talking<heads = 8, d_model = 512, mask = causal, talking_heads = both>;
     struct Unmasked<heads = 8, d_model = 512>;
 }
 
@@ -28,7 +29,7 @@ type Input<T = NoneTape> = Tensor<(usize, usize, Const<512>), f32, Cpu, T>;
 /// `(batch, length)`
 const CASES: [(usize, usize); 3] = [(8, 128), (4, 512), (1, 2048)];
 
-/// Times `forward`, and with a tape also the backward pass of a sum of squares.
+/// Times `forward`, and with a tape also the backward pass from a gradient.
 fn measure(
     criterion: &mut Criterion,
     layer: &str,
@@ -52,7 +53,7 @@ fn measure(
         .sample_size(10)
         .measurement_time(Duration::from_secs(3));
     group.bench_function(BenchmarkId::from_parameter(layer), |bencher| {
-        bencher.iter(|| traced(x.leaky_trace()).square().sum().backward());
+        bencher.iter(|| attn::backward(traced(x.leaky_trace()), &x));
     });
     group.finish();
 }
@@ -82,6 +83,21 @@ fn attention(criterion: &mut Criterion) {
             case,
             |x| layer.forward(x),
             |x| layer.forward(x),
+        );
+        let layer = dev.build_module::<Talking, f32>();
+        measure(
+            criterion,
+            "generated_talking",
+            case,
+            |x| layer.forward(x),
+            |x| layer.forward(x),
+        );
+        measure(
+            criterion,
+            "generated_talking_composed",
+            case,
+            |x| layer.composed().forward(x),
+            |x| layer.composed().forward(x),
         );
         let layer = dev.build_module::<Unmasked, f32>();
         measure(
@@ -131,7 +147,7 @@ fn weights(criterion: &mut Criterion) {
                 let y = Attend::new()
                     .causal()
                     .forward(x.leaky_trace(), x.clone(), x.clone());
-                y.square().sum().backward()
+                attn::backward(y, &x)
             })
         });
         group.bench_function("forward+backward_with_weights", |bencher| {
@@ -142,7 +158,7 @@ fn weights(criterion: &mut Criterion) {
                 // Their tape comes along, as in a loss that reads them, but they have no gradient.
                 let (_, tape) = weights.split_tape();
                 let (y, history) = y.split_tape();
-                y.put_tape(history.merge(tape)).square().sum().backward()
+                attn::backward(y.put_tape(history.merge(tape)), &x)
             })
         });
         group.finish();

@@ -83,7 +83,7 @@ macro_rules! measure {
         group.bench_function(BenchmarkId::from_parameter(stringify!($layer)), |bencher| {
             bencher.iter(|| {
                 let y = layer.forward(measure!(@ x.leaky_trace(), $len $(, $data)?));
-                y.sum().backward()
+                attn::backward(y, &x)
             })
         });
         group.finish();

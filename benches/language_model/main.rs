@@ -23,6 +23,7 @@ use criterion::{
 };
 
 mod sizes;
+mod vocabulary;
 use sizes::{MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small};
 
 const VOCAB: usize = 128;
@@ -169,5 +170,13 @@ fn take(gradients: &mut Option<Gradients<f32, Cpu>>) -> Gradients<f32, Cpu> {
     gradients.take().unwrap_or_else(Gradients::leaky)
 }
 
-criterion_group!(benches, char_lm, small, medium);
+criterion_group!(
+    benches,
+    char_lm,
+    small,
+    medium,
+    vocabulary::characters,
+    vocabulary::bytes,
+    vocabulary::words
+);
 criterion_main!(benches);

@@ -54,6 +54,10 @@ macro_rules! gpt {
                 }
                 linear::<VOCAB>(layer_norm(x))
             }
+
+            fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+                cross_entropy(forward(tokens), targets)
+            }
         }
 
         pub(crate) type $Plain = Plain<

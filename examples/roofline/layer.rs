@@ -48,7 +48,7 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
             let layer = Cpu::default().build_module::<Causal, f32>();
             move || {
                 if backward {
-                    layer.forward(x.leaky_trace()).sum().backward();
+                    attn::backward(layer.forward(x.leaky_trace()), &x);
                 } else {
                     layer.forward(x.clone());
                 }
@@ -59,7 +59,7 @@ fn case(batch: usize, len: usize, backward: bool, bar: u32) -> Case {
             let layer = HandWritten::<512, 8>::new(&Cpu::default(), len);
             move || {
                 if backward {
-                    layer.forward(x.leaky_trace()).sum().backward();
+                    attn::backward(layer.forward(x.leaky_trace()), &x);
                 } else {
                     layer.forward(x.clone());
                 }

@@ -5,8 +5,9 @@
 //! cargo run --release --example throughput -- --alone --only medium
 //! ```
 //!
-//! Each model is declared by `model!`. A step is forward, cross entropy, backward and AdamW. Beside it runs the same model in
-//! plain dfdx, with dfdx's own loss and Adam.
+//! Each model is declared by `model!`. A step is forward, cross entropy, backward and AdamW: with dfdx's tape, and by a trainer, whose
+//! step has no tape and copies no parameter. Beside them runs the same model in plain dfdx, with dfdx's own loss and Adam. Rates are those of
+//! the step with the tape.
 //!
 //! Work is that of the matrix products: 6 operations per token and weight, and causal attention at half of its square, twice
 //! forward and five times backward. The table has the share of the rate of one product, and of the rate at which the model's own
@@ -60,7 +61,17 @@ fn work(size: &Size, forward: u64) -> f64 {
     3.0 * (forward as f64 - scores) + 3.5 * scores / 2.0
 }
 
-/// The time in seconds of a step: of the declared model, and of the same in plain dfdx.
+/// The seconds of a step.
+struct Times {
+    /// Of the declared model, with dfdx's tape.
+    declared: f64,
+    /// Of its trainer.
+    trainer: f64,
+    /// Of the same in plain dfdx, unless the model runs alone.
+    plain: Option<f64>,
+}
+
+/// The times of the steps of a model.
 macro_rules! steps {
     ($Model:ident, $Plain:ident, $size:ident, $alone:expr) => {{
         let inputs = $size.tokens();
@@ -79,11 +90,21 @@ macro_rules! steps {
             model.zero_grads(&mut done);
             gradients = Some(done);
         });
+        let mut trainer = model.trainer(AdamWConfig::default());
+        let batch = (inputs.clone(), targets.clone());
+        let trainer = best(|| {
+            let step = trainer.step(batch.clone());
+            step.expect("the loss is finite");
+        });
         let plain = (!$alone).then(|| {
             let mut plain = $Plain::new(&dev);
             best(|| plain.step(&inputs, &targets))
         });
-        (declared, plain)
+        Times {
+            declared,
+            trainer,
+            plain,
+        }
     }};
 }
 
@@ -100,18 +121,18 @@ struct Case {
     forward: u64,
     /// Bytes of activations of a step.
     activations: usize,
-    /// The seconds of a step, and of one in plain dfdx, unless the model runs alone.
-    steps: fn(alone: bool) -> (f64, Option<f64>),
+    steps: fn(alone: bool) -> Times,
 }
 
 fn main() {
     let options = Options::parse();
     println!(
-        "{:<8} {:>11} {:>11} {:>10} {:>10} {:>9} {:>7} {:>15} {:>14}",
+        "{:<8} {:>11} {:>11} {:>10} {:>10} {:>10} {:>9} {:>7} {:>15} {:>14}",
         "model",
         "parameters",
         "activations",
         "step",
+        "trainer",
         "tokens/s",
         "GFLOP/s",
         "share",
@@ -141,17 +162,22 @@ fn main() {
             continue;
         }
         let before = Rate::measure();
-        let (time, plain) = (case.steps)(options.alone);
+        let Times {
+            declared: time,
+            trainer,
+            plain,
+        } = (case.steps)(options.alone);
         let rate = before.max(Rate::measure());
         let flops = work(size, case.forward) / time;
         let of_its_products = Rate::of(&maps(size), true).share(flops);
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
-            "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14.0}% {:>14}",
+            "{:<8} {:>11} {:>7.1} MiB {:>7.2} ms {:>7.2} ms {:>10.0} {:>9.1} {:>6.0}% {:>14.0}% {:>14}",
             size.name,
             parameters,
             case.activations as f64 / f64::from(1 << 20),
             1e3 * time,
+            1e3 * trainer,
             (size.batch * size.length) as f64 / time,
             flops / 1e9,
             100.0 * rate.share(flops),

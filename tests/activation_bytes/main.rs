@@ -9,6 +9,7 @@
 mod attend;
 mod indices;
 mod layers;
+mod losses;
 mod networks;
 mod rope;
 mod scan;

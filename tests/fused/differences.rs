@@ -37,6 +37,8 @@ tests! {
     sinks_with_dropout [heads = 2, d_model = 8, mask = causal, normalizer = sink, dropout = 0.3];
     capped_relative_biases_with_dropout [heads = 2, d_model = 8, mask = causal, position = rel_pos_bias(6, 30), softcap = 1.5, dropout = 0.3];
     capped_additive_scores [heads = 2, kv_heads = 1, d_model = 8, score = additive(hidden = 3), softcap = 1.5, value_head_dim = 3];
+    heads_that_talk [heads = 4, kv_heads = 2, d_model = 8, mask = causal, position = rope, qk_norm = rms, softcap = 2, normalizer = sink, dropout = 0.3, talking_heads = both];
+    mixed_relative_biases_under_sigmoid [heads = 2, d_model = 8, mask = causal, position = rel_pos_bias(8, 40), normalizer = sigmoid, talking_heads = both];
     additive_scores_with_dropout_under_softmax1 [heads = 2, d_model = 8, score = additive(hidden = 3), normalizer = softmax1, dropout = 0.3, mask = chunked(40)];
 }
 

@@ -220,6 +220,8 @@ tests! {
     sparsemax [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sparsemax];
     entmax15_of_rotated_keys [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = entmax15, position = rope];
     sigmoid_of_biased_scores [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sigmoid, position = rel_pos_bias(8, 40)];
+    heads_that_talk [heads = 4, kv_heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], qk_norm = rms, talking_heads = both];
+    sinks_of_heads_that_talk [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], normalizer = sink, position = rel_pos_bias(8, 40), talking_heads = both];
     additive [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], score = additive(hidden = 3)];
     bilinear [heads = 2, d_model = 8, d_context = 6, mask = padding, bias = [q, k, v], score = bilinear];
 }
@@ -356,6 +358,7 @@ tests! {
     causal_rotated_and_normed [heads = 4, kv_heads = 2, d_model = 8, mask = causal, position = rope, qk_norm = rms];
     causal_with_linear_biases_in_a_window [heads = 2, d_model = 8, mask = sliding_window(70), position = alibi, normalizer = softmax1];
     causal_with_relative_biases_in_chunks [heads = 2, d_model = 8, mask = causal & chunked(80), position = rel_pos_bias(8, 50), softcap = 2];
+    causal_heads_that_talk [heads = 2, d_model = 8, mask = causal, position = alibi, normalizer = entmax15, talking_heads = both];
     causal_additive [heads = 2, d_model = 8, mask = causal, score = additive(hidden = 2), normalizer = sigmoid];
     causal_bilinear_with_dropout [heads = 2, d_model = 8, mask = causal, score = bilinear, qk_norm = l2, dropout = 0.3];
 }

@@ -74,6 +74,7 @@ tests! {
     additive [heads = 2, d_model = 8, score = additive(hidden = 3)];
     bilinear [heads = 2, d_model = 8, score = bilinear];
     shared_keys [heads = 4, kv_heads = 2, d_model = 8, qk_norm = rms, position = rope];
+    heads_that_talk [heads = 4, kv_heads = 2, d_model = 8, mask = causal, normalizer = sink, position = rel_pos_bias(8, 60), talking_heads = both];
     relative_bias [heads = 2, d_model = 8, position = rel_pos_bias(8, 60)];
     learned_by_each_head [heads = 2, d_model = 8, mask = causal] {
         param slope: [heads] = ones;

@@ -124,6 +124,18 @@ def talking_heads(c):
 
 
 @case
+def heads_that_talk(c):
+    """CaiT's `TalkingHeadAttn` without biases of the two layers."""
+    x, lens = x_of(c), c.numbers("lens", [4, 0])
+    padding = (torch.arange(5) < lens[:, None])[:, None, None]
+    z = attention(c, "both", x, heads=2, talking=("scores", "weights"))
+    z = z + attention(c, "scores", x, heads=4, kv_heads=2, allowed=causal(5), talking=("scores",), biases=alibi(4, 5, 5))
+    sigmoid = lambda s, allowed: torch.where(allowed, torch.sigmoid(s), 0.0)
+    z = z + attention(c, "sigmoid", x, heads=2, allowed=causal(5), talking=("scores", "weights"), weights=sigmoid)
+    return z + attention(c, "weights", x, heads=2, allowed=padding, talking=("weights",), softcap=0.5)
+
+
+@case
 def rotated(c):
     x = x_of(c)
     z = attention(c, "attention", x, heads=2, allowed=causal(5), prepare=lambda of, _: rope(of))

@@ -92,6 +92,16 @@ cases! {
         }
     } (x: floats[_, _, 4]);
 
+    heads_that_talk {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let z = attention::<2, talking_heads = both, name = both>(x);
+            let z = z + attention::<4, kv_heads = 2, mask = causal, position = alibi, talking_heads = before, name = scores>(x);
+            let z = z + attention::<2, mask = causal, normalizer = sigmoid, talking_heads = both, name = sigmoid>(x);
+            z + attention::<2, mask = padding, softcap = 0.5, talking_heads = after, name = weights>(x, padding = lens)
+        }
+    } (x: floats[_, _, 4], lens: lens[_]);
+
     rotated {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -94,10 +94,10 @@ def softmax_with_sink(scores, allowed, sink):
 
 def attention(
     c, name, x, context=None, values=None, *, heads, kv_heads=None, width=None, value_width=None, bias="qkvo", allowed=None,
-    scale=None, softcap=None, prepare=lambda vectors, which: vectors, scores=None, biases=None, weights=None,
+    scale=None, softcap=None, prepare=lambda vectors, which: vectors, scores=None, biases=None, weights=None, talking=(),
 ):
     """`allowed` is a mask, `[batch, 1, query, key]` or `[query, key]`; `prepare` is applied to queries and keys, `[batch, heads, length,
-    width]`; `scores` makes scores of both, `biases` is added to them, and `weights` are made of them and the mask."""
+    width]`; `scores` makes scores of both, `biases` is added to them, and `weights` are made of them and the mask. `talking` is what heads mix."""
     context = x if context is None else context
     values = context if values is None else values
     d_model = x.shape[-1]
@@ -106,13 +106,14 @@ def attention(
     q = prepare(heads_of(projection(c, f"{name}.q_proj", x, heads * width, "q" in bias), heads), "q")
     k = prepare(heads_of(projection(c, f"{name}.k_proj", context, kv_heads * width, "k" in bias), kv_heads), "k")
     v = heads_of(projection(c, f"{name}.v_proj", values, kv_heads * (value_width or width), "v" in bias), kv_heads)
-    mixed = mix(q, k, v, allowed, scale, softcap, scores, biases, weights)
+    talking = {of: c.weight(f"{name}.mix_{of}", heads, heads) for of in talking}
+    mixed = mix(q, k, v, allowed, scale, softcap, scores, biases, weights, talking)
     return projection(c, f"{name}.o_proj", mixed.transpose(-2, -3).flatten(-2), d_model, "o" in bias)
 
 
-def mix(q, k, v, allowed=None, scale=None, softcap=None, scores=None, biases=None, weights=None):
+def mix(q, k, v, allowed=None, scale=None, softcap=None, scores=None, biases=None, weights=None, talking={}):
     """The values that every query attends to, `[batch, heads, query, width]`."""
-    if softcap is None and scores is None and biases is None and weights is None:
+    if softcap is None and scores is None and biases is None and weights is None and not talking:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale, enable_gqa=True)
     group = q.shape[-3] // k.shape[-3]
     k, v = (of.repeat_interleave(group, -3) for of in (k, v))
@@ -121,9 +122,19 @@ def mix(q, k, v, allowed=None, scale=None, softcap=None, scores=None, biases=Non
         s = softcap * torch.tanh(s / softcap)
     if biases is not None:
         s = s + biases
+    if "scores" in talking:
+        s = talk(s, talking["scores"])
     allowed = torch.tensor(True) if allowed is None else allowed
     allowed = allowed.expand(s.shape)
-    return (softmax(s, allowed) if weights is None else weights(s, allowed)) @ v
+    s = softmax(s, allowed) if weights is None else weights(s, allowed)
+    if "weights" in talking:
+        s = talk(s, talking["weights"])
+    return s @ v
+
+
+def talk(of_heads, matrix):
+    """`proj_l` and `proj_w` of CaiT, without their biases."""
+    return F.linear(of_heads.movedim(-3, -1), matrix).movedim(-1, -3)
 
 
 def distance(queries, keys, aligned_right=False):

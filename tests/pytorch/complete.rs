@@ -72,6 +72,7 @@ fn every_word_of_an_attention_is_compared() {
         "position",
         "bidirectional",
         "qk_norm",
+        "talking_heads",
     ] {
         // `none` and the words of this list are what no word means.
         let words = section(key).filter(|word| !["none", "scaled_dot"].contains(word));

@@ -44,6 +44,16 @@ def losses_of_classes(c):
 
 
 @case
+def losses_of_linears(c):
+    x, target = c.floats("x", 2, 3, 4), c.numbers("target", [[6, 0, 3], [3, 1, 6]])
+    rows, targets = x.flatten(0, 1), target.flatten()
+    weight, bias = c.weight("linear", 7, 4), c.param("linear.bias", 7)
+    mean = F.linear_cross_entropy(rows, weight, targets, linear_bias=bias, ignore_index=3, label_smoothing=0.2)
+    each = F.linear_cross_entropy(torch.tanh(rows), c.weight("linear_2", 7, 4), targets, reduction="none")
+    return mean, each.unflatten(0, (2, 3))
+
+
+@case
 def an_order_of_each_sequence(c):
     x, order = c.floats("x", 2, 3, 5), c.numbers("order", [[2, 2, 1], [0, 2, 1]])
     return torch.take_along_dim(x, order[..., None], 1) * x

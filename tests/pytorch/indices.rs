@@ -39,6 +39,14 @@ cases! {
         }
     } (x: floats[_, _, 7], target: ids[_, _]);
 
+    losses_of_linears {
+        struct M<d = 4, classes = 7>;
+        fn forward(x: [batch, seq, d], target: ids[batch, seq]) -> ([], [batch, seq]) {
+            let mean = cross_entropy::<ignore_index = 3, label_smoothing = 0.2>(linear::<classes>(x), target);
+            (mean, cross_entropy::<reduction = none>(linear::<classes, bias = false>(tanh(x)), target))
+        }
+    } (x: floats[_, _, 4], target: ids[_, _]);
+
     an_order_of_each_sequence {
         struct M<d = 5>;
         fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [batch, seq, d] { x[seq = order] * x }

@@ -51,6 +51,17 @@ macro_rules! attends {
                 }
             } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
 
+            attends_of_heads_that_talk {
+                struct M<d = 8, heads = 4, kv_heads = 2, width = 2>;
+                fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+                    let q = rearrange::<[batch, seq, (heads, width)] -> [batch, heads, seq, width]>(linear::<8>(x));
+                    let k = rearrange::<[batch, seq, (kv_heads, width)] -> [batch, kv_heads, seq, width]>(linear::<4>(x));
+                    let y = attend::<mask = causal, position = rope, talking_heads = both, normalizer = sparsemax>(q, k, k);
+                    let y = rearrange::<[batch, heads, seq, width] -> [batch, seq, (heads, width)]>(y);
+                    attention::<heads, mask = sliding_window(2), talking_heads = before, normalizer = sink>(y)
+                }
+            } (batch: 2, seq: 5) (x: tensor("x", (batch, seq, Const::<8>))) reads x;
+
             attends_by_place {
                 struct M<d = 8>;
                 fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

@@ -110,6 +110,7 @@ mod model;
 mod number;
 mod optimizer;
 mod tensors;
+mod trainer;
 mod write;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Splitting and merging heads, and the product of weights and values.
 
 use dfdx::{
-    shapes::{Axes4, Const, Dim, HasShape},
+    shapes::{Axes4, Axis, Const, Dim, HasShape, Rank2},
     tensor::{Tape, Tensor},
-    tensor_ops::{Device, PermuteTo, RealizeTo, TryMatMul},
+    tensor_ops::{BroadcastTo, Device, PermuteTo, RealizeTo, TryMatMul},
 };
 
 use super::{
@@ -89,6 +89,32 @@ pub fn attend<
         return zeros_after_both(weights, v, shape);
     }
     reshape(fold_groups(weights)?.try_matmul(v)?, shape)
+}
+
+/// `out[b, g, q, k] = sum_h matrix[g, h] * x[b, h, q, k]`: scores or weights of heads that talk to each other.
+///
+/// Shazeer, Lan, Cheng, Ding and Hou, "Talking-heads attention" (2020). PyTorch: `torch.einsum("gh,bhqk->bgqk", matrix, x)`.
+pub fn mix_heads<
+    B: Dim,
+    Q: Dim,
+    K: Dim,
+    const H: usize,
+    E: Element,
+    D: Device<E>,
+    T: Tape<E, D>,
+>(
+    x: Scores<B, H, Q, K, E, D, T>,
+    matrix: &Tensor<Rank2<H, H>, E, D>,
+) -> Result<Scores<B, H, Q, K, E, D, T>, D::Err> {
+    let shape = *x.shape();
+    let (batch, heads, q, k) = shape;
+    let matrix = matrix.retaped::<T>();
+    if is_empty(&shape) {
+        return zeros_after_both(x, matrix, shape);
+    }
+    let pairs = reshape(x, (batch, heads, q.size() * k.size()))?;
+    let matrix = matrix.try_broadcast_like::<_, Axis<0>>(&(batch, heads, heads))?;
+    reshape(matrix.try_matmul(pairs)?, shape)
 }
 
 /// `[batch, H, query, x]` to `[batch, G, H / G * query, x]`. The query heads that share a key head are adjacent in memory, so they form one

@@ -12,6 +12,7 @@
 //!   `(b, h, q_idx, kv_idx)`.
 //! - [`softmax`], [`softmax1`], [`sink`], [`sparsemax`], [`entmax15`], [`identity`]: from scores to weights, with a [`ScoreMask`].
 //! - [`softmax_lse`], [`softmax1_lse`], [`sink_lse`]: the logarithms of the sums that weights are divided by.
+//! - [`mix_heads`]: scores or weights of heads that talk to each other.
 //! - [`dropout`], [`attend`]: from weights to outputs.
 //!
 //! Query head `h` uses key and value head `h / (heads / kv_heads)`. Sizes of 0 are supported: dfdx's own operations panic on some empty
@@ -37,7 +38,7 @@ pub use elementwise::{
     abs, add, add_scalar, cos, div, exp, floor, fresh, ln, logistic, maximum, minimum, mul,
     mul_scalar, pow, rem, replace, sin, sqrt, sub, tanh,
 };
-pub use heads::{attend, merge_heads, split_heads};
+pub use heads::{attend, merge_heads, mix_heads, split_heads};
 pub use index::{
     DependsOn, ScoreMask, index_condition, index_floats, index_mask, index_param, integer_of, max,
     min, sigmoid_of,

@@ -9,11 +9,23 @@ use dfdx::{
 };
 
 use super::zeros;
-use crate::{Backend, Element, Host, simd::call};
+use crate::{Backend, Element, Host, kernel::elementwise, simd::call};
 
 /// The index of a tensor among the operands of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
+
+impl Slot {
+    /// The slot behind so many others.
+    pub(crate) fn behind(self, others: usize) -> Self {
+        Self(others + self.0)
+    }
+
+    /// Whether it is behind so many others.
+    pub(crate) fn is_behind(self, others: usize) -> bool {
+        self.0 >= others
+    }
+}
 
 /// References to the gradients of contiguous tensors. They do not keep the tensors' data alive.
 pub struct GradientRefs<E: Element, D: Host<E>>(Vec<GradientRef<E, D>>);
@@ -44,9 +56,14 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
         Slot(self.0.len() - 1)
     }
 
+    /// The number of elements of each.
+    pub(super) fn lens(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|reference| reference.len)
+    }
+
     /// The total number of elements.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|reference| reference.len).sum()
+        self.lens().sum()
     }
 
     /// Takes the gradients out of the tape. Then several can be written at a time, and by any thread.
@@ -59,7 +76,7 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
         let mut taken = Gradients(Vec::with_capacity(self.0.len()));
         for reference in &self.0 {
             let numbers = std::mem::take((reference.find)(tape)?);
-            taken.0.push(if numbers.len() < reference.len {
+            taken.push(if numbers.len() < reference.len {
                 zeros(reference.len)
             } else {
                 numbers
@@ -77,7 +94,7 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
         gradients: Gradients<E>,
         tape: &mut TapeGradients<E, D>,
     ) -> Result<(), D::Err> {
-        for (reference, numbers) in self.0.iter().zip(gradients.0) {
+        for (reference, Gradient { numbers, .. }) in self.0.iter().zip(gradients.0) {
             let of_tape = (reference.find)(tape)?;
             if of_tape.is_empty() {
                 *of_tape = numbers;
@@ -117,7 +134,7 @@ impl<E: Element, D: Backend<E>> GradientRefs<E, D> {
                 *(reference.find)(tape)? = zeros;
                 numbers = Vec::new();
             }
-            taken.0.push(numbers);
+            taken.push(numbers);
         }
         Ok(taken)
     }
@@ -148,16 +165,94 @@ pub(crate) fn merge<E: Element, D: Backend<E>>(
 }
 
 /// The current gradients of an operation's operands, to add to.
+///
+/// Those of a trainer stay from step to step. The first access in a step sets a gradient to 0, so one that no code accesses is known to be
+/// missing, and costs nothing.
 #[derive(Debug, Default)]
-pub struct Gradients<E>(Vec<Vec<E>>);
+pub struct Gradients<E>(Vec<Gradient<E>>);
 
-impl<E> Gradients<E> {
+#[derive(Debug)]
+struct Gradient<E> {
+    numbers: Vec<E>,
+    /// The numbers are those of an earlier step, or not allocated yet: their count.
+    stale: Option<usize>,
+}
+
+impl<E: Element> Gradient<E> {
+    fn numbers_mut(&mut self) -> &mut [E] {
+        match self.stale.take() {
+            None => {}
+            Some(len) if len == self.numbers.len() => elementwise::clear(&mut self.numbers),
+            Some(len) => self.numbers = zeros(len),
+        }
+        &mut self.numbers
+    }
+}
+
+impl<E: Element> Gradients<E> {
+    /// That of a result with one number.
+    pub(super) fn of_number(gradient: E) -> Self {
+        let mut gradients = Self(Vec::with_capacity(1));
+        gradients.push(vec![gradient]);
+        gradients
+    }
+
+    fn push(&mut self, numbers: Vec<E>) {
+        self.0.push(Gradient {
+            numbers,
+            stale: None,
+        });
+    }
+
+    /// Makes them the gradients of operands with so many elements. Those that are `kept` may have numbers to add to.
+    pub(crate) fn prepare(&mut self, lens: &[usize], kept: impl Fn(Slot) -> bool) {
+        let missing = || Gradient {
+            numbers: Vec::new(),
+            stale: Some(0),
+        };
+        self.0.resize_with(lens.len(), missing);
+        for (index, (gradient, &len)) in self.0.iter_mut().zip(lens).enumerate() {
+            if gradient.stale.is_some() || !kept(Slot(index)) {
+                gradient.stale = Some(len);
+            }
+        }
+    }
+
+    /// Makes all of them missing. Their memory is kept.
+    pub(crate) fn forget(&mut self) {
+        for gradient in &mut self.0 {
+            gradient.stale.get_or_insert(gradient.numbers.len());
+        }
+    }
+
+    /// The gradient of a slot, if there is one.
+    pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
+        let gradient = self.0.get(slot.0)?;
+        gradient.stale.is_none().then_some(&gradient.numbers)
+    }
+
+    /// [`given`](Self::given), mutable.
+    pub(crate) fn given_mut(&mut self, slot: Slot) -> Option<&mut [E]> {
+        let gradient = self.0.get_mut(slot.0)?;
+        gradient.stale.is_none().then_some(&mut gradient.numbers)
+    }
+
+    /// Adds the gradient of one slot to that of another, if there is one.
+    pub(crate) fn add(&mut self, from: Slot, to: Slot) {
+        if self.given(from).is_none() {
+            return;
+        }
+        if let [Some(from), Some(to)] = self.get_disjoint([Some(from), Some(to)]) {
+            accumulate(to, from);
+        }
+    }
+
     /// The gradients of a slot.
     ///
     /// # Panics
     /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
-        &mut self.0[slot.0]
+        self.0[slot.0].numbers_mut()
     }
 
     /// The gradients of several slots, for simultaneous writing.
@@ -166,10 +261,10 @@ impl<E> Gradients<E> {
         slots: [Option<Slot>; N],
     ) -> [Option<&mut [E]>; N] {
         let mut found = [const { None }; N];
-        for (index, numbers) in self.0.iter_mut().enumerate() {
+        for (index, gradient) in self.0.iter_mut().enumerate() {
             let slot = slots.iter().position(|slot| *slot == Some(Slot(index)));
             if let Some(slot) = slot {
-                found[slot] = Some(&mut **numbers);
+                found[slot] = Some(gradient.numbers_mut());
             }
         }
         found
@@ -188,19 +283,19 @@ impl<E> Gradients<E> {
             return (self.of(weight), None);
         };
         match self.0.get_disjoint_mut([weight.0, bias.0]) {
-            Ok([weight, bias]) => (weight, Some(bias)),
+            Ok([weight, bias]) => (weight.numbers_mut(), Some(bias.numbers_mut())),
             Err(error) => panic!("{weight:?} and {bias:?}: {error}"),
         }
     }
 
     /// The gradients of all slots, read-only.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
-        std::array::from_fn(|slot| self.0[slot].as_slice())
+        std::array::from_fn(|slot| self.0[slot].numbers.as_slice())
     }
 
     /// The number of elements that are there.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
+        self.0.iter().map(|gradient| gradient.numbers.len()).sum()
     }
 }
 

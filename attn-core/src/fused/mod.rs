@@ -5,8 +5,10 @@
 //! is in [`kernel`](crate::kernel).
 
 mod affine;
+mod arena;
 mod array;
 mod attention;
+mod backward;
 mod bounds;
 mod coverage;
 mod distance_table;
@@ -22,16 +24,19 @@ mod truth;
 mod zone;
 
 pub use affine::Affine;
+pub(crate) use arena::{Arena, id_of};
 pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
+pub use backward::{backward, try_backward};
 pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;
 pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
 pub use interval::Interval;
+pub(crate) use operation::{Derivative, StepSeeds};
 pub use operation::{Operand, Operation, Output};
-pub use projection::{Projection, ProjectionBuilder, ProjectionLayer};
+pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};
 pub use target::GradTarget;

@@ -1,16 +1,27 @@
 //! An operation of this crate on dfdx's tape.
 
-use dfdx::{
-    shapes::{HasShape, Shape},
-    tensor::{Merge, PutTape, SplitTape, Storage, Tape, Tensor},
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use super::{GradTarget, GradientRefs, Gradients, Slot, zeros};
+use dfdx::{
+    shapes::{HasShape, Shape},
+    tensor::{Merge, PutTape, RandomU64, SplitTape, Storage, Tape, Tensor},
+};
+
+use super::arena::{Flat, Numbers, Reservations};
+use super::{Arena, GradTarget, GradientRefs, Gradients, Slot, zeros};
 use crate::{
     Backend, Element,
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
     memory::AllocationGuard,
+    random::Philox4x32,
     unoptimised,
 };
 
@@ -39,6 +50,14 @@ use crate::{
 pub struct Operation<E: Element, D: Backend<E>, T> {
     tape: T,
     operands: GradientRefs<E, D>,
+    /// Where the parameters of a model go, or are already.
+    arena: Arena<E>,
+    /// The parameters of a model, while places for them are reserved.
+    parameters: Option<Reservations<E, D>>,
+    /// Where the derivative goes instead of the tape.
+    derived: Option<Derived<E>>,
+    /// The seeds of dropout, if they are not the device's.
+    seeds: Option<StepSeeds>,
 }
 
 impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
@@ -46,6 +65,10 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
         Self {
             tape: T::default(),
             operands: GradientRefs::default(),
+            arena: Arena::default(),
+            parameters: None,
+            derived: None,
+            seeds: None,
         }
     }
 }
@@ -76,14 +99,15 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         let mut values = Buffer::uninit(x.shape().0);
         x.copy_into(&mut values);
         Ok(Operand {
-            values,
+            values: Numbers::of(values),
             rows: rows.iter().product(),
             width: *width,
             slot: self.place(&x),
         })
     }
 
-    /// The numbers of a parameter, or of another tensor without a tape, row-major.
+    /// The numbers of a parameter, or of another tensor without a tape, row-major. Between [`begin_parameters`](Self::begin_parameters) and
+    /// [`read_parameters`](Self::read_parameters), they are read later.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -91,14 +115,81 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     where
         T: Tape<E, D>,
     {
-        self.read(x.retaped::<T>())
+        let axes: Vec<usize> = x.shape().concrete().into_iter().collect();
+        let (width, rows) = axes.split_last().unwrap_or((&1, &[]));
+        let x = self.flat(x.retaped::<T>())?;
+        let slot = self.place(&x);
+        let len = x.shape().0;
+        Ok(Operand {
+            values: self.reserve(|arena| arena.reserve([(len, Some((x, slot)))])),
+            rows: rows.iter().product(),
+            width: *width,
+            slot,
+        })
+    }
+
+    /// Reserves places for parameters, and reads them, unless others follow.
+    pub(super) fn reserve<R>(&mut self, reserve: impl FnOnce(&mut Reservations<E, D>) -> R) -> R {
+        match &mut self.parameters {
+            Some(parameters) => reserve(parameters),
+            None => {
+                let mut parameters = Reservations::of(Arena::default());
+                let reserved = reserve(&mut parameters);
+                parameters.fill();
+                reserved
+            }
+        }
+    }
+
+    /// The parameters that follow are those of one model. They are read by [`read_parameters`](Self::read_parameters).
+    pub(crate) fn begin_parameters(&mut self) {
+        self.parameters = Some(Reservations::of(Arc::clone(&self.arena)));
+    }
+
+    /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy.
+    pub(crate) fn read_parameters(&mut self) {
+        if let Some(parameters) = self.parameters.take() {
+            parameters.fill();
+        }
+    }
+
+    /// The parameters since [`begin_parameters`](Self::begin_parameters).
+    pub(crate) fn into_parameters(self) -> Option<Reservations<E, D>> {
+        self.parameters
+    }
+
+    /// An operation of a trainer, which has the parameters in `arena`. The derivative goes to `derived`.
+    pub(crate) fn of_step(
+        arena: Arena<E>,
+        derived: Option<Derived<E>>,
+        seeds: Option<StepSeeds>,
+    ) -> Self
+    where
+        T: Default,
+    {
+        Self {
+            arena,
+            derived,
+            seeds,
+            ..Self::default()
+        }
+    }
+
+    /// The source of the seeds of dropout: the device, or the trainer.
+    pub fn seeds(&mut self, device: &D) -> impl Fn() -> u64 + Sync + use<E, D, T>
+    where
+        D: RandomU64,
+    {
+        let seeds = self.seeds.take();
+        let device = device.clone();
+        move || match &seeds {
+            Some(seeds) => seeds.draw(),
+            None => device.random_u64(),
+        }
     }
 
     /// The tensor as a row-major vector without a tape: a view if possible.
-    pub(super) fn flat<S: Shape>(
-        &mut self,
-        x: Tensor<S, E, D, T>,
-    ) -> Result<Tensor<(usize,), E, D>, D::Err>
+    pub(super) fn flat<S: Shape>(&mut self, x: Tensor<S, E, D, T>) -> Result<Flat<E, D>, D::Err>
     where
         T: Tape<E, D>,
     {
@@ -208,6 +299,13 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
             unoptimised::warn_once();
         }
         let operands = self.operands;
+        if let Some(derived) = self.derived {
+            derived.replace(Some(Derivative {
+                lens: operands.lens().collect(),
+                backward,
+            }));
+            return self.tape;
+        }
         let guard = AllocationGuard::of::<E>(results.len());
         self.tape.add_backward_op(move |tape| {
             let d_results = match &device {
@@ -227,6 +325,49 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 
 /// A derivative: it reads the gradients of the results, and adds to those of the operands.
 type Backward<E> = Box<dyn FnOnce(&Gradients<E>, &mut Gradients<E>)>;
+
+/// The derivative of an operation with one result, outside of a tape.
+pub(crate) struct Derivative<E> {
+    /// The number of elements of each operand.
+    pub(crate) lens: Vec<usize>,
+    backward: Backward<E>,
+}
+
+impl<E: Element> Derivative<E> {
+    /// Adds to the gradients of the operands those of `scale` times the result, which is a number.
+    pub(crate) fn run(self, scale: E, gradients: &mut Gradients<E>) {
+        (self.backward)(&Gradients::of_number(scale), gradients);
+    }
+}
+
+/// Where an operation leaves its derivative.
+pub(crate) type Derived<E> = Rc<RefCell<Option<Derivative<E>>>>;
+
+/// The seeds of the dropouts of one pass: a function of a key, the step, the batch in it, and the number of the dropout.
+pub(crate) struct StepSeeds {
+    key: Philox4x32,
+    step: u64,
+    batch: u32,
+    drawn: AtomicU32,
+}
+
+impl StepSeeds {
+    pub(crate) fn new(seed: u64, step: u64, batch: u32) -> Self {
+        Self {
+            key: Philox4x32::new(seed),
+            step,
+            batch,
+            drawn: AtomicU32::new(0),
+        }
+    }
+
+    fn draw(&self) -> u64 {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        let [low, high] = [self.step, self.step >> 32].map(|word| word as u32);
+        let [a, b, ..] = self.key.block([low, high, self.batch, drawn]);
+        u64::from(a) << 32 | u64::from(b)
+    }
+}
 
 /// The buffer of an operation's result.
 pub struct Output<E> {
@@ -278,7 +419,7 @@ impl<E: Element> Output<E> {
 
 /// The numbers of a tensor, and the slot of its gradient.
 pub struct Operand<E: Element> {
-    values: Buffer<E>,
+    values: Numbers<E>,
     rows: usize,
     /// The size of the last axis.
     width: usize,

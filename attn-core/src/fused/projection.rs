@@ -5,6 +5,7 @@ use dfdx::{
     tensor::{Tape, Tensor},
 };
 
+use super::arena::{Flat, Numbers};
 use super::{GradTarget, Gradients, Operation, Slot};
 use crate::{
     Backend, Element,
@@ -18,8 +19,8 @@ use crate::{
 /// `torch.nn.MultiheadAttention`.
 pub struct Projection<E: Element> {
     input: usize,
-    weight: Buffer<E>,
-    bias: Option<Buffer<E>>,
+    weight: Numbers<E>,
+    bias: Option<Numbers<E>>,
     parts: Vec<Part>,
 }
 
@@ -29,20 +30,31 @@ struct Part {
     bias: Option<Slot>,
 }
 
+/// `y = x Wᵀ + b`, and the slots of the gradients of its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct AffineMap<'a, E> {
+    /// `[out, in]`
+    pub weight: Matrix<'a, E>,
+    /// `[out]`
+    pub bias: Option<&'a [E]>,
+    /// The slot of the gradient of the weight.
+    pub d_weight: Slot,
+    /// That of the gradient of the bias.
+    pub d_bias: Option<Slot>,
+}
+
 /// A list of projections whose parameters are to be packed.
 pub struct ProjectionBuilder<E: Element, D: Backend<E>> {
     input: usize,
     parts: Vec<UnreadPart<E, D>>,
 }
 
-/// A projection whose parameters have not been copied yet.
+/// A projection whose parameters have no place yet.
 struct UnreadPart<E: Element, D: Backend<E>> {
-    outputs: usize,
+    part: Part,
     weight: Flat<E, D>,
     bias: Option<Flat<E, D>>,
 }
-
-type Flat<E, D> = Tensor<(usize,), E, D>;
 
 impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
     /// An empty list, for an input of this width.
@@ -67,45 +79,36 @@ impl<E: Element, D: Backend<E>> ProjectionBuilder<E, D> {
         let bias = bias
             .map(|bias| operation.flat(bias.retaped::<T>()))
             .transpose()?;
-        self.parts.push(UnreadPart {
+        let part = Part {
             outputs: O,
-            weight,
-            bias,
-        });
+            weight: operation.place(&weight),
+            bias: bias.as_ref().map(|bias| operation.place(bias)),
+        };
+        self.parts.push(UnreadPart { part, weight, bias });
         Ok(self)
     }
 
-    /// Copies the parameters of all projections.
+    /// Reads the parameters of all projections: the weights side by side, and the biases.
     pub fn read<T>(self, operation: &mut Operation<E, D, T>) -> Projection<E> {
         let Self { input, parts } = self;
-        let outputs: usize = parts.iter().map(|part| part.outputs).sum();
-        let mut weight = Buffer::uninit(outputs * input);
         let has_bias = parts.iter().any(|part| part.bias.is_some());
-        let mut bias = has_bias.then(|| Buffer::zeros(outputs));
-        let mut tensors = Vec::with_capacity(2 * parts.len());
-        let mut weights = &mut weight[..];
-        let mut biases = bias.as_deref_mut().unwrap_or_default();
-        for part in &parts {
-            let (to, others) = weights.split_at_mut(part.outputs * input);
-            tensors.push((&part.weight, to));
-            weights = others;
-            if has_bias {
-                let (to, others) = biases.split_at_mut(part.outputs);
-                tensors.extend(part.bias.as_ref().map(|bias| (bias, to)));
-                biases = others;
-            }
+        let mut weights = Vec::with_capacity(parts.len());
+        let mut biases = Vec::with_capacity(parts.len());
+        let mut read = Vec::with_capacity(parts.len());
+        for UnreadPart { part, weight, bias } in parts {
+            weights.push((part.outputs * input, Some((weight, part.weight))));
+            biases.push((part.outputs, bias.zip(part.bias)));
+            read.push(part);
         }
-        D::read(tensors);
-        let parts = parts.iter().map(|part| Part {
-            outputs: part.outputs,
-            weight: operation.place(&part.weight),
-            bias: part.bias.as_ref().map(|bias| operation.place(bias)),
+        let (weight, bias) = operation.reserve(|arena| {
+            let weight = arena.reserve(weights);
+            (weight, has_bias.then(|| arena.reserve(biases)))
         });
         Projection {
             input,
             weight,
             bias,
-            parts: parts.collect(),
+            parts: read,
         }
     }
 }
@@ -149,6 +152,20 @@ impl<E: Element> Projection<E> {
     fn weight(&self) -> Matrix<'_, E> {
         let outputs = self.parts.iter().map(|part| part.outputs).sum();
         Matrix::new(&self.weight, outputs, self.input)
+    }
+
+    /// The only projection.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn only(&self) -> AffineMap<'_, E> {
+        let part = &self.parts[0];
+        AffineMap {
+            weight: self.weight(),
+            bias: self.bias.as_deref(),
+            d_weight: part.weight,
+            d_bias: part.bias,
+        }
     }
 
     /// `y = x Wᵀ + b`

@@ -145,7 +145,7 @@ pub enum Scale<'a, E> {
 }
 
 impl<'a, E: Copy> Scale<'a, E> {
-    fn of_rows(self, rows: Range<usize>) -> Self {
+    pub(super) fn of_rows(self, rows: Range<usize>) -> Self {
         match self {
             Scale::All(scale) => Scale::All(scale),
             Scale::Rows(scales) => Scale::Rows(&scales[rows]),
@@ -153,7 +153,7 @@ impl<'a, E: Copy> Scale<'a, E> {
     }
 
     #[inline(always)]
-    fn of_row(self, row: usize) -> E {
+    pub(super) fn of_row(self, row: usize) -> E {
         match self {
             Scale::All(scale) => scale,
             Scale::Rows(scales) => scales[row],
@@ -163,7 +163,7 @@ impl<'a, E: Copy> Scale<'a, E> {
 
 impl Options {
     #[inline(always)]
-    fn counts(&self, target: usize) -> bool {
+    pub(super) fn counts(&self, target: usize) -> bool {
         Some(target) != self.ignore_index
     }
 }

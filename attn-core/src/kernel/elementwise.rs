@@ -1,5 +1,6 @@
 //! Updates of slices, element by element, shared between threads. Whole expressions are [`loops`](super::loops).
 
+use super::Real;
 use super::compiled::compiled;
 use super::parallel::{SMALL, for_each};
 use crate::simd::call::{Axpy, Scale};
@@ -23,6 +24,11 @@ compiled! {
     pub fn scale<E>(a: E, x: &mut [E]) {
         for_each(x.chunks_mut(SMALL), |x| run(Scale(a, x)));
     }
+}
+
+/// `x = 0`
+pub fn clear<E: Real>(x: &mut [E]) {
+    for_each(x.chunks_mut(SMALL), |x| x.fill(E::ZERO));
 }
 
 #[cfg(test)]

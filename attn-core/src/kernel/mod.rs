@@ -25,6 +25,7 @@ mod index;
 pub mod l2_norm;
 mod lanes;
 pub mod linear;
+pub mod linear_cross_entropy;
 pub mod loops;
 pub mod max;
 mod multiply;
@@ -71,6 +72,7 @@ pub trait Kernels:
     + grouped_linear::GroupedLinear<Self>
     + embedding::Embedding<Self>
     + linear::Linear<Self>
+    + linear_cross_entropy::LinearCrossEntropy<Self>
     + loops::Loops<Self>
     + loops::known::KnownLoops<Self>
     + l2_norm::L2Norm<Self>

@@ -35,4 +35,4 @@ pub use results::{attended, tapes_of_results};
 pub use seeds::Seeds;
 pub use summary::{Batch, Row, summary, summary_of};
 pub(crate) use weights::weighted;
-pub use weights::{FusedBlock, FusedLayer, Random, Weighted, WithProjections};
+pub use weights::{FusedBlock, FusedLayer, Random, Weighted, WithProjections, read_weights};

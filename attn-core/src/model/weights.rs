@@ -26,6 +26,20 @@ pub trait Weighted<E: Element, D: Backend<E>>: FusedLayer<E> {
     ) -> Result<Self::Weights, D::Err>;
 }
 
+/// Reads the parameters of a model, by one copy of all of them.
+///
+/// # Errors
+/// If a copy of a view cannot be allocated.
+pub fn read_weights<L: Weighted<E, D>, E: Element, D: Backend<E>, T: Tape<E, D>>(
+    model: &L,
+    operation: &mut Operation<E, D, T>,
+) -> Result<L::Weights, D::Err> {
+    operation.begin_parameters();
+    let weights = model.weights(operation)?;
+    operation.read_parameters();
+    Ok(weights)
+}
+
 /// A layer that computes projections of the model around it.
 pub trait WithProjections<E: Element, D: Backend<E>>: FusedLayer<E> {
     /// Reads its parameters, and those of the projections.

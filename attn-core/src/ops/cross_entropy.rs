@@ -2,7 +2,7 @@
 
 use dfdx::{
     shapes::{Dim, HasShape, Rank0, Shape},
-    tensor::{Tape, Tensor},
+    tensor::{Storage, Tape, Tensor},
 };
 
 use crate::{
@@ -149,17 +149,29 @@ fn checked<S: LastAxis, E: Element, D: Backend<E>, T>(
     targets: &Tensor<S::Leading, usize, D>,
     options: CrossEntropyOptions,
 ) -> Result<Vec<usize>, Error<D::Err>> {
+    const NAME: &str = "cross_entropy";
+    check_shape(NAME, logits.shape())?;
     let rows = logits.shape().leading();
+    checked_targets(NAME, rows, logits.shape().last().size(), targets, options)
+}
+
+/// The targets of rows of so many classes, with options that are in range.
+#[track_caller]
+pub(super) fn checked_targets<S: Shape, D: Storage<usize>, Err>(
+    operation: &'static str,
+    rows: S,
+    classes: usize,
+    targets: &Tensor<S, usize, D>,
+    options: CrossEntropyOptions,
+) -> Result<Vec<usize>, Error<Err>> {
     assert_eq!(rows, *targets.shape(), "one target per row of the logits");
     let smoothing = options.label_smoothing;
     assert!(
         (0.0..=1.0).contains(&smoothing),
         "the label smoothing is {smoothing}"
     );
-    check_shape("cross_entropy", logits.shape())?;
-    let classes = logits.shape().last().size();
     let targets = Ids::read(targets);
-    targets.check("cross_entropy", "target", classes, options.ignore_index)?;
+    targets.check(operation, "target", classes, options.ignore_index)?;
     Ok(targets.values)
 }
 

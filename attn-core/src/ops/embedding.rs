@@ -266,7 +266,7 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{GradTarget, Gradients, Operand},
+        fused::{AffineMap, GradTarget, Gradients, Operand},
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 
@@ -304,6 +304,16 @@ pub(crate) mod slices {
             gradients: &mut Gradients<E>,
         ) {
             self.backward(&positions(len, d_y.rows()), d_y, gradients)
+        }
+
+        /// The table as the map `y = x Wᵀ`.
+        pub fn only(&self) -> AffineMap<'_, E> {
+            AffineMap {
+                weight: self.0.matrix(),
+                bias: None,
+                d_weight: self.0.slot(),
+                d_bias: None,
+            }
         }
 
         /// `y = x Wᵀ`

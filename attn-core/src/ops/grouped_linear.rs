@@ -13,7 +13,6 @@ use crate::{
     data::Ids,
     fused::{Operation, Output},
     init,
-    kernel::grouped_linear::RowGroups,
     model::{Pass, weighted},
     ops::{EndsIn, check_shape, linear::bound, shape::dims},
     unwrap,
@@ -127,12 +126,11 @@ pub struct Groups {
 }
 
 impl Groups {
-    fn of(&self, rows: usize, groups: usize) -> RowGroups<'_> {
-        RowGroups {
+    fn routing(&self) -> slices::Routing<'_> {
+        slices::Routing {
             ids: &self.ids.values,
-            rows,
-            groups,
             capacity_factor: self.capacity_factor,
+            by_group: slices::ByGroup::default(),
         }
     }
 }
@@ -179,19 +177,28 @@ where
     groups.ids.check(NAME, "id", G, None)?;
     let rows = longer.iter().product();
     if !fused {
-        return Ok(composed::grouped_linear(x, layer, groups.of(rows, G), to)?);
+        return Ok(composed::grouped_linear(
+            x,
+            layer,
+            groups.routing().of(rows, G),
+            to,
+        )?);
     }
     let device = x.device().clone();
     let mut operation = Operation::default();
     let x = operation.read(x)?;
     let layer = slices::GroupedLinear::read(layer, &mut operation)?;
     let mut y = Output::zeros(rows, O);
-    let capacity = groups.capacity_factor;
-    layer.forward(x.matrix(), &groups.ids.values, capacity, y.view_mut());
+    layer.forward(x.matrix(), groups.routing(), y.view_mut());
     Ok(
         operation.finish_matrix(&device, y, to, move |d_y, gradients| {
-            let ids = &groups.ids.values;
-            layer.backward(x.matrix(), ids, capacity, d_y, &mut x.target(), gradients)
+            layer.backward(
+                x.matrix(),
+                groups.routing(),
+                d_y,
+                &mut x.target(),
+                gradients,
+            )
         })?,
     )
 }
@@ -428,6 +435,31 @@ pub(crate) mod slices {
         },
     };
 
+    pub use crate::kernel::grouped_linear::ByGroup;
+
+    /// Where rows go.
+    #[derive(Clone, Copy)]
+    pub struct Routing<'a> {
+        /// A group for each row of the result, or for several that follow one another.
+        pub ids: &'a [usize],
+        /// How many times its even share of the rows a group may have.
+        pub capacity_factor: Option<f64>,
+        /// The matrices whose rows stand in the order of their groups.
+        pub by_group: ByGroup,
+    }
+
+    impl<'a> Routing<'a> {
+        pub(super) fn of(self, rows: usize, groups: usize) -> RowGroups<'a> {
+            RowGroups {
+                ids: self.ids,
+                rows,
+                groups,
+                capacity_factor: self.capacity_factor,
+                by_group: self.by_group,
+            }
+        }
+    }
+
     /// Affine maps by group.
     pub struct GroupedLinear<E: Element> {
         /// `[groups, out, in]`
@@ -455,27 +487,12 @@ pub(crate) mod slices {
             })
         }
 
-        fn of<'a>(&self, ids: &'a [usize], factor: Option<f64>, rows: usize) -> RowGroups<'a> {
-            RowGroups {
-                ids,
-                rows,
-                groups: self.groups,
-                capacity_factor: factor,
-            }
-        }
-
         /// Maps each row by the weights of its group.
         ///
         /// # Panics
         /// If an id is no group. Callers check the ids before.
-        pub fn forward(
-            &self,
-            x: Matrix<'_, E>,
-            ids: &[usize],
-            capacity_factor: Option<f64>,
-            y: MatrixMut<'_, E>,
-        ) {
-            let groups = self.of(ids, capacity_factor, y.rows());
+        pub fn forward(&self, x: Matrix<'_, E>, routing: Routing<'_>, y: MatrixMut<'_, E>) {
+            let groups = routing.of(y.rows(), self.groups);
             let bias = self.bias.as_ref().map(Operand::values);
             kernel::forward(x, self.weight.values(), bias, groups, y);
         }
@@ -484,13 +501,12 @@ pub(crate) mod slices {
         pub fn backward(
             &self,
             x: Matrix<'_, E>,
-            ids: &[usize],
-            capacity_factor: Option<f64>,
+            routing: Routing<'_>,
             d_y: Matrix<'_, E>,
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let groups = self.of(ids, capacity_factor, d_y.rows());
+            let groups = routing.of(d_y.rows(), self.groups);
             let bias = self.bias.as_ref().map(Operand::slot);
             let (d_weight, d_bias) = gradients.of_affine(self.weight.slot(), bias);
             kernel::add_gradients(d_y, x, groups, d_weight, d_bias);

@@ -46,6 +46,7 @@
 //! | [`attend`](fn@attend), [`Attend`] | attention of queries to keys and values, with masks and score functions of the running program |
 //! | [`masked_softmax`] | softmax of the valid numbers of the last axis |
 //! | [`cross_entropy`], [`cross_entropy_per_target`] | the loss of a classifier |
+//! | [`linear_cross_entropy`], [`linear_cross_entropy_per_target`] | an affine map and the loss of its results, without a tensor of these |
 //!
 //! Each has a fallible version with the prefix `try_`, whose errors are the panics of the other. An operation applies to the last axis,
 //! unless it names another. Up to three axes of any size, including 0, may precede it. Inputs may be broadcast or permuted views, and two inputs may be the same
@@ -76,6 +77,7 @@ pub(crate) mod grouped_linear;
 pub(crate) mod l2_norm;
 pub(crate) mod learned_position;
 pub(crate) mod linear;
+pub(crate) mod linear_cross_entropy;
 mod masked_softmax;
 pub(crate) mod max_pool;
 pub(crate) mod mean_pool;
@@ -141,6 +143,10 @@ pub use grouped_linear::{GroupedAffine, grouped_linear, try_grouped_linear};
 pub use l2_norm::{l2_norm, l2_norm_along, try_l2_norm, try_l2_norm_along};
 pub(crate) use linear::visit_linear;
 pub use linear::{Affine, linear, try_linear};
+pub use linear_cross_entropy::{
+    linear_cross_entropy, linear_cross_entropy_per_target, try_linear_cross_entropy,
+    try_linear_cross_entropy_per_target,
+};
 pub use masked_softmax::{Valid, masked_softmax, try_masked_softmax};
 pub use max_pool::{max_pool, max_pool_padded, try_max_pool, try_max_pool_padded};
 pub use mean_pool::{mean_pool, mean_pool_padded, try_mean_pool, try_mean_pool_padded};

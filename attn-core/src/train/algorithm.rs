@@ -73,6 +73,31 @@ pub trait Algorithm {
     fn update<E: Element>(&self, update: Update<'_, E>);
 }
 
+/// An [`Algorithm`] with one learning rate, which a [`Schedule`](super::Schedule) can set.
+pub trait LearningRate: Algorithm {
+    /// Sets the learning rate of the next step.
+    fn set_lr(&mut self, lr: f64);
+}
+
+macro_rules! learning_rates {
+    ($($Config:ident),*) => {$(
+        impl LearningRate for super::$Config {
+            fn set_lr(&mut self, lr: f64) {
+                self.lr = lr;
+            }
+        }
+    )*};
+}
+
+learning_rates!(
+    AdafactorConfig,
+    AdamWConfig,
+    LionConfig,
+    MuonConfig,
+    ScheduleFreeConfig,
+    SgdConfig
+);
+
 /// A list of numbers that an [`Algorithm`] keeps for a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {

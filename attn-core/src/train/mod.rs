@@ -4,6 +4,7 @@
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
+//! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. What follows is for all other models and losses.
 //! - [`Ema`]: an average of the parameters.
 //! - [`fit`]: the loop around the steps, with evaluations, checkpoints and an early end.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
@@ -121,10 +122,11 @@ mod schedule;
 mod schedule_free;
 mod sgd;
 mod state;
+mod trainer;
 
 pub use adafactor::{Adafactor, AdafactorConfig};
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
-pub use algorithm::{Algorithm, InvalidSetting, List, ListSize, ListStart, Update};
+pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, ListStart, Update};
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
@@ -137,6 +139,7 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
+pub use trainer::{NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
 
 #[doc(no_inline)]
 pub use crate::ops::{CrossEntropyOptions, cross_entropy, try_cross_entropy};

@@ -11,9 +11,7 @@ use dfdx::{
 };
 
 use super::algorithm::{Algorithm, List, ListStart, Update};
-use super::parameters::{
-    ParamPath, Parameter, check_gradients, for_each, for_each_mut, without_gradient,
-};
+use super::parameters::{check_gradients, for_each, for_each_mut, without_gradient};
 use super::{OptimizerState, ParameterInfo, UpdateError};
 use crate::{Backend, Element, fused::zeros, kernel::Buffer};
 
@@ -102,52 +100,64 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         self.config.check().map_err(UpdateError::of_setting)?;
         let parameters = self.check_model(model)?;
         check_gradients(model, gradients)?;
+        let without_decay = self.begin(model)?;
+        let step = self.state.step;
+        self.last_step = Some(LastStep { step, parameters });
+        for_each_mut(model, |path, parameter| {
+            let decays = !without_decay.contains(&parameter.id());
+            let dims = parameter.dims();
+            let gradient = parameter.gradient(gradients)?;
+            let mut numbers = Buffer::uninit(gradient.len());
+            parameter.read(&mut numbers);
+            self.update_numbers(path.info(&dims), decays, &mut numbers, Some(gradient));
+            parameter.write(&numbers);
+            Ok::<_, D::Err>(())
+        })?;
+        Ok(())
+    }
+
+    /// Begins a step: checks the state, and counts the step. Returns the parameters that do not decay.
+    pub(super) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
+        &mut self,
+        model: &M,
+    ) -> Result<BTreeSet<UniqueId>, UpdateError<D::Err>> {
         self.check_state(model)?;
         let without_decay = self.without_decay(model);
         let step = self.state.step.saturating_add(1);
         let begun = self.config.begin(step, &mut self.state.numbers);
         begun.map_err(|reason| UpdateError::NotReady { reason })?;
         self.state.step = step;
-        self.last_step = Some(LastStep { step, parameters });
-        for_each_mut(model, |path, parameter| {
-            let decays = !without_decay.contains(&parameter.id());
-            self.update_parameter(&path, parameter, gradients, decays)
-        })?;
-        Ok(())
+        Ok(without_decay)
     }
 
-    fn update_parameter<D: Backend<E>>(
+    /// Updates the numbers of a parameter, in a step that has begun. Without a gradient it is left alone, but it has lists.
+    pub(super) fn update_numbers(
         &mut self,
-        path: &ParamPath,
-        parameter: &mut dyn Parameter<E, D>,
-        gradients: &mut Gradients<E, D>,
+        info: ParameterInfo<'_>,
         decays: bool,
-    ) -> Result<(), D::Err> {
-        let dims = parameter.dims();
-        let info = path.info(&dims);
-        let gradient = parameter.gradient(gradients)?;
-        let mut numbers = Buffer::uninit(gradient.len());
-        parameter.read(&mut numbers);
+        numbers: &mut [E],
+        gradient: Option<&[E]>,
+    ) {
         let mut lists: Vec<_> = A::LISTS
             .iter()
-            .map(|list| self.take_list(list, &info, &numbers))
+            .map(|list| self.take_list(list, &info, numbers))
             .collect();
-        self.config.update(Update {
-            step: self.state.step,
-            info,
-            decays,
-            numbers: &self.state.numbers,
-            parameter: &mut numbers,
-            gradient,
-            lists: &mut lists,
-        });
+        if let Some(gradient) = gradient {
+            self.config.update(Update {
+                step: self.state.step,
+                info,
+                decays,
+                numbers: &self.state.numbers,
+                parameter: numbers,
+                gradient,
+                lists: &mut lists,
+            });
+        }
         for (list, numbers) in A::LISTS.iter().zip(lists) {
             if self.keeps(list, &info) {
                 self.state.lists.insert(name_of(&info, list), numbers);
             }
         }
-        parameter.write(&numbers);
-        Ok(())
     }
 
     fn keeps(&self, list: &List, info: &ParameterInfo<'_>) -> bool {

@@ -9,13 +9,16 @@ use dfdx::{
         RecursiveWalker, TensorCollection, TensorOptions, TensorViewer, TensorVisitor,
         ViewTensorMut, ViewTensorName, ViewTensorRef,
     },
-    optim::UnusedTensors,
     shapes::{HasShape, Shape},
     tensor::{Gradients, Tensor, UniqueId},
 };
 
 use super::{ParameterInfo, UpdateError};
-use crate::{Backend, Element, fused::merge};
+use crate::{
+    Backend, Element,
+    composed::contiguous,
+    fused::{id_of, merge},
+};
 
 /// A parameter of any shape.
 pub(crate) trait Parameter<E: Element, D: Backend<E>> {
@@ -26,16 +29,15 @@ pub(crate) trait Parameter<E: Element, D: Backend<E>> {
     /// The elements, in the order of its gradient.
     fn read(&self, to: &mut [E]);
     fn write(&mut self, from: &[E]);
+    /// Makes it row-major. It keeps its id if it is already.
+    fn make_contiguous(&mut self) -> Result<(), D::Err>;
     /// Its gradient, or zeros if it has none yet.
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err>;
 }
 
 impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
     fn id(&self) -> UniqueId {
-        // dfdx exposes the id of a tensor only in its own errors.
-        let mut unused = UnusedTensors::default();
-        unused.add(self);
-        unused.ids[0]
+        id_of(self)
     }
 
     fn dims(&self) -> Vec<usize> {
@@ -52,6 +54,11 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
 
     fn write(&mut self, from: &[E]) {
         self.copy_from(from);
+    }
+
+    fn make_contiguous(&mut self) -> Result<(), D::Err> {
+        *self = contiguous(self.clone())?;
+        Ok(())
     }
 
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err> {

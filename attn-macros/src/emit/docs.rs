@@ -122,7 +122,13 @@ fn equation(cx: &Layer<'_>) -> String {
     } else {
         "the keys that the mask allows"
     };
+    if spec.talking_heads.scores {
+        lines.push("score[g] = Σ mix_scores[g, h] * score[h]".to_owned());
+    }
     lines.push(weight(&spec.normalizer, over));
+    if spec.talking_heads.weights {
+        lines.push("weight[g] = Σ mix_weights[g, h] * weight[h]".to_owned());
+    }
     if let Some(p) = &spec.dropout {
         lines.push(format!(
             "weight = dropout(weight, {p})   in `forward_mut` on a traced input"

@@ -27,6 +27,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
     let functions = builder.functions();
     let values = builder.values_of_body();
     builder.normalizer();
+    builder.mixing();
     let mask = spec.predicate();
     let data = data_of(spec, mask.as_ref());
     let attend = Attend {
@@ -34,6 +35,7 @@ pub(crate) fn build(spec: &Spec) -> Graph {
         functions,
         mask,
         normalizer: spec.normalizer.clone(),
+        talking: spec.talking_heads,
         dropout: spec.dropout.clone(),
         parts: None,
         loads: vec![HeadTransform::default(); operands.len()],
@@ -310,6 +312,27 @@ impl Builder<'_> {
                 kind: ParamKind::Weight {
                     dims: vec![self.spec.heads.clone()],
                     init: None,
+                },
+            });
+        }
+    }
+
+    /// The matrices by which heads talk to each other.
+    fn mixing(&mut self) {
+        let heads = self.spec.heads.clone();
+        let [scores, weights] = self.spec.talking_heads.fields();
+        for (field, of) in [(scores, "scores"), (weights, "weights")] {
+            let Some(field) = field else { continue };
+            let torch = InitKind::Uniform {
+                gain: 1,
+                fans: vec![heads.clone()],
+            };
+            self.params.push(Param {
+                field: field.into(),
+                doc: format!("The {of} of a head from those of all heads."),
+                kind: ParamKind::Weight {
+                    init: Some(init_kind(self.spec.init.as_ref(), &heads, &heads, torch)),
+                    dims: vec![heads.clone(), heads.clone()],
                 },
             });
         }

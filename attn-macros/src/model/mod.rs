@@ -4,6 +4,7 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+mod by_group;
 mod condition;
 mod constants;
 mod decode;
@@ -21,6 +22,7 @@ pub(crate) mod import;
 mod items;
 mod latents;
 pub(crate) mod lengths;
+mod losses;
 pub(crate) mod lower;
 mod parse;
 pub(crate) mod passes;
@@ -38,8 +40,10 @@ pub(crate) mod syntax;
 mod transposes;
 pub(crate) mod types;
 
+pub(crate) use by_group::keep_by_group;
 pub(crate) use group::group;
 pub(crate) use hoist::hoist;
+pub(crate) use losses::take_logits;
 pub(crate) use lower::lower;
 pub(crate) use parse::{Declarations, parse};
 pub(crate) use projections::take_projections;

@@ -236,7 +236,7 @@ fn projection(
 }
 
 /// How often a value is read or returned.
-fn reads(model: &Model, id: ValueId) -> usize {
+pub(super) fn reads(model: &Model, id: ValueId) -> usize {
     let is_it = |other: &&ValueId| **other == id;
     model.results.iter().filter(is_it).count() + reads_in(&model.grouped, id)
 }

@@ -130,15 +130,16 @@ fn smoothing(lowering: &mut Lowering<'_>, call: &CallSite<'_>) -> Option<Real> {
     Some(share.clone())
 }
 
-struct CrossEntropy {
-    classes: Axis,
+#[derive(Clone)]
+pub(crate) struct CrossEntropy {
+    pub(super) classes: Axis,
     /// The axes of the targets.
     targets: Vec<Axis>,
     bound: Bound,
     ignored: Option<Size>,
     smoothing: Real,
     /// The result is the mean of the losses.
-    is_mean: bool,
+    pub(super) is_mean: bool,
 }
 
 impl CrossEntropy {
@@ -156,13 +157,18 @@ impl CrossEntropy {
 
     /// The operation on slices.
     fn on_slices(&self) -> TokenStream {
+        self.fields_of(&quote!(CrossEntropy))
+    }
+
+    /// The options and the reduction as the fields of an operation on slices.
+    pub(super) fn fields_of(&self, operation: &TokenStream) -> TokenStream {
         let options = self.options();
         let reduction = match self.is_mean {
             true => quote!(Mean),
             false => quote!(None),
         };
         quote! {
-            p::layers::CrossEntropy { options: #options, reduction: p::layers::LossReduction::#reduction }
+            p::layers::#operation { options: #options, reduction: p::layers::LossReduction::#reduction }
         }
     }
 }
@@ -172,7 +178,7 @@ impl Op for CrossEntropy {
         Properties {
             saved: Saved::Reads(vec![0, 1]),
             kept: Some(Kept::Array),
-            fusion: Fusion::None,
+            fusion: Fusion::Loss(self),
         }
     }
 

@@ -90,6 +90,7 @@ fn lower(
         axis,
         bound,
         capacity: capacity?,
+        by_group: ByGroup::default(),
     };
     Some(lowering.node(builder, op, vec![x, ids], (call.result, ty)))
 }
@@ -156,22 +157,50 @@ impl Layer for Affines {
     }
 }
 
-struct GroupedLinear {
+#[derive(Clone)]
+pub(crate) struct GroupedLinear {
     place: ParamPath,
     groups: Size,
     /// The same as an axis.
     axis: Axis,
     bound: Bound,
     capacity: Option<Real>,
+    by_group: ByGroup,
+}
+
+/// The values whose rows stand in the order of their groups, as the fused form has them between two maps.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ByGroup {
+    pub(crate) input: bool,
+    pub(crate) result: bool,
 }
 
 impl GroupedLinear {
+    /// The same map of values in this order.
+    pub(crate) fn with_order(&self, by_group: ByGroup) -> Self {
+        GroupedLinear {
+            by_group,
+            ..self.clone()
+        }
+    }
+
     /// `None`, `Some(1.25)`
     fn capacity(&self) -> TokenStream {
         match &self.capacity {
             None => quote!(None),
             Some(factor) => quote!(Some((#factor) as f64)),
         }
+    }
+
+    fn routing(&self, of: &FusedNode<'_>) -> TokenStream {
+        let ids = of.ids(1);
+        let capacity = self.capacity();
+        let ByGroup { input, result } = self.by_group;
+        quote!(p::layers::Routing {
+            ids: #ids,
+            capacity_factor: #capacity,
+            by_group: p::layers::ByGroup { input: #input, result: #result },
+        })
     }
 }
 
@@ -180,7 +209,7 @@ impl Op for GroupedLinear {
         Properties {
             saved: Saved::Reads(vec![0, 1]),
             kept: None,
-            fusion: Fusion::None,
+            fusion: Fusion::Grouped(self),
         }
     }
 
@@ -247,19 +276,17 @@ impl Emit<ModelFrame<'_>> for GroupedLinear {
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
-        let ids = of.ids(1);
-        let capacity = self.capacity();
+        let routing = self.routing(of);
         let y = to.matrix();
-        quote!(#weights.forward(#x, #ids, #capacity, #y))
+        quote!(#weights.forward(#x, #routing, #y))
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {
         let weights = of.weights(&self.place);
         let x = of.matrix(0);
-        let ids = of.ids(1);
-        let capacity = self.capacity();
+        let routing = self.routing(of);
         let d_y = gradients.matrix();
         let d_x = gradients.targets();
-        quote!(#weights.backward(#x, #ids, #capacity, #d_y, #(&mut #d_x,)* gradients);)
+        quote!(#weights.backward(#x, #routing, #d_y, #(&mut #d_x,)* gradients);)
     }
 }

@@ -131,6 +131,7 @@ impl Layer for Affine {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Linear {
     /// The place of the layer, or of the embedding whose table is the weight.
     pub(crate) place: ParamPath,
@@ -144,7 +145,7 @@ impl Op for Linear {
             saved: Saved::Operands,
             kept: None,
             fusion: match self.tied {
-                true => Fusion::None,
+                true => Fusion::Tied(self),
                 false => Fusion::Projection(self),
             },
         }

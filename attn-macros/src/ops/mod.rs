@@ -30,6 +30,7 @@ mod l2_norm;
 mod layer;
 mod learned_position;
 mod linear;
+mod linear_cross_entropy;
 mod max_pool;
 mod mean_pool;
 mod module;
@@ -69,12 +70,15 @@ use crate::spec::{Real, Size};
 
 pub(crate) use attention::{Attention, Inputs};
 pub(crate) use buffer::{Buffer, emit_buffers};
+pub(crate) use cross_entropy::CrossEntropy;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use float::Float;
 pub(crate) use gather::{Along, Bound, Gather, Indices};
+pub(crate) use grouped_linear::{ByGroup, GroupedLinear};
 pub(crate) use layer::Layer;
 pub(crate) use linear::Linear;
+pub(crate) use linear_cross_entropy::LinearCrossEntropy;
 pub(crate) use param::{Param, Tensor};
 pub(crate) use permute::Permute;
 pub(crate) use rearrange::Rearrange;
@@ -367,6 +371,8 @@ pub(crate) enum Kept {
     Dropout,
     /// The `Saved` of the layer.
     Attention,
+    /// What the loss of a linear map keeps, which depends on its sizes.
+    Loss,
 }
 
 /// Operations that can run in the same pass over memory as this one.
@@ -382,6 +388,12 @@ pub(crate) enum Fusion<'o> {
     /// A product with a weight of its own, which an attention that reads the result may compute itself. In a scan it is computed for all
     /// steps at once, if it can be, and the gradients of the weight are.
     Projection(&'o Linear),
+    /// A product with the table of an embedding.
+    Tied(&'o Linear),
+    /// The loss of logits, which computes those of a product that nobody else reads, some at a time.
+    Loss(&'o CrossEntropy),
+    /// The second operand chooses the map of each row. Values between two such operations may have their rows in the order of the maps.
+    Grouped(&'o GroupedLinear),
     /// A product of two values. In a scan it is computed for all steps at once, if one of these is the same at all steps.
     Contraction(&'o einsum::Einsum),
     /// The result has the axes of the only operand in another order.

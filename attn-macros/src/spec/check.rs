@@ -132,6 +132,7 @@ impl Checker<'_> {
             score,
             position: Position::None,
             qk_norm,
+            talking_heads: self.talking_heads(),
             item: super::Item {
                 attrs: Vec::new(),
                 vis: syn::Visibility::Inherited,
@@ -156,6 +157,9 @@ impl Checker<'_> {
             body,
             ..spec
         };
+        if self.cx.count() == before {
+            self.mixed_pairs(&spec);
+        }
         mask_is_sound &= self.cx.count() == before_body;
         let spec = Spec {
             position: self.position(&spec, mask_is_sound),

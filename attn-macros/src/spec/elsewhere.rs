@@ -244,13 +244,12 @@ static FORMS: &[Form] = &[
         "leave it out: `forward_with_weights(x)` returns the weights of each head, and `weights.mean::<_, Axis<1>>()` is their average; in a model `let (y, weights) = attention::<..>(x);`",
     ),
     key(
-        &[
-            "talking_heads",
-            "use_talking_heads",
-            "pre_talking_heads",
-            "post_talking_heads",
-        ],
-        "heads that talk are written in a `model!`: `einsum::<[batch, to, q, k]>(scores, mix)` mixes the scores, or the weights, of all heads",
+        &["pre_talking_heads", "proj_l"],
+        "the scores of all heads are mixed by `talking_heads = before`, and the weights, too, by `talking_heads = both`",
+    ),
+    key(
+        &["post_talking_heads", "proj_w"],
+        "the weights of all heads are mixed by `talking_heads = after`, and the scores, too, by `talking_heads = both`",
     ),
     key(
         &["dtype", "device"],
@@ -455,6 +454,8 @@ static ALIASES: &[(&str, &str)] = &[
     ("axial", "same_row"),
     ("criss_cross", "same_row"),
     ("num_prefix_tokens", "prefix_tokens"),
+    ("use_talking_heads", "talking_heads"),
+    ("talking_head", "talking_heads"),
     ("attention_sink", "sink"),
     ("sinks", "sink"),
     ("entmax", "entmax15"),

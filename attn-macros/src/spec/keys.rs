@@ -178,6 +178,12 @@ const QK_NORM: Key = Key {
     default: "`none`",
     doc: "Normalisation of every query and key vector, per head, before the rotation and the score.",
 };
+const TALKING_HEADS: Key = Key {
+    name: "talking_heads",
+    kind: KeyKind::Word(TALKING),
+    default: "`none`",
+    doc: "Where the heads talk to each other: the scores, the weights, or both become sums over all heads, with a learned matrix `[heads, heads]` (Shazeer et al. 2020).",
+};
 const DROPOUT: Key = Key {
     name: "dropout",
     kind: KeyKind::Number,
@@ -256,6 +262,7 @@ pub(crate) static KEYS: &[Key] = &[
     POSITION,
     BIDIRECTIONAL,
     QK_NORM,
+    TALKING_HEADS,
     Key {
         name: "bias",
         kind: KeyKind::Projections,
@@ -282,6 +289,7 @@ pub(crate) static ATTEND_KEYS: &[Key] = &[
     POSITION,
     BIDIRECTIONAL,
     QK_NORM,
+    TALKING_HEADS,
     DROPOUT,
     Key {
         name: "heads",
@@ -490,6 +498,22 @@ static QK_NORMS: &[Word] = &[
         doc: "Root mean square with a learned gain (Zhang & Sennrich 2019); with `gain = one_plus` the factor is `1 + weight`, as in Gemma 3, and with `gain = false` there is none.",
     },
     plain("l2", "Unit length (Henry et al. 2020)."),
+];
+
+static TALKING: &[Word] = &[
+    plain("none", "Every head for itself."),
+    plain(
+        "before",
+        "The scores are mixed, before the mask and the normalizer: `score[g] = Σ mix_scores[g, h] score[h]`. `proj_l` of CaiT.",
+    ),
+    plain(
+        "after",
+        "The weights are mixed, before dropout: `weight[g] = Σ mix_weights[g, h] weight[h]`. `proj_w` of CaiT.",
+    ),
+    plain(
+        "both",
+        "The scores before the normalizer and the weights after it: the paper, and CaiT (Touvron et al. 2021) without the biases of its two layers.",
+    ),
 ];
 
 pub(super) const fn choice(name: &'static str, key: &'static Key) -> Arg {

@@ -17,6 +17,7 @@ mod position;
 pub(crate) mod rope_keys;
 mod rotary;
 mod rules;
+mod talking;
 pub(crate) mod text;
 pub(crate) mod value;
 mod word;
@@ -34,6 +35,7 @@ pub(crate) use grid::{Coordinate, Grid};
 pub(crate) use mask::{Align, Atom, MaskExpr, parse as parse_mask};
 pub(crate) use parse::{expect, has_next_entry, parse, parse_crate, tokens_of_entry};
 pub(crate) use rules::Rules;
+pub(crate) use talking::TalkingHeads;
 pub(crate) use value::{Real, Size};
 pub(crate) use word::{Call, parse_number, parse_size, split_at_commas};
 
@@ -66,6 +68,7 @@ pub(crate) struct Spec {
     pub(crate) normalizer: Normalizer,
     pub(crate) position: Position,
     pub(crate) qk_norm: QkNorm,
+    pub(crate) talking_heads: TalkingHeads,
     pub(crate) bias: Projections,
     /// `None` is 0.
     pub(crate) dropout: Option<Real>,

@@ -20,6 +20,12 @@ fn keys_from_elsewhere_say_what_to_write() {
         ("«window_size» = 256", "`mask = sliding_window(n)`"),
         ("«multi_query» = true", "`kv_heads = 1`"),
         ("«add_zero_attn» = true", "`normalizer = softmax1`"),
+        (
+            "«use_talking_heads» = true",
+            "did you mean `talking_heads`?",
+        ),
+        ("«pre_talking_heads» = true", "`talking_heads = before`"),
+        ("«proj_w» = true", "`talking_heads = after`"),
         ("«kdim» = 8", "`d_context` is its width"),
         ("«vdim» = 8", "`d_values = 512`, beside `d_context`"),
         ("«cross_attend» = true", "`d_context = 512`"),
@@ -184,4 +190,46 @@ fn input_without_a_struct_expands_to_the_error_only() {
             "expected `struct`, found `heads`\nhelp: a layer is declared as an item, outside of expressions and types: `struct Name<heads = 8, d_model = 512>;`",
         ],
     );
+}
+
+#[test]
+fn heads_that_talk_share_the_mask() {
+    check(
+        "talking_heads = «twice»",
+        &["`talking_heads` has no value `twice`.."],
+    );
+    for (word, body, message) in [
+        (
+            "«after»",
+            "fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < 4 * (h + 1) }",
+            "`talking_heads` contradicts a mask that reads `h`..",
+        ),
+        (
+            "«before»",
+            "data keep: bool[heads, kv_len]; fn mask(h, kv_idx) { keep[h, kv_idx] }",
+            "`talking_heads` contradicts a mask that reads `h`..",
+        ),
+        (
+            "«both»",
+            "fn normalize(score, kv_len) { sigmoid(score) / kv_len as f32 }",
+            "the weight of a mixed score is a function of this score alone..",
+        ),
+        (
+            "«before»",
+            "param gain: [heads] = ones; fn normalize(score, h) { gain[h] * sigmoid(score) }",
+            "the weight of a mixed score is a function of this score alone..",
+        ),
+    ] {
+        let source =
+            format!("struct L<heads = 2, d_model = 16, talking_heads = {word}> {{ {body} }}");
+        check_source(&source, &[message]);
+    }
+    for allowed in [
+        "talking_heads = none> { fn mask(h, q_idx, kv_idx) { q_idx - kv_idx < 4 * (h + 1) } }",
+        "talking_heads = after> { fn normalize(score, kv_len) { sigmoid(score) / kv_len as f32 } }",
+        "talking_heads = both> { fn normalize(score) { sigmoid(score) } }",
+        "talking_heads = both, mask = causal & padding, normalizer = relu(2)>;",
+    ] {
+        check_source(&format!("struct L<heads = 2, d_model = 16, {allowed}"), &[]);
+    }
 }

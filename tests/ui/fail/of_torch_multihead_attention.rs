@@ -6,7 +6,7 @@ attention! {
     struct Layer<num_heads = 2, embed_dim = 16, kdim = 8, vdim = 4, add_zero_attn = true, add_bias_kv = true>;
     struct Call<
         heads = 2, d_model = 16, batch_first = true, key_padding_mask = true, attn_mask = true, need_weights = true,
-        average_attn_weights = true, is_causal = true, talking_heads = true
+        average_attn_weights = true, is_causal = true, pre_talking_heads = true
     >;
 }
 

@@ -26,11 +26,11 @@ const MIN_KEYS: usize = 128;
 const TASKS: usize = 8;
 
 /// The gradient of a sequence, with a matrix for every head.
-struct Gradient<'a, E> {
-    q: Vec<MatrixMut<'a, E>>,
-    k: Vec<MatrixMut<'a, E>>,
-    v: Vec<MatrixMut<'a, E>>,
-    sums: SequenceSums<'a, E>,
+pub(super) struct Gradient<'a, E> {
+    pub q: Vec<MatrixMut<'a, E>>,
+    pub k: Vec<MatrixMut<'a, E>>,
+    pub v: Vec<MatrixMut<'a, E>>,
+    pub sums: SequenceSums<'a, E>,
 }
 
 /// Some blocks of keys of a head, and their sums.
@@ -57,7 +57,9 @@ impl<E: Pooled> Attention<'_, E> {
         let sizes = self.sizes;
         let batch = self.sizes.batch;
         let [of_queries, of_keys] = [sizes.heads, sizes.kv_heads].map(|heads| [batch, heads]);
-        let centres = self.normalizer.sparse();
+        let talks = self.talking.is_any();
+        // Where heads talk, a block of queries has all of its weights.
+        let centres = self.normalizer.sparse().filter(|_| !talks);
         let centres = centres.map(|sparse| self.centres(sparse, [q, k, v], lse, out, &d_out));
         let (out, shares) = match &centres {
             None => (out, None),
@@ -68,7 +70,11 @@ impl<E: Pooled> Attention<'_, E> {
         };
         let of_softmax = self.shares(&d_out);
         let shares = shares.or(of_softmax.as_deref());
-        let mut sums = GradientSums::new(self, self.division().0, d.score.is_some());
+        let tasks = match talks {
+            true => self.tasks_of_heads(),
+            false => self.division().0,
+        };
+        let mut sums = GradientSums::new(self, tasks, d.score.is_some());
         let as_given = [(d.q, q.layout), (d.k, k.layout), (d.v, v.layout)];
         let as_given = as_given.map(|(matrix, layout)| Heads { matrix, layout });
         let mut score = d.score;
@@ -93,6 +99,12 @@ impl<E: Pooled> Attention<'_, E> {
                     d_weights: d_out.weights.map(|of| of.d),
                     shares: shares.map(|shares| &shares[b * rows..][..rows]),
                 };
+                if talks {
+                    let d_lse = d_out.lse.map(|d| &d[b * rows..][..rows]);
+                    self.of_sequence(b)
+                        .backward_talking(&saved, d_lse, gradient);
+                    return;
+                }
                 self.of_sequence(b).backward_sequence(&saved, gradient);
             },
         );
@@ -101,6 +113,9 @@ impl<E: Pooled> Attention<'_, E> {
         score.into_iter().for_each(|to| sums.score(to));
         d.w.into_iter().for_each(|to| sums.w(to));
         d.sink.into_iter().for_each(|to| sums.sink(to));
+        for (mixed, to) in [d.mix_scores, d.mix_weights].into_iter().enumerate() {
+            to.into_iter().for_each(|to| sums.mixing(mixed, to));
+        }
     }
 
     /// Panics if the arguments do not fit the sizes.
@@ -151,7 +166,7 @@ impl<E: Pooled> Attention<'_, E> {
     ///
     /// With dropout, `Σ p dw` is a sum over the weights that were kept, as `dw` is the gradient of these.
     fn shares(&self, d: &OutputGradients<'_, E>) -> Option<Buffer<E>> {
-        let has_none = d.weights.is_none() && d.lse.is_none();
+        let has_none = d.weights.is_none() && d.lse.is_none() || self.talking.is_any();
         let is_softmax =
             self.normalizer.sparse().is_none() && self.normalizer != Normalizer::Identity;
         if has_none || !is_softmax {

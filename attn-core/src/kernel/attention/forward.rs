@@ -11,7 +11,7 @@
 //! ```
 //!
 //! and divides by its sums in the end. A sparse normalizer needs all scores of a row before it knows a weight. So the scores of a
-//! block of queries are stored, and passes 3 and 4 follow after pass 2 of the last tile.
+//! block of queries are stored, and passes 3 and 4 follow after pass 2 of the last tile. Where heads talk to each other, see `talking.rs`.
 
 use std::ops::Range;
 
@@ -49,13 +49,13 @@ struct Block<'a, E> {
 type OfGroup<'a, E> = SmallVec<[Results<'a, E>; 8]>;
 
 /// The results of some queries of a head.
-struct Results<'a, E> {
+pub(super) struct Results<'a, E> {
     /// `[queries, value_width]`
-    out: MatrixMut<'a, E>,
+    pub out: MatrixMut<'a, E>,
     /// `[queries]`
-    lse: &'a mut [E],
+    pub lse: &'a mut [E],
     /// `[queries, key]`
-    weights: Option<MatrixMut<'a, E>>,
+    pub weights: Option<MatrixMut<'a, E>>,
 }
 
 impl<E: Pooled> Attention<'_, E> {
@@ -72,6 +72,9 @@ impl<E: Pooled> Attention<'_, E> {
         let out = (to.out.layout, (out.rows(), out.cols()));
         let weights = to.weights.as_ref().map(|weights| weights.len());
         self.check([q, k, v], out, Some(lse.len()), weights);
+        if self.talking.is_any() {
+            return self.forward_talking([q, k, v], to, lse);
+        }
         self.for_each_block([q, k, v], to, lse, |queries, keys, block| {
             match self.normalizer.sparse() {
                 None => self.forward_block(queries, keys, block),
@@ -143,7 +146,7 @@ impl<E: Pooled> Attention<'_, E> {
     }
 
     /// The parts of the results, for every head of every sequence.
-    fn results<'a>(
+    pub(super) fn results<'a>(
         &self,
         Outputs { out, weights }: Outputs<'a, E>,
         lse: &'a mut [E],
@@ -380,7 +383,7 @@ fn finish<E: Pooled>(running: &OnlineSoftmaxState<E>, sums: &Panel<E>, block: Bl
 }
 
 /// The transformed keys of a head.
-enum Keys<'a, E: Pooled> {
+pub(super) enum Keys<'a, E: Pooled> {
     /// `[key, width]`, without a transform.
     Borrowed(Matrix<'a, E>),
     /// `[key, width]`
@@ -390,7 +393,7 @@ enum Keys<'a, E: Pooled> {
 }
 
 impl<'a, E: Pooled> Keys<'a, E> {
-    fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
+    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, k: Matrix<'a, E>) -> Self {
         let transform = &attention.key.of_head(kv, k.cols());
         // In a decode step, the products of one query with rows are as fast as any.
         let dot = matches!(attention.similarity, Similarity::Dot { .. });
@@ -423,7 +426,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
     }
 
     /// `[width, key]`
-    fn columns(&self) -> Matrix<'_, E> {
+    pub(super) fn columns(&self) -> Matrix<'_, E> {
         match self {
             Self::Borrowed(rows) => rows.transposed(),
             Self::Rows(rows) => rows.read().transposed(),
@@ -433,7 +436,7 @@ impl<'a, E: Pooled> Keys<'a, E> {
 }
 
 /// The transformed values of a head, `[key, value_width]`.
-enum Values<'a, E: Pooled> {
+pub(super) enum Values<'a, E: Pooled> {
     /// They need no transform.
     Borrowed(Matrix<'a, E>),
     /// A contiguous copy, on few pages.
@@ -442,7 +445,7 @@ enum Values<'a, E: Pooled> {
 
 impl<'a, E: Pooled> Values<'a, E> {
     /// A copy if there is a transform, or if the values are many and several blocks of queries read them.
-    fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
+    pub(super) fn load(attention: &Attention<'_, E>, kv: usize, v: Matrix<'a, E>) -> Self {
         let sizes = attention.sizes;
         let transform = &attention.value.of_head(kv, v.cols());
         let near = v.rows() < FAR || v.is_contiguous() || sizes.group() * sizes.query <= QUERIES;
@@ -464,7 +467,7 @@ impl<'a, E: Pooled> Values<'a, E> {
         Self::Copied(copy)
     }
 
-    fn rows(&self) -> Matrix<'_, E> {
+    pub(super) fn rows(&self) -> Matrix<'_, E> {
         match self {
             Self::Borrowed(rows) => *rows,
             Self::Copied(rows) => rows.read(),

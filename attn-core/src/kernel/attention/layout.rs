@@ -102,6 +102,11 @@ impl<E: Pooled> Attention<'_, E> {
         if let Normalizer::Sink(sink) = self.normalizer {
             assert_eq!(sink.len(), heads, "a sink for every head");
         }
+        let mixed = [self.talking.scores, self.talking.weights];
+        for matrix in mixed.into_iter().flatten() {
+            let shape = (matrix.rows(), matrix.cols());
+            assert_eq!(shape, (heads, heads), "rows and columns of heads that talk");
+        }
         let rows = batch * heads * query;
         assert!(lse.is_none_or(|lse| lse == rows), "an lse for every query");
         assert!(

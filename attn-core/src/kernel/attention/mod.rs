@@ -30,6 +30,7 @@ mod softmax_state;
 mod sparse;
 mod spec;
 mod sums;
+mod talking;
 mod tile_traits;
 mod weight_rows;
 mod weights;
@@ -53,6 +54,6 @@ pub use rotary::{RopeScaling, Rotary};
 pub use rotation::{Rotations, rotate_rows};
 pub use spec::{
     Attention, Dropout, Gradients, HeadTransform, Norm, Normalizer, OutputGradients, Outputs, Rope,
-    ScoreGradients, Similarity, Sizes, WeightGradients,
+    ScoreGradients, Similarity, Sizes, TalkingHeads, WeightGradients,
 };
 pub use tile_traits::{TileMask, TileScore};

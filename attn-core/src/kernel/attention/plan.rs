@@ -41,6 +41,15 @@ pub(super) struct Tile {
 }
 
 impl Tile {
+    /// The same of another head of the sequence.
+    pub(super) fn of_head(&self, h: usize) -> Self {
+        let head = Head { h, ..self.head };
+        Self {
+            head,
+            ..self.clone()
+        }
+    }
+
     /// The position of its first element.
     pub(super) fn origin(&self) -> TileOrigin {
         TileOrigin {

@@ -33,6 +33,11 @@ impl<E: Pooled> Attention<'_, E> {
         if let Some(score) = self.score {
             score.apply(tile.origin(), scores);
         }
+        self.hide(tile, scores);
+    }
+
+    /// Sets masked scores to -∞.
+    pub(super) fn hide(&self, tile: &Tile, scores: &mut MatrixMut<'_, E>) {
         for columns in tile.partial_columns() {
             let mut place = tile.origin();
             place.k += columns.start;

@@ -197,6 +197,37 @@ pub enum Similarity<'a, E> {
     },
 }
 
+/// Heads that talk to each other: a score or a weight becomes a sum over those of all heads. Without matrices they do not.
+///
+/// The mask is then the same for all heads.
+#[derive(Clone, Copy)]
+pub struct TalkingHeads<'a, E> {
+    /// `score[g] = Σ scores[g, h] score[h]`, after the score modification and before the mask: `[heads, heads]`.
+    pub scores: Option<Matrix<'a, E>>,
+    /// With [`Normalizer::Identity`], the function from a mixed score to its weight. It has no bias terms.
+    pub weigh: Option<&'a dyn TileScore<E>>,
+    /// `weight[g] = Σ weights[g, h] weight[h]`, before dropout: `[heads, heads]`.
+    pub weights: Option<Matrix<'a, E>>,
+}
+
+impl<E> TalkingHeads<'_, E> {
+    /// Whether they do.
+    pub(super) fn is_any(&self) -> bool {
+        self.scores.is_some() || self.weights.is_some()
+    }
+}
+
+impl<E> Default for TalkingHeads<'_, E> {
+    /// Every head for itself.
+    fn default() -> Self {
+        Self {
+            scores: None,
+            weigh: None,
+            weights: None,
+        }
+    }
+}
+
 /// The parameters of an attention call, without its tensors.
 ///
 /// Queries are a matrix of `batch * query` rows and `heads * width` columns, keys of `batch * key` rows and `kv_heads * width`
@@ -220,6 +251,8 @@ pub struct Attention<'a, E> {
     pub mask: &'a dyn TileMask<E>,
     /// The normalizer.
     pub normalizer: Normalizer<'a, E>,
+    /// The matrices by which heads talk to each other, if they do.
+    pub talking: TalkingHeads<'a, E>,
     /// The dropout of weights.
     pub dropout: Option<Dropout>,
 }
@@ -290,6 +323,10 @@ pub struct Gradients<'a, E> {
     pub w: Option<MatrixMut<'a, E>>,
     /// The gradient of the sinks.
     pub sink: Option<&'a mut [E]>,
+    /// The gradient of [`TalkingHeads::scores`].
+    pub mix_scores: Option<MatrixMut<'a, E>>,
+    /// The gradient of [`TalkingHeads::weights`].
+    pub mix_weights: Option<MatrixMut<'a, E>>,
 }
 
 /// The gradients that [`Score::add_gradient`](super::Score::add_gradient) has added up over all places.

@@ -18,6 +18,8 @@ pub(super) struct GradientSums<E: Pooled> {
     key_gain: Buffer<E>,
     query_gain: Buffer<E>,
     sink: Buffer<E>,
+    /// The gradients of the matrices that mix heads, `[batch, tasks, 2, heads, heads]`, if heads talk.
+    mixing: Buffer<E>,
 }
 
 /// The partial sums of a sequence.
@@ -28,6 +30,8 @@ pub(super) struct SequenceSums<'a, E> {
     pub query_gains: Vec<&'a mut [E]>,
     /// `[heads]`
     pub sink: &'a mut [E],
+    /// The gradients of the matrices that mix heads, `[tasks, 2, heads, heads]`, if heads talk.
+    pub mixing: &'a mut [E],
 }
 
 /// The partial sums of one task.
@@ -97,6 +101,10 @@ impl<E: Pooled> GradientSums<E> {
                 sizes.batch * sizes.query.div_ceil(QUERIES_PER_TASK) * sizes.width,
             ),
             sink: Buffer::zeros(sizes.batch * sizes.heads),
+            mixing: Buffer::zeros(match attention.talking.is_any() {
+                true => sizes.batch * tasks * 2 * sizes.heads * sizes.heads,
+                false => 0,
+            }),
         }
     }
 
@@ -126,10 +134,13 @@ impl<E: Pooled> GradientSums<E> {
         );
         let query_gains = equal_chunks(&mut self.query_gain, batch);
         let sinks = equal_chunks(&mut self.sink, batch);
-        let sequences = query_gains.zip(sinks).map(|(gains, sink)| SequenceSums {
+        let mixing = equal_chunks(&mut self.mixing, batch);
+        let sequences = query_gains.zip(sinks).zip(mixing);
+        let sequences = sequences.map(|((gains, sink), mixing)| SequenceSums {
             tasks: parts.by_ref().take(tasks).collect(),
             query_gains: equal_chunks(gains, query.div_ceil(QUERIES_PER_TASK)).collect(),
             sink,
+            mixing,
         });
         sequences.collect()
     }
@@ -168,6 +179,16 @@ impl<E: Pooled> GradientSums<E> {
     /// The gradient of the sinks, `[heads]`.
     pub(super) fn sink(&self, to: &mut [E]) {
         sum_into(self.sink.chunks(to.len().max(1)), to);
+    }
+
+    /// The gradient of the matrix that mixes scores, which is number 0, or weights: `[heads, heads]`.
+    pub(super) fn mixing(&self, number: usize, mut to: MatrixMut<'_, E>) {
+        let heads = self.sizes.heads;
+        for g in 0..heads {
+            let parts = self.mixing.chunks(2 * heads * heads);
+            let row = (number * heads + g) * heads;
+            sum_into(parts.map(|part| &part[row..][..heads]), to.row_mut(g));
+        }
     }
 
     /// `to`: `[batch * heads, len]`.

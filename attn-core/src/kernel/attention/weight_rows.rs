@@ -60,11 +60,13 @@ impl<'a, E: Real> WeightRows<'a, E> {
     }
 }
 
-struct Normalize<'a, E> {
-    tiles: &'a [(Range<usize>, [E; QUERIES])],
-    running: &'a OnlineSoftmaxState<E>,
+/// Divides weights by their sums.
+pub(super) struct Normalize<'a, E> {
+    /// The keys of every tile, and the maximum of each row after it.
+    pub tiles: &'a [(Range<usize>, [E; QUERIES])],
+    pub running: &'a OnlineSoftmaxState<E>,
     /// `[queries, key]`
-    weights: MatrixMut<'a, E>,
+    pub weights: MatrixMut<'a, E>,
 }
 
 impl<E: Real> Kernel for Normalize<'_, E> {

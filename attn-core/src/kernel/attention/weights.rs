@@ -264,13 +264,13 @@ fn differentiate<V: Vector>(
 }
 
 /// A normalizer on one row.
-trait Weights<V> {
+pub(super) trait Weights<V> {
     /// `p` and `g`. `p` is 0 where the score is masked.
     fn weight_and_slope(&self, score: V) -> (V, V);
 }
 
-struct Exponential<V> {
-    lse: V,
+pub(super) struct Exponential<V> {
+    pub lse: V,
 }
 
 impl<V: Vector> Weights<V> for Exponential<V> {
@@ -283,7 +283,7 @@ impl<V: Vector> Weights<V> for Exponential<V> {
     }
 }
 
-struct Identity;
+pub(super) struct Identity;
 
 impl<V: Vector> Weights<V> for Identity {
     #[inline(always)]
@@ -293,9 +293,9 @@ impl<V: Vector> Weights<V> for Identity {
     }
 }
 
-struct Threshold<V> {
-    normalizer: Sparse,
-    tau: V,
+pub(super) struct Threshold<V> {
+    pub normalizer: Sparse,
+    pub tau: V,
 }
 
 impl<V: Vector> Weights<V> for Threshold<V> {

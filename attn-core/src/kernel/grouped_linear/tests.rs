@@ -118,6 +118,7 @@ fn every_row_is_mapped_by_the_weights_of_its_group() {
                         rows,
                         groups,
                         capacity_factor,
+                        by_group: ByGroup::default(),
                     };
                     let sizes = [inputs, input, output];
                     let got = computed(numbers, of, sizes);
@@ -133,6 +134,75 @@ fn every_row_is_mapped_by_the_weights_of_its_group() {
     }
 }
 
+/// Rows of so many numbers in the order of their groups, or back.
+fn reorder(numbers: &[f64], width: usize, sorted: &Sorted, back: bool) -> Vec<f64> {
+    let mut to = numbers.to_vec();
+    for (place, row) in sorted.rows.iter().enumerate() {
+        let [from, into] = if back { [place, *row] } else { [*row, place] };
+        to[into * width..][..width].copy_from_slice(&numbers[from * width..][..width]);
+    }
+    to
+}
+
+#[test]
+fn matrices_by_group_have_the_same_numbers_at_other_places() {
+    for [inputs, each, groups, input, output] in SHAPES {
+        let rows = inputs * each;
+        let x = noise::<f64>(inputs * input, 1);
+        let w = noise(groups * output * input, 2);
+        let bias = noise(groups * output, 3);
+        let d_y = noise::<f64>(rows * output, 4);
+        for ids in ids(rows, groups) {
+            for (capacity_factor, by_input, result) in [
+                (None, false, true),
+                (None, true, false),
+                (None, true, true),
+                (Some(0.7), false, true),
+                (Some(0.7), true, true),
+            ] {
+                // The input has a row for each of the result, or is in the order of the ids.
+                let input_by_group = by_input && each == 1;
+                let of = RowGroups {
+                    ids: &ids,
+                    rows,
+                    groups,
+                    capacity_factor,
+                    by_group: ByGroup::default(),
+                };
+                let by_group = RowGroups {
+                    by_group: ByGroup {
+                        input: input_by_group,
+                        result,
+                    },
+                    ..of
+                };
+                let sizes = [inputs, input, output];
+                let want = computed([&x, &w, &bias, &d_y], of, sizes);
+                let sorted = Sorted::new(of);
+                let reordered = |numbers: &[f64], width, is_sorted, back| match is_sorted {
+                    true => reorder(numbers, width, &sorted, back),
+                    false => numbers.to_vec(),
+                };
+                let given_x = reordered(&x, input, input_by_group, false);
+                let given_d_y = reordered(&d_y, output, result, false);
+                let [y, d_x, d_w, d_b] =
+                    computed([&given_x, &w, &bias, &given_d_y], by_group, sizes);
+                let got = [
+                    reordered(&y, output, result, true),
+                    reordered(&d_x, input, input_by_group, true),
+                    d_w,
+                    d_b,
+                ];
+                for (got, want) in got.iter().zip(&want) {
+                    // The sums are the same, in products of other strides.
+                    let what = format!("{inputs} rows to {rows}, {capacity_factor:?}");
+                    assert_close(what, got, want, Absolute(3e-11));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_capacity_is_a_share_of_the_rows_rounded_up_and_first_rows_stay() {
     let of = |capacity_factor| RowGroups {
@@ -140,6 +210,7 @@ fn the_capacity_is_a_share_of_the_rows_rounded_up_and_first_rows_stay() {
         rows: 7,
         groups: 3,
         capacity_factor: Some(capacity_factor),
+        by_group: ByGroup::default(),
     };
     // 7 / 3 = 2.33..
     for (factor, capacity) in [
@@ -153,9 +224,15 @@ fn the_capacity_is_a_share_of_the_rows_rounded_up_and_first_rows_stay() {
         assert_eq!(of(factor).capacity(), capacity, "{factor}");
     }
     let sorted = Sorted::new(of(1.0));
-    assert_eq!(sorted.rows[..], [2, 0, 1, 3, 5]);
-    assert_eq!(sorted.ends[..], [1, 4, 5]);
-    assert_eq!(sorted.dropped, [4, 6]);
+    assert_eq!(sorted.rows[..], [2, 0, 1, 3, 4, 6, 5]);
+    assert_eq!(sorted.ends[..], [1, 6, 7]);
+    let groups = sorted
+        .groups()
+        .map(|parts| parts.map(|part| part.rows.to_vec()));
+    let groups: Vec<_> = groups.collect();
+    assert_eq!(groups[1], [vec![0, 1, 3], vec![4, 6]]);
+    assert_eq!(groups[2], [vec![5], vec![]]);
+    assert_eq!(sorted.places()[..], [1, 2, 0, 3, 4, 6, 5]);
 }
 
 /// A row that is not that of a group is not read for it.
@@ -170,6 +247,7 @@ fn what_is_not_finite_stays_in_its_row_and_its_group() {
         rows: 4,
         groups: 3,
         capacity_factor: None,
+        by_group: ByGroup::default(),
     };
     let bias = [0.0; 6];
     let d_y = noise::<f64>(4 * 2, 3);
@@ -198,6 +276,7 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
             rows,
             groups,
             capacity_factor: None,
+            by_group: ByGroup::default(),
         };
         same_for_all_threads(|| {
             let numbers: [&[f32]; 4] = [&x, &w, &bias, &d_y];
@@ -224,6 +303,7 @@ fn mismatched_shapes_are_refused() {
         rows: 1,
         groups: 3,
         capacity_factor: None,
+        by_group: ByGroup::default(),
     };
     let to = &mut [0.0; 2];
     forward(

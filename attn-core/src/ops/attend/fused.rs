@@ -13,7 +13,7 @@ use crate::{
         Matrix,
         attention::{
             Attention, Gradients, HeadTransform, Heads, OutputGradients, Outputs, PairGradients,
-            PairScore, PairTensor, Similarity, Sizes,
+            PairScore, PairTensor, Similarity, Sizes, TalkingHeads,
         },
     },
 };
@@ -163,6 +163,8 @@ impl<E: Element> Saved<E> {
             key_gain: None,
             w: None,
             sink: None,
+            mix_scores: None,
+            mix_weights: None,
         };
         let attention = self.call.attention(&score);
         attention.backward(q, k, v, out, self.lse.as_slice(), of_results, d);
@@ -195,6 +197,7 @@ impl<E: Element> Call<E> {
             score: has_score.then(|| E::tile_score(score)),
             mask: &self.mask,
             normalizer: self.normalizer.of_kernel(),
+            talking: TalkingHeads::default(),
             dropout: self.dropout,
         }
     }

@@ -450,7 +450,9 @@ impl<F: Frame> Backward<'_, F> {
             lines.differentiate(footprint);
         }
         match node.op.properties().kept {
-            Some(Kept::Array | Kept::Hidden | Kept::Attention) => lines.consumed(&of.kept()),
+            Some(Kept::Array | Kept::Hidden | Kept::Attention | Kept::Loss) => {
+                lines.consumed(&of.kept())
+            }
             Some(Kept::Dropout) | None => {}
         }
     }

@@ -291,9 +291,10 @@ impl<F: Frame> Forward<'_, F> {
         let of = BlockNode::new(self.frame, node).in_strips(self.strips);
         let call = node.op.forward(&of, to);
         let returned = match (node.op.properties().kept, self.frame.mode()) {
-            (Some(Kept::Array | Kept::Hidden | Kept::Attention), ExecMode::Forward) => {
-                Some(quote!(let #kept =))
-            }
+            (
+                Some(Kept::Array | Kept::Hidden | Kept::Attention | Kept::Loss),
+                ExecMode::Forward,
+            ) => Some(quote!(let #kept =)),
             (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session | ExecMode::Start) => None,
         };
         if !call.is_empty() {

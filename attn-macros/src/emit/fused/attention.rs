@@ -6,7 +6,33 @@ use quote::{format_ident, quote, quote_spanned};
 use super::score::Score;
 use super::{LayerFrame, places, var};
 use crate::emit::block::Frame;
+use crate::emit::expr::vectors;
 use crate::ops::attention_layer::{Attend, HeadTransform, Norm, Similarity};
+use crate::score::Expr;
+use crate::score::diff::{Wrt, diff};
+
+/// The function from a mixed score to a weight, which reads nothing else.
+fn emit_weigh(weight: &Expr) -> TokenStream {
+    let value = vectors(weight);
+    let derivative = vectors(&diff(weight, Wrt::Operand(0)));
+    quote! {
+        /// From a mixed score to its weight.
+        struct Weigh;
+
+        #[allow(unused_variables)]
+        impl<E: p::Element> p::Score<E> for Weigh {
+            #[inline(always)]
+            fn value<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+                #value
+            }
+
+            #[inline(always)]
+            fn derivative<V: p::Vector<Element = E>>(&self, score: V, bias_terms: &[V]) -> V {
+                #derivative
+            }
+        }
+    }
+}
 
 impl LayerFrame<'_> {
     /// The types of the mask and the score, and the function that puts the parts together.
@@ -48,6 +74,8 @@ impl LayerFrame<'_> {
             let field = var(field);
             quote!((weights.#field.values()))
         });
+        let weigh = attention.weight_of_mixed().map(emit_weigh);
+        let talking = self.talking(attention);
         // A function of the score is in `score`.
         let normalizer = format_ident!("{}", attention.normalizer.names()[1]);
         let dropout = match attention.dropout {
@@ -57,6 +85,7 @@ impl LayerFrame<'_> {
         quote_spanned! {self.cx.at=>
             #mask_type
             #score_type
+            #weigh
 
             /// From queries, keys and values to attended values.
             #[allow(unused_variables)]
@@ -74,10 +103,30 @@ impl LayerFrame<'_> {
                     score: #score,
                     mask: #mask,
                     normalizer: p::Normalizer::#normalizer #learned,
+                    talking: #talking,
                     dropout: #dropout,
                 }
             }
         }
+    }
+
+    /// What heads mix.
+    fn talking(&self, attention: &Attend) -> TokenStream {
+        if !attention.talking.is_any() {
+            return quote!(p::TalkingHeads::default());
+        }
+        let [scores, weights] = attention.talking.fields().map(|field| match field {
+            None => quote!(None),
+            Some(field) => {
+                let field = var(field);
+                quote!(Some(weights.#field.matrix()))
+            }
+        });
+        let weigh = match attention.weight_of_mixed() {
+            Some(_) => quote!(Some(&Weigh)),
+            None => quote!(None),
+        };
+        quote!(p::TalkingHeads { scores: #scores, weigh: #weigh, weights: #weights })
     }
 
     /// `attention(call, weights)`, with the function of the score, if there is one.

@@ -219,6 +219,11 @@ pub(super) fn layer_name(model: &Model, layer: &Submodule) -> String {
 pub(super) const COMPOSED: &str =
     "The equivalent chain of dfdx's operations, as a reference and for debugging.";
 
+/// The documentation of `trainer`.
+pub(super) const TRAINER: &str = "Training steps on the model's `loss`, with this algorithm: `model.trainer(AdamWConfig::default()).clip(1.0)`.
+
+The trainer owns the model. A step is forward, loss, backward, clipping and the optimizer, on memory of the trainer's own.";
+
 /// The documentation of the composed form of a function beside `forward`.
 pub(super) fn composed(cx: &Emitter<'_>) -> [String; 2] {
     let [forward, composed] = ["forward", "composed"].map(|name| cx.method_name(name));

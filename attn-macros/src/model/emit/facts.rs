@@ -279,6 +279,11 @@ impl<'a> Extents<'a> {
         self.result().pop()
     }
 
+    /// The size of an axis.
+    pub(crate) fn axis(&self, axis: &Axis) -> TokenStream {
+        extent_of(self.model, axis)
+    }
+
     /// The sizes of the axes batch, query and key.
     pub(crate) fn axes_of_attention(&self, attention: &Attention) -> [TokenStream; 3] {
         let query = self.operand(0);

@@ -117,7 +117,7 @@ fn emit_impl(cx: &Emitter<'_>, access: Access) -> TokenStream {
     let fused = (!cx.is_opaque()).then(|| {
         quote! {
             if run.is_one_operation::<E, D>() {
-                return fused(model, #(#names,)* run.train);
+                return fused(p::Operation::default(), model, #(#names,)* run.train);
             }
         }
     });

@@ -13,6 +13,7 @@ mod opaque;
 mod output;
 pub(crate) mod picture;
 mod session;
+mod trainer;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -96,6 +97,7 @@ pub(crate) fn model(
         facts::emit_trait(cx),
         missing::emit(cx),
         opaque::emit_checks(cx),
+        trainer::emit_method(cx),
     ];
     let constants = model
         .constants
@@ -149,6 +151,7 @@ fn emit_function(cx: &Emitter<'_>, passes: Option<&Passes<'_>>) -> TokenStream {
             .unwrap_or_default(),
         session::emit(cx),
         facts::emit_function(cx),
+        trainer::emit_loss(cx),
     ];
     quote!(const _: () = { #(#parts)* };)
 }

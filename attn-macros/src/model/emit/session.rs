@@ -145,7 +145,7 @@ fn emit_sessions(cx: &Emitter<'_>) -> TokenStream {
                 p::check_sizes(#label, &[("sequences", sequences), ("capacity", capacity), ("width", #width)])?;
                 let room = p::Capacity { sequences, capacity };
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
-                let weights = p::Weighted::weights(self, &mut operation)?;
+                let weights = p::read_weights(self, &mut operation)?;
                 let past = past(&weights, room)?;
                 let model = p::ModelDecoder { weights: p::Arc::new(weights), past, decode: decode::<E> };
                 p::Sessions::try_new(model, room, p::least(&[#(#vocabularies),*]), #width)

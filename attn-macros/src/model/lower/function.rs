@@ -42,7 +42,7 @@ const METHODS: [&str; 17] = [
 ];
 
 /// The other names that every model has.
-const OTHER_METHODS: [&str; 8] = [
+const OTHER_METHODS: [&str; 9] = [
     "alloc_grads",
     "graph_dot",
     "graph_svg",
@@ -50,6 +50,7 @@ const OTHER_METHODS: [&str; 8] = [
     "reset_params",
     "summary",
     "summary_of",
+    "trainer",
     "zero_grads",
 ];
 

@@ -13,7 +13,7 @@ use crate::model::types::{Axis, Type};
 use crate::ops::{Emit, Fusion, Gradient, Kept, Op, Properties, Saved};
 use crate::score::Expr;
 use crate::score::split::{self, BiasTerm, Parts};
-use crate::spec::{Dim, Normalizer, Real};
+use crate::spec::{Dim, Normalizer, Real, TalkingHeads};
 
 /// The operands: queries, keys and values.
 #[derive(Clone)]
@@ -24,6 +24,8 @@ pub(crate) struct Attend {
     /// The keys that a query attends to; `None` is all of them.
     pub(crate) mask: Option<Expr>,
     pub(crate) normalizer: Normalizer,
+    /// What the heads mix: the scores before the mask, the weights before dropout.
+    pub(crate) talking: TalkingHeads,
     /// The probability with which weights fall while training.
     pub(crate) dropout: Option<Real>,
     /// The functions, and the weight if that is a function of the score, as the kernels take them: [`Attend::split`].
@@ -65,7 +67,9 @@ impl Attend {
     /// The function of the scores as the kernels take it, and the operands that they read: queries and keys of width 0 are none. `None`
     /// if the kernels do not know what the functions read.
     pub(crate) fn split(&self, operands: &[ValueId]) -> Option<(Attend, Vec<ValueId>)> {
-        let functions = self.functions.iter().chain(self.normalizer.weight());
+        // The weight of a mixed score is a function by itself.
+        let weight = self.normalizer.weight().filter(|_| !self.talking.scores);
+        let functions = self.functions.iter().chain(weight);
         let score = functions.fold(Expr::SCORE, |score, function| function.of(&score));
         let is_additive = matches!(self.similarity, Similarity::Additive { .. });
         let unread = usize::from(self.similarity == Similarity::None);
@@ -86,6 +90,11 @@ impl Attend {
     /// The factor of the product of query and key. `None` is 1.
     pub(crate) fn scale(&self) -> Option<&Real> {
         self.parts.as_ref()?.scale.as_ref()
+    }
+
+    /// From a mixed score to the weight, if that is a function of it.
+    pub(crate) fn weight_of_mixed(&self) -> Option<&Expr> {
+        self.normalizer.weight().filter(|_| self.talking.scores)
     }
 
     /// The numbers of the place that it reads.
@@ -133,8 +142,9 @@ impl Op for Attend {
 impl LayerOp for Attend {
     fn description(&self) -> LayerDescription<'_> {
         let learned = [self.similarity.field(), self.normalizer.field()];
+        let learned = learned.into_iter().chain(self.talking.fields());
         LayerDescription {
-            fields: learned.into_iter().flatten().collect(),
+            fields: learned.flatten().collect(),
             attention: Some(self),
             ..LayerDescription::default()
         }
@@ -147,8 +157,12 @@ impl LayerOp for Attend {
             Similarity::None => None,
             _ => Some(product(&weights, operands[0].axes.last())),
         };
+        // A sum over the heads for every pair.
+        let mixed = self.talking.fields().into_iter().flatten();
+        let mixed = mixed.map(|_| product(&weights, weights.axes.get(1)));
         scores
             .into_iter()
+            .chain(mixed)
             .chain([product(result, Some(&keys))])
             .collect()
     }
@@ -171,8 +185,16 @@ impl Emit<LayerFrame<'_>> for Attend {
             }
             Similarity::None => quote!(p::zero_scores(#x, axes.2)?),
         };
-        let functions = self.functions.iter().chain(self.normalizer.weight());
-        let functions = functions.map(|expr| of.map_scores(expr));
+        let functions = self.functions.iter().map(|expr| of.map_scores(expr));
+        let weight_of_score = self.normalizer.weight().map(|expr| of.map_scores(expr));
+        let [mix_scores, mix_weights] = self.talking.fields().map(|field| {
+            let field = of.weight(field?);
+            Some(field)
+        });
+        let mix_scores =
+            mix_scores.map(|matrix| quote!(let scores: #ty = p::mix_heads(scores, #matrix)?;));
+        let mix_weights =
+            mix_weights.map(|matrix| quote!(let weights: #ty = p::mix_heads(weights, #matrix)?;));
         let (line, mask) = match &self.mask {
             Some(mask) => (of.mask(mask), quote!(Some(mask))),
             None => (TokenStream::new(), quote!(None)),
@@ -210,9 +232,12 @@ impl Emit<LayerFrame<'_>> for Attend {
         quote! {
             let scores: #ty = #scores;
             #(#functions)*
+            #mix_scores
+            #weight_of_score
             #line
             let lse: Option<#lse_type> = #lse;
             let weights: #ty = p::#normalizer(scores, #mask #learned)?;
+            #mix_weights
             #dropout
             let seen = wanted.weights.then(|| weights.retaped::<p::NoneTape>());
             #attended
@@ -223,10 +248,8 @@ impl Emit<LayerFrame<'_>> for Attend {
         let [heads, width] = of.heads();
         let learned = self.parameter_gradients(of).into_iter();
         let learned: Vec<_> = learned.flat_map(|gradient| gradient.footprints).collect();
-        // The kernel computes as many numbers as are attended, and the thresholds again.
-        let centres = self
-            .normalizer
-            .is_sparse()
+        // The kernel computes as many numbers as are attended, and the thresholds again. Where heads talk, it has all weights of a query.
+        let centres = (self.normalizer.is_sparse() && !self.talking.is_any())
             .then(|| quote!(p::Footprint::backward_only(&[batch, #heads, query, (#width) + 1])));
         Footprints {
             forward: Some(tracked_code::array(&[
@@ -263,7 +286,8 @@ impl Emit<LayerFrame<'_>> for Attend {
         let learned = self.parameter_gradients(of);
         let makes = learned.iter().map(|gradient| &gradient.make);
         let adds = learned.iter().map(|gradient| &gradient.add);
-        let [query, key, w, sink, score] = learned.each_ref().map(|gradient| &gradient.argument);
+        let [query, key, w, sink, mix_scores, mix_weights, score] =
+            learned.each_ref().map(|gradient| &gradient.argument);
         let (split, to) = of.gradients_mut(gradients, self.given);
         let [to_q, to_k, to_v] = vectors(to, "MatrixMut");
         let lines = quote! {
@@ -284,6 +308,8 @@ impl Emit<LayerFrame<'_>> for Attend {
                     key_gain: #key,
                     w: #w,
                     sink: #sink,
+                    mix_scores: #mix_scores,
+                    mix_weights: #mix_weights,
                 },
             );
             #(#adds)*
@@ -303,14 +329,18 @@ impl Attend {
         operands
     }
 
-    /// The gradients of what it learns: of the gains of queries and keys, of additive scores, of the sink, of the score's function.
-    fn parameter_gradients(&self, of: &LayerNode<'_>) -> [ParameterGradient; 5] {
+    /// The gradients of what it learns: of the gains of queries and keys, of additive scores, of the sink, of the matrices that mix heads,
+    /// of the score's function.
+    fn parameter_gradients(&self, of: &LayerNode<'_>) -> [ParameterGradient; 7] {
         let [query, key, _] = self.transforms();
+        let [mix_scores, mix_weights] = self.talking.fields();
         [
             of.parameter_gradient(query.gain(), "d_query_gain", "as_mut_slice"),
             of.parameter_gradient(key.gain(), "d_key_gain", "as_mut_slice"),
             of.parameter_gradient(self.similarity.field(), "d_w", "view_mut"),
             of.parameter_gradient(self.normalizer.field(), "d_sink", "as_mut_slice"),
+            of.parameter_gradient(mix_scores, "d_mix_scores", "view_mut"),
+            of.parameter_gradient(mix_weights, "d_mix_weights", "view_mut"),
             of.score_gradient(self),
         ]
     }

@@ -15,7 +15,7 @@ use crate::spec::keys::INITIALIZER;
 use crate::spec::value::{Constant, Size};
 
 /// The names that a layer uses itself.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 11] = [
     "q_proj",
     "k_proj",
     "v_proj",
@@ -25,6 +25,8 @@ const FIELDS: [&str; 9] = [
     "score_proj",
     "rel_pos_bias",
     "sink",
+    "mix_scores",
+    "mix_weights",
 ];
 
 fn is_field(name: &Ident) -> bool {

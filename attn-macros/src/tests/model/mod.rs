@@ -7,6 +7,7 @@ mod buffers;
 mod convolutions;
 mod elsewhere;
 mod ids;
+mod losses;
 mod mistakes;
 mod names;
 mod picture;

@@ -11,7 +11,7 @@ use crate::ops::attention_layer::{
     Attend, HeadTransform, LayerOp, Linear, Norm, PerHeadLinear, Similarity, TransformHeads,
 };
 use crate::pipeline::fuse_layer;
-use crate::spec::{Normalizer, Real, Rotary, Size};
+use crate::spec::{Normalizer, Real, Rotary, Size, TalkingHeads};
 use crate::tests::support::build;
 
 /// Operations of which the result of the last one is that of all.
@@ -44,6 +44,7 @@ impl Builder {
             functions: Vec::new(),
             mask: None,
             normalizer: Normalizer::Softmax,
+            talking: TalkingHeads::default(),
             dropout: None,
             parts: None,
             loads: vec![HeadTransform::default(); 3],

@@ -204,6 +204,7 @@ fn free() -> impl Strategy<Value = Vec<String>> {
         ),
         entry("bias", &["true", "false", "[q, k, v]", "[o]", "[]", "q"]),
         entry("dropout", &["0", "0.0", "0.1", "0.999", "P"]),
+        entry("talking_heads", &["none", "before", "after", "both"]),
         entry(
             "init",
             &[
@@ -214,7 +215,7 @@ fn free() -> impl Strategy<Value = Vec<String>> {
             ],
         ),
     );
-    entries.prop_map(|(a, b, c, d, e)| [a, b, c, d, e].into_iter().flatten().collect())
+    entries.prop_map(|(a, b, c, d, e, f)| [a, b, c, d, e, f].into_iter().flatten().collect())
 }
 
 /// Grids of two and of three axes, with words that these have.

@@ -129,6 +129,8 @@ pub(super) struct Case {
     pub layouts: [HeadLayout; 4],
     /// Whether the weights and `lse` are results that are used.
     pub weights: bool,
+    /// Whether heads talk to each other, by matrices that change nothing.
+    pub talking: bool,
 }
 
 impl Case {
@@ -152,6 +154,7 @@ impl Case {
             dropout: None,
             layouts: [HeadLayout::SideBySide; 4],
             weights: false,
+            talking: false,
         }
     }
 
@@ -188,6 +191,8 @@ pub(super) struct Tensors<E> {
     pub w: Vec<E>,
     /// `[heads]`
     pub sink: Vec<E>,
+    /// The identity, `[heads, heads]`, and no gradient.
+    pub identity: Vec<E>,
 }
 
 impl<E: Kernels> Tensors<E> {
@@ -231,6 +236,9 @@ impl<E: Kernels> Tensors<E> {
             } else {
                 0
             }),
+            identity: (0..heads * heads)
+                .map(|i| [E::ZERO, E::ONE][usize::from(i % (heads + 1) == 0)])
+                .collect(),
         }
     }
 
@@ -249,6 +257,7 @@ impl<E: Kernels> Tensors<E> {
             key_gain,
             w,
             sink,
+            identity: _,
         } = self;
         [
             q, k, v, query_bias, key_bias, value_bias, table, slopes, shifts, query_gain, key_gain,
@@ -271,6 +280,7 @@ impl<E: Kernels> Tensors<E> {
             key_gain,
             w,
             sink,
+            identity: _,
         } = self;
         [
             ("q", q),
@@ -471,6 +481,8 @@ pub(super) fn attend_with<E: Kernels>(
                 .additive
                 .then(|| MatrixMut::new(&mut d.w, heads, width)),
             sink: (!d.sink.is_empty()).then_some(&mut d.sink[..]),
+            mix_scores: None,
+            mix_weights: None,
         },
     );
     let out = laid_out(of_out, out_axes, &out, true);
@@ -568,6 +580,17 @@ pub(super) fn attention<'a, E: Kernels>(
         score,
         mask: &case.mask,
         normalizer: case.normalizer.with(&x.sink),
+        talking: match case.talking {
+            false => TalkingHeads::default(),
+            true => {
+                let identity = Some(Matrix::new(&x.identity, heads, heads));
+                TalkingHeads {
+                    scores: identity,
+                    weigh: None,
+                    weights: identity,
+                }
+            }
+        },
         dropout: case.dropout,
     }
 }

@@ -7,5 +7,6 @@ mod poison;
 mod scores;
 mod shapes;
 mod sparse;
+mod talking;
 mod tiles;
 mod values;

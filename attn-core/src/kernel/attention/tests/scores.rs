@@ -372,6 +372,8 @@ fn gradients_of_another_shape_are_refused() {
         key_gain: None,
         w: None,
         sink: None,
+        mix_scores: None,
+        mix_weights: None,
     };
     attention.backward(rows(16), rows(8), rows(6), rows(12), &[], rows(12), d);
 }

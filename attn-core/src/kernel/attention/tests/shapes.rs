@@ -58,6 +58,8 @@ fn packed_tensors_are_read_and_written_in_place() {
             key_gain: None,
             w: None,
             sink: None,
+            mix_scores: None,
+            mix_weights: None,
         };
         let out = Matrix::new(&out, rows, 20);
         let d_out = Matrix::new(&d_out, rows, 20);

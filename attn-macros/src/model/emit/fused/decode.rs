@@ -163,7 +163,7 @@ impl ModelFrame<'_> {
             ) -> Result<(#weights<E>, #past<E>), p::Error<D::Err>> {
                 let mut operation = p::Operation::<E, D, p::NoneTape>::default();
                 #read
-                let weights = p::Weighted::weights(model, &mut operation)?;
+                let weights = p::read_weights(model, &mut operation)?;
                 let past = past(&weights, room, &call)?;
                 Ok((weights, past))
             }

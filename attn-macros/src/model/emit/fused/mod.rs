@@ -31,7 +31,7 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// struct ___GptWeights<E> { .. }          // what is read of the layers: of the model, of the body of each `repeat`
 /// struct ___GptSaved<E> { .. }            // what the derivative reads again
 ///
-/// fn fused(model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
+/// fn fused(operation, model, tokens, .., train) -> Result<Tensor<..>, ..>             // one operation on the tape
 /// fn forward(call, weights, random, keep, results) -> ___GptSaved<E>
 /// fn backward(call, weights, saved, d_results, gradients)
 /// const fn footprint<E>(batch, seq) -> p::Footprint                         // the memory that the two take
@@ -241,17 +241,17 @@ impl ModelFrame<'_> {
         quote_spanned! {cx.at=>
             /// The model as one operation on the tape: what `run_graph` computes, on slices.
             fn fused<#symbols E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(
+                mut operation: p::Operation<E, D, T>,
                 model: &#name<E, D>,
                 #(#inputs,)*
                 train: bool,
             ) -> Result<#ty, p::Error<D::Err>> {
                 let device = #device;
-                let mut operation = p::Operation::<E, D, T>::default();
                 let #first = operation.input(#first);
                 #shapes
                 #read
-                let weights = p::Weighted::weights(model, &mut operation)?;
-                let draw = || p::RandomU64::random_u64(&device);
+                let weights = p::read_weights(model, &mut operation)?;
+                let draw = operation.seeds(&device);
                 let random = p::Random::new(train && T::OWNS_TAPE, &draw);
                 #(let mut #results = #outputs;)*
                 let saved = p::run_pass(numbers, || {

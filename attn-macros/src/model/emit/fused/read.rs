@@ -308,6 +308,7 @@ impl ModelFrame<'_> {
             Kept::Array => quote!(p::Array<E>),
             Kept::Hidden => quote!(p::layers::Hidden<E>),
             Kept::Dropout => quote!(p::layers::Dropout),
+            Kept::Loss => quote!(p::layers::KeptLoss<E>),
             Kept::Attention => {
                 let attention = self.attention(node.attention()?);
                 quote!(#attention::Saved)

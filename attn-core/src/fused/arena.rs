@@ -1,0 +1,178 @@
+//! The parameters of a model, one after the other in one buffer.
+//!
+//! Layers only reserve ranges of it. Then all tensors are copied at once, or the numbers of a [trainer](crate::train::Trainer) are there
+//! already.
+
+use std::{
+    ops::{Deref, Range},
+    sync::{Arc, OnceLock},
+};
+
+use dfdx::{
+    optim::UnusedTensors,
+    shapes::Shape,
+    tensor::{Tensor, UniqueId},
+};
+
+use super::Slot;
+use crate::{Backend, Element, kernel::Buffer};
+
+/// The bytes of a cache line and of the widest vector, at which the ranges begin.
+const ALIGNMENT: usize = 64;
+
+/// A buffer that is filled once, after ranges of it are handed out.
+pub(crate) type Arena<E> = Arc<OnceLock<Buffer<E>>>;
+
+/// A range of an arena.
+pub(super) struct Numbers<E: Element> {
+    arena: Arena<E>,
+    range: Range<usize>,
+}
+
+impl<E: Element> Numbers<E> {
+    /// All numbers of a buffer.
+    pub(super) fn of(buffer: Buffer<E>) -> Self {
+        Self {
+            range: 0..buffer.len(),
+            arena: Arc::new(OnceLock::from(buffer)),
+        }
+    }
+}
+
+impl<E: Element> Deref for Numbers<E> {
+    type Target = [E];
+
+    /// # Panics
+    /// If the arena is not filled yet.
+    #[inline]
+    fn deref(&self) -> &[E] {
+        match self.arena.get() {
+            Some(numbers) => &numbers[self.range.clone()],
+            None => panic!("parameters are read before they are copied"),
+        }
+    }
+}
+
+/// A tensor as a vector.
+pub(super) type Flat<E, D> = Tensor<(usize,), E, D>;
+
+/// A tensor whose place in the arena is known, and the slot of its gradient.
+pub(crate) struct Reserved<E: Element, D: Backend<E>> {
+    tensor: Flat<E, D>,
+    pub(crate) slot: Slot,
+    pub(crate) range: Range<usize>,
+}
+
+impl<E: Element, D: Backend<E>> Reserved<E, D> {
+    /// The id of the tensor, which its clones share.
+    pub(crate) fn id(&self) -> UniqueId {
+        id_of(&self.tensor)
+    }
+}
+
+/// The ranges of an arena that are reserved so far.
+pub(crate) struct Reservations<E: Element, D: Backend<E>> {
+    arena: Arena<E>,
+    len: usize,
+    pub(crate) tensors: Vec<Reserved<E, D>>,
+}
+
+impl<E: Element, D: Backend<E>> Reservations<E, D> {
+    /// Ranges of this arena. If it is filled, its numbers are those of the same layers, and nothing is copied.
+    pub(crate) fn of(arena: Arena<E>) -> Self {
+        Self {
+            arena,
+            len: 0,
+            tensors: Vec::new(),
+        }
+    }
+
+    /// The range for tensors side by side. Each comes with the slot of its gradient; in the place of one that is not there are as many
+    /// zeros.
+    pub(super) fn reserve(
+        &mut self,
+        parts: impl IntoIterator<Item = (usize, Option<(Flat<E, D>, Slot)>)>,
+    ) -> Numbers<E> {
+        let start = self.len.next_multiple_of(ALIGNMENT / size_of::<E>());
+        self.len = start;
+        for (len, tensor) in parts {
+            let range = self.len..self.len + len;
+            self.len = range.end;
+            self.tensors.extend(tensor.map(|(tensor, slot)| Reserved {
+                tensor,
+                slot,
+                range,
+            }));
+        }
+        Numbers {
+            arena: Arc::clone(&self.arena),
+            range: start..self.len,
+        }
+    }
+
+    /// Copies all tensors, on several threads if they are many numbers.
+    pub(crate) fn fill(&self) {
+        self.arena.get_or_init(|| {
+            let mut arena = Buffer::uninit(self.len);
+            let mut rest = &mut arena[..];
+            let mut end = 0;
+            let mut tensors = Vec::with_capacity(self.tensors.len());
+            for Reserved { tensor, range, .. } in &self.tensors {
+                let (between, others) = rest.split_at_mut(range.start - end);
+                between.fill(E::zero());
+                let (to, others) = others.split_at_mut(range.len());
+                tensors.push((tensor, to));
+                (rest, end) = (others, range.end);
+            }
+            rest.fill(E::zero());
+            D::read(tensors);
+            arena
+        });
+    }
+}
+
+/// The id of a tensor: dfdx has it only in its own errors.
+pub(crate) fn id_of<S: Shape, E: Element, D: Backend<E>, T>(x: &Tensor<S, E, D, T>) -> UniqueId {
+    let mut unused = UnusedTensors::default();
+    unused.add(x);
+    unused.ids[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use dfdx::tensor::{Cpu, TensorFromVec};
+
+    use super::*;
+    use crate::fused::GradientRefs;
+
+    #[test]
+    fn tensors_stand_side_by_side_with_zeros_for_those_that_are_not_there() {
+        let tensor = |numbers: &[f32]| -> Flat<f32, Cpu> {
+            Cpu::default().tensor_from_vec(numbers.to_vec(), (numbers.len(),))
+        };
+        let mut slots = GradientRefs::default();
+        let [x, y, z] = [&[1.0, 2.0][..], &[3.0], &[4.0, 5.0, 6.0]].map(tensor);
+        let [of_x, of_y, of_z] = [&x, &y, &z].map(|x| slots.add(x));
+        let mut reserved = Reservations::of(Arena::default());
+        let pair = reserved.reserve([(2, Some((x, of_x))), (3, None), (1, Some((y, of_y)))]);
+        let empty = reserved.reserve([(0, None)]);
+        let alone = reserved.reserve([(3, Some((z, of_z)))]);
+        reserved.fill();
+        assert_eq!(*pair, [1.0, 2.0, 0.0, 0.0, 0.0, 3.0]);
+        assert!(empty.is_empty());
+        assert_eq!(*alone, [4.0, 5.0, 6.0]);
+        assert_eq!(alone.as_ptr() as usize % ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn a_filled_arena_is_not_filled_again() {
+        let x: Flat<f64, Cpu> = Cpu::default().tensor_from_vec(vec![1.0], (1,));
+        let slot = GradientRefs::default().add(&x);
+        let mut numbers = Buffer::zeros(1);
+        numbers[0] = 7.0;
+        let mut reserved = Reservations::of(Arc::new(OnceLock::from(numbers)));
+        let read = reserved.reserve([(1, Some((x, slot)))]);
+        reserved.fill();
+        assert_eq!(*read, [7.0]);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a step of a trainer returns.
+
+use std::fmt::Display;
+
+use crate::{Error, train::UpdateError};
+
+/// A step of a [`Trainer`](super::Trainer).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TrainStep {
+    /// The number of the step, from 1; of a skipped step, the number that the next one has again.
+    pub step: u64,
+    /// The loss, before the parameters changed. Of several batches, the mean.
+    pub loss: f64,
+    /// The norm of all gradients as one vector, before clipping.
+    pub grad_norm: f64,
+    /// Whether the parameters are as before, because the loss or a gradient is not finite: see [`NonFinite::Skip`].
+    pub skipped: bool,
+}
+
+/// What a [`Trainer`](super::Trainer) does if the loss or a gradient is infinite or NaN. The parameters do not change in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NonFinite {
+    /// The step is an error.
+    #[default]
+    Stop,
+    /// The step is left out, as `torch.amp.GradScaler` does.
+    Skip,
+}
+
+/// Why a [`Trainer`](super::Trainer) took no step. Parameters, state and step count are as before.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError<Dev> {
+    /// The model does not accept the batch.
+    #[error("{0}")]
+    Call(Error<Dev>),
+
+    /// A setting, or the state, does not fit.
+    #[error("{0}")]
+    Update(UpdateError<Dev>),
+
+    /// The loss or a gradient is infinite or NaN.
+    #[error("step {step}: the loss is {loss}{}", of_gradient(parameter.as_deref()))]
+    NotFinite {
+        /// The step.
+        step: u64,
+        /// The loss.
+        loss: f64,
+        /// The first parameter whose gradient is not finite, if there is one.
+        parameter: Option<String>,
+    },
+
+    /// There is no batch since the last step.
+    #[error("`apply` without a batch: call `accumulate` before it")]
+    NoBatch,
+}
+
+fn of_gradient(parameter: Option<&str>) -> impl Display {
+    parameter.map_or_else(String::new, |parameter| {
+        format!(", and the gradient of `{parameter}` is not finite")
+    })
+}
+
+impl<Dev> From<Error<Dev>> for TrainError<Dev> {
+    fn from(error: Error<Dev>) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl<Dev> From<UpdateError<Dev>> for TrainError<Dev> {
+    fn from(error: UpdateError<Dev>) -> Self {
+        Self::Update(error)
+    }
+}

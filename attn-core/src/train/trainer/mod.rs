@@ -1,0 +1,388 @@
+//! Training steps without a tape: the loss of a declared model, its gradients and the optimizer on slices.
+
+mod error;
+mod model;
+mod parameters;
+
+use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
+
+use dfdx::{
+    shapes::Rank0,
+    tensor::{NoneTape, SplitTape, Tensor},
+};
+
+use self::{model::StepTape, parameters::Parameters};
+use super::{
+    Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule, UpdateError,
+};
+use crate::{
+    Backend, Element,
+    fused::{Operation, StepSeeds},
+};
+
+pub use error::{NonFinite, TrainError, TrainStep};
+use model::ErrOf;
+pub use model::{TrainBatch, Trainable};
+
+/// Trains a model whose `model!` declares its loss.
+///
+/// [`step`](Self::step) is a whole step: forward, loss, backward, [clipping](Self::clip), and the optimizer. The trainer owns the model and
+/// the optimizer's state. Parameters and gradients are in memory of its own, where forward, backward and the optimizer read and write them
+/// in place: nothing is copied, and there is no tape. [`model`](Self::model) brings the tensors of the model up to date.
+///
+/// ```
+/// use attn::prelude::*;
+/// use attn::train::{AdamWConfig, Cosine};
+///
+/// model! {
+///     struct Regression<d = 4>;
+///     fn forward(x: [batch, d]) -> [batch, 1] {
+///         linear::<1>(gelu(linear::<8>(x)))
+///     }
+///     fn loss(x: [batch, d], target: [batch, 1]) -> [] {
+///         mean::<[batch, 1]>(pow(forward(x) - target, 2))
+///     }
+/// }
+///
+/// let dev = Cpu::default();
+/// let mut trainer = dev
+///     .build_module::<Regression, f32>()
+///     .trainer(AdamWConfig { lr: 0.02, ..Default::default() })
+///     .clip(1.0)
+///     .schedule(Cosine { highest: 0.02, lowest: 0.002, warm_up: 5, steps: 50 });
+/// let x: Tensor<Rank2<16, 4>, f32, _> = dev.sample_normal();
+/// let target: Tensor<Rank2<16, 1>, f32, _> = dev.sample_normal();
+/// let before = trainer.evaluate((x.clone(), target.clone()))?;
+/// for _ in 0..50 {
+///     let step = trainer.step((x.clone(), target.clone()))?;
+///     println!("{} {} {}", step.step, step.loss, step.grad_norm);
+/// }
+/// assert!(trainer.evaluate((x.clone(), target))? < before);
+/// let y = trainer.model().forward(x);
+/// # let _: Tensor<Rank2<16, 1>, f32, _> = y;
+/// # Ok::<(), attn::train::TrainError<CpuError>>(())
+/// ```
+///
+/// The same in PyTorch:
+///
+/// ```text
+/// optimizer.zero_grad()
+/// loss = model.loss(x, target)
+/// loss.backward()
+/// torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+/// optimizer.step()
+/// scheduler.step()
+/// ```
+///
+/// A parameter that the loss does not read has no gradient. It is left alone, without decay, as PyTorch does if `p.grad is None`. Fields with
+/// the same tensor, because one is a clone of the other, have the sum of their gradients, and take the same steps.
+///
+/// Dropout is a function of the [seed](Self::seed), the number of the step, and that of the batch in it.
+#[doc(alias("training loop", "Lightning", "TrainState"))]
+pub struct Trainer<M: Trainable, A> {
+    model: M,
+    optimizer: Optimizer<M::Element, A>,
+    parameters: Option<Parameters<M::Element>>,
+    /// Whether the parameters have changed since they were copied into the model.
+    has_news: bool,
+    clip: Option<f64>,
+    schedule: Option<Box<SetRate<A>>>,
+    seed: u64,
+    non_finite: NonFinite,
+    /// The losses of the batches since the last step.
+    losses: Vec<f64>,
+}
+
+/// Sets the learning rate of a step.
+type SetRate<A> = dyn Fn(&mut A, u64) + Send + Sync;
+
+impl<M: Trainable, A: Algorithm> Trainer<M, A> {
+    /// A trainer before its first step. `model.trainer(algorithm)` is the same.
+    pub fn new(model: M, algorithm: A) -> Self {
+        Self {
+            model,
+            optimizer: Optimizer::new(algorithm),
+            parameters: None,
+            has_news: false,
+            clip: None,
+            schedule: None,
+            seed: 0,
+            non_finite: NonFinite::default(),
+            losses: Vec::new(),
+        }
+    }
+
+    /// Scales the gradients of a step so that their norm is at most this: see [`clip_grad_norm`](super::clip_grad_norm).
+    #[doc(alias = "clip_grad_norm_")]
+    pub fn clip(mut self, max_norm: f64) -> Self {
+        self.clip = Some(max_norm);
+        self
+    }
+
+    /// Sets the learning rate of each step.
+    #[doc(alias("lr_scheduler", "LRScheduler"))]
+    pub fn schedule(mut self, schedule: impl Schedule + Send + Sync + 'static) -> Self
+    where
+        A: LearningRate,
+    {
+        let set = move |algorithm: &mut A, step| algorithm.set_lr(schedule.rate(step));
+        self.schedule = Some(Box::new(set));
+        self
+    }
+
+    /// Changes which parameters decay: see [`Optimizer::decaying`].
+    #[doc(alias = "param_groups")]
+    pub fn decaying(
+        mut self,
+        decays: impl Fn(&ParameterInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.optimizer = self.optimizer.decaying(decays);
+        self
+    }
+
+    /// The seed of dropout: 0 by default. PyTorch: `torch.manual_seed`.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// What to do if the loss or a gradient is infinite or NaN.
+    pub fn non_finite(mut self, non_finite: NonFinite) -> Self {
+        self.non_finite = non_finite;
+        self
+    }
+
+    /// One step on a batch, the arguments of the model's `loss`. If others were [accumulated](Self::accumulate), the step is on all of
+    /// them.
+    ///
+    /// # Errors
+    /// [`TrainError::Call`] if the loss does not accept the batch; the errors of [`apply`](Self::apply). Nothing has changed then.
+    pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
+        self.accumulate(batch)?;
+        self.apply()
+    }
+
+    /// Adds the gradients of a batch to those of the next step, and returns its loss. [`apply`](Self::apply) takes the step, on the mean of
+    /// the losses.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::SgdConfig};
+    /// # model! {
+    /// #     struct Linear1<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # let dev = Cpu::default();
+    /// # let mut trainer = dev.build_module::<Linear1, f64>().trainer(SgdConfig::default());
+    /// # let batches = [(); 3].map(|()| -> Tensor<Rank2<4, 2>, f64, _> { dev.sample_normal() });
+    /// for batch in batches {
+    ///     trainer.accumulate(batch)?;
+    /// }
+    /// trainer.apply()?;
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `(loss / n).backward()` for `n` batches, then `optimizer.step()`.
+    ///
+    /// # Errors
+    /// [`TrainError::Call`] if the loss does not accept the batch. Nothing has changed then.
+    #[doc(alias("gradient_accumulation_steps", "backward"))]
+    pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+        let step = self.optimizer.state.step.saturating_add(1);
+        let number = self.losses.len() as u32;
+        let parameters = ready(&mut self.parameters, &mut self.model)?;
+        let derived = Rc::new(RefCell::new(None));
+        let operation = Operation::of_step(
+            Arc::clone(&parameters.arena),
+            Some(Rc::clone(&derived)),
+            Some(StepSeeds::new(self.seed, step, number)),
+        );
+        let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
+        if let Some(derivative) = derived.take() {
+            parameters.add(derivative);
+        }
+        let loss = number_of(&loss.split_tape().0);
+        self.losses.push(loss);
+        Ok(loss)
+    }
+
+    /// One step on the accumulated batches.
+    ///
+    /// # Errors
+    /// [`TrainError::NoBatch`] without any; [`TrainError::NotFinite`] if the loss or a gradient is not finite, unless such steps are
+    /// [skipped](NonFinite::Skip); [`TrainError::Update`] if a setting is not allowed, or the state does not fit the model. The
+    /// parameters and the state are as before, and the batches are forgotten.
+    pub fn apply(&mut self) -> Result<TrainStep, TrainError<ErrOf<M>>> {
+        let losses = std::mem::take(&mut self.losses);
+        if losses.is_empty() {
+            return Err(TrainError::NoBatch);
+        }
+        let count = losses.len() as f64;
+        let loss = losses.iter().sum::<f64>() / count;
+        let parameters = ready(&mut self.parameters, &mut self.model)?;
+        let applied = apply(
+            parameters,
+            &mut self.optimizer,
+            &self.model,
+            &Settings {
+                clip: self.clip,
+                schedule: self.schedule.as_deref(),
+                non_finite: self.non_finite,
+            },
+            (loss, count),
+        );
+        parameters.forget();
+        self.has_news |= applied.is_ok();
+        applied
+    }
+
+    /// The loss of a batch, without dropout and gradients. PyTorch: `model.eval()`, and `with torch.no_grad()`.
+    ///
+    /// # Errors
+    /// [`TrainError::Call`] if the loss does not accept the batch.
+    #[doc(alias("validate", "no_grad", "eval"))]
+    pub fn evaluate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+        let parameters = ready(&mut self.parameters, &mut self.model)?;
+        let operation = Operation::of_step(Arc::clone(&parameters.arena), None, None);
+        let loss: Tensor<_, _, _, NoneTape> = batch.loss(&self.model, operation)?;
+        Ok(number_of(&loss))
+    }
+
+    /// The model with the current parameters.
+    pub fn model(&mut self) -> &M {
+        if std::mem::take(&mut self.has_news)
+            && let Some(parameters) = &self.parameters
+        {
+            parameters.write(&mut self.model);
+        }
+        &self.model
+    }
+
+    /// The model as it was brought up to date last, and the state.
+    pub(crate) fn parts(&self) -> (&M, &OptimizerState<M::Element, A>) {
+        (&self.model, &self.optimizer.state)
+    }
+
+    /// [`model`](Self::model), to change its parameters. The next step reads them again.
+    pub fn model_mut(&mut self) -> &mut M {
+        self.model();
+        self.parameters = None;
+        self.losses.clear();
+        &mut self.model
+    }
+
+    /// The model with the current parameters, for good.
+    pub fn into_model(self) -> M {
+        self.into_parts().0
+    }
+
+    /// The model and the optimizer, for steps by hand.
+    pub fn into_parts(mut self) -> (M, Optimizer<M::Element, A>) {
+        self.model();
+        (self.model, self.optimizer)
+    }
+
+    /// The settings of the algorithm.
+    pub fn config(&self) -> &A {
+        &self.optimizer.config
+    }
+
+    /// The settings of the algorithm, for the next step.
+    pub fn config_mut(&mut self) -> &mut A {
+        &mut self.optimizer.config
+    }
+
+    /// The state of the optimizer.
+    pub fn state(&self) -> &OptimizerState<M::Element, A> {
+        &self.optimizer.state
+    }
+
+    /// The state of the optimizer, to go on from another one.
+    pub fn state_mut(&mut self) -> &mut OptimizerState<M::Element, A> {
+        &mut self.optimizer.state
+    }
+}
+
+/// The parameters, read of the model if they are not yet.
+fn ready<'a, M: Trainable>(
+    parameters: &'a mut Option<Parameters<M::Element>>,
+    model: &mut M,
+) -> Result<&'a mut Parameters<M::Element>, UpdateError<ErrOf<M>>> {
+    Ok(match parameters {
+        Some(parameters) => parameters,
+        none => none.insert(Parameters::of(model)?),
+    })
+}
+
+fn number_of<E: Element, D: Backend<E>>(loss: &Tensor<Rank0, E, D>) -> f64 {
+    loss.as_vec()[0].into()
+}
+
+struct Settings<'a, A> {
+    clip: Option<f64>,
+    schedule: Option<&'a SetRate<A>>,
+    non_finite: NonFinite,
+}
+
+/// The step of the optimizer, on gradients that are the sum over `count` batches.
+fn apply<M: Trainable, A: Algorithm>(
+    parameters: &mut Parameters<M::Element>,
+    optimizer: &mut Optimizer<M::Element, A>,
+    model: &M,
+    settings: &Settings<'_, A>,
+    (loss, count): (f64, f64),
+) -> Result<TrainStep, TrainError<ErrOf<M>>> {
+    if let Some(found) = settings.clip.filter(|clip| clip.is_nan() || *clip < 0.0) {
+        Err(UpdateError::Config {
+            name: "clip",
+            found,
+            expected: "0 or more",
+        })?;
+    }
+    parameters.merge();
+    let norm = parameters.norm() / count;
+    let mut done = TrainStep {
+        step: optimizer.state.step.saturating_add(1),
+        loss,
+        grad_norm: norm,
+        skipped: false,
+    };
+    if !(loss.is_finite() && norm.is_finite()) {
+        done.skipped = true;
+        return match settings.non_finite {
+            NonFinite::Skip => Ok(done),
+            NonFinite::Stop => Err(TrainError::NotFinite {
+                step: done.step,
+                loss,
+                parameter: parameters.first_non_finite().map(str::to_owned),
+            }),
+        };
+    }
+    let clipped = settings.clip.filter(|clip| norm > *clip);
+    let factor = clipped.map_or(1.0, |clip| clip / norm) / count;
+    if let Some(set) = settings.schedule {
+        set(&mut optimizer.config, done.step);
+    }
+    optimizer.config.check().map_err(UpdateError::of_setting)?;
+    let without_decay = optimizer.begin(model)?;
+    if factor != 1.0 {
+        parameters.scale(factor);
+    }
+    parameters.update(|of, numbers, gradient| {
+        let info = of.path.info(&of.dims);
+        optimizer.update_numbers(info, !without_decay.contains(&of.id), numbers, gradient);
+    });
+    Ok(done)
+}
+
+impl<M: Trainable, A: fmt::Debug> fmt::Debug for Trainer<M, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainer")
+            .field("config", &self.optimizer.config)
+            .field("step", &self.optimizer.state.step)
+            .field("clip", &self.clip)
+            .field("seed", &self.seed)
+            .field("non_finite", &self.non_finite)
+            .finish_non_exhaustive()
+    }
+}

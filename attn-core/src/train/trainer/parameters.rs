@@ -1,0 +1,177 @@
+//! The parameters of a model in one arena, and their gradients.
+
+use std::{collections::BTreeMap, convert::Infallible, ops::Range, sync::Arc};
+
+use dfdx::tensor::UniqueId;
+
+use super::{Trainable, model::ErrOf};
+use crate::{
+    Element,
+    fused::{Arena, Derivative, Gradients, Operation, Slot},
+    kernel::{elementwise, optim::squared_norm},
+    train::parameters::{ParamPath, for_each, for_each_mut},
+};
+
+/// All parameters, in the order of the model.
+pub(super) struct Parameters<E: Element> {
+    pub(super) arena: Arena<E>,
+    pub(super) all: Vec<Trained>,
+    /// The slots of tensors with one id, of which each has a part of the gradient.
+    same: Vec<Vec<Slot>>,
+    gradients: Gradients<E>,
+    /// The number of parameters in the arena.
+    count: usize,
+    /// The number of operands of the loss before the parameters.
+    inputs: usize,
+}
+
+/// A parameter.
+pub(super) struct Trained {
+    pub(super) path: ParamPath,
+    pub(super) dims: Vec<usize>,
+    pub(super) id: UniqueId,
+    /// Where it is in the arena.
+    pub(super) range: Range<usize>,
+    /// Where its gradient is: where that of the first tensor with its id is.
+    slot: Slot,
+    /// Whether it is the first one with its id.
+    is_first: bool,
+}
+
+impl<E: Element> Parameters<E> {
+    /// Those of a model.
+    pub(super) fn of<M: Trainable<Element = E>>(model: &mut M) -> Result<Self, ErrOf<M>> {
+        for_each_mut(model, |_, parameter| parameter.make_contiguous())?;
+        let arena = Arena::default();
+        let mut operation = Operation::of_step(Arc::clone(&arena), None, None);
+        operation.begin_parameters();
+        model.reserve(&mut operation)?;
+        let reserved = operation.into_parameters();
+        let mut places: BTreeMap<_, Vec<(Slot, Range<usize>)>> = BTreeMap::new();
+        let mut count = 0;
+        if let Some(reserved) = reserved {
+            reserved.fill();
+            count = reserved.tensors.len();
+            for tensor in &reserved.tensors {
+                let of_id = places.entry(tensor.id()).or_default();
+                of_id.push((tensor.slot, tensor.range.clone()));
+            }
+        }
+        let mut all: Vec<Trained> = Vec::new();
+        let mut seen = BTreeMap::<_, usize>::new();
+        let Ok(()) = for_each(model, |path, parameter| {
+            let id = parameter.id();
+            let Some(places) = places.get(&id) else {
+                return Ok(());
+            };
+            let before = seen.entry(id).or_default();
+            if let (Some((_, range)), Some((slot, _))) = (places.get(*before), places.first()) {
+                all.push(Trained {
+                    path,
+                    dims: parameter.dims(),
+                    id,
+                    range: range.clone(),
+                    slot: *slot,
+                    is_first: *before == 0,
+                });
+            }
+            *before += 1;
+            Ok::<_, Infallible>(())
+        });
+        let same = places.into_values().filter(|places| places.len() > 1);
+        let same = same.map(|places| places.into_iter().map(|(slot, _)| slot).collect());
+        Ok(Self {
+            arena,
+            all,
+            same: same.collect(),
+            gradients: Gradients::default(),
+            count,
+            inputs: 0,
+        })
+    }
+
+    /// Adds the gradients of a loss.
+    pub(super) fn add(&mut self, derivative: Derivative<E>) {
+        let inputs = derivative.lens.len() - self.count;
+        self.inputs = inputs;
+        self.gradients
+            .prepare(&derivative.lens, |slot| slot.is_behind(inputs));
+        derivative.run(E::one(), &mut self.gradients);
+    }
+
+    /// Adds up what belongs to one gradient.
+    pub(super) fn merge(&mut self) {
+        for slots in &self.same {
+            let mut slots = slots.iter().map(|slot| slot.behind(self.inputs));
+            let first = slots.next();
+            for slot in slots {
+                if let Some(first) = first {
+                    self.gradients.add(slot, first);
+                }
+            }
+        }
+    }
+
+    /// The gradient of a parameter, if it has one.
+    fn gradient(&self, of: &Trained) -> Option<&[E]> {
+        self.gradients.given(of.slot.behind(self.inputs))
+    }
+
+    /// The norm of all gradients as one vector.
+    pub(super) fn norm(&self) -> f64 {
+        let first = self.all.iter().filter(|of| of.is_first);
+        let gradients = first.filter_map(|of| self.gradient(of));
+        gradients.map(squared_norm).sum::<f64>().sqrt()
+    }
+
+    /// The first parameter whose gradient is not finite.
+    pub(super) fn first_non_finite(&self) -> Option<&str> {
+        let is_not_finite =
+            |gradient: &[E]| gradient.iter().any(|&x| !Into::<f64>::into(x).is_finite());
+        let mut all = self.all.iter();
+        let found = all.find(|of| self.gradient(of).is_some_and(is_not_finite));
+        found.map(|of| of.path.name.as_str())
+    }
+
+    /// Multiplies all gradients by a factor.
+    pub(super) fn scale(&mut self, factor: f64) {
+        for of in self.all.iter().filter(|of| of.is_first) {
+            if let Some(gradient) = self.gradients.given_mut(of.slot.behind(self.inputs)) {
+                elementwise::scale(E::of(factor), gradient);
+            }
+        }
+    }
+
+    /// Calls `update` with every parameter, and its gradient if it has one.
+    ///
+    /// # Panics
+    /// If a pass still reads the parameters.
+    pub(super) fn update(&mut self, mut update: impl FnMut(&Trained, &mut [E], Option<&[E]>)) {
+        let Some(arena) = Arc::get_mut(&mut self.arena).and_then(|arena| arena.get_mut()) else {
+            panic!("a pass still reads the parameters");
+        };
+        for of in &self.all {
+            let gradient = self.gradients.given(of.slot.behind(self.inputs));
+            update(of, &mut arena[of.range.clone()], gradient);
+        }
+    }
+
+    /// Makes all gradients missing.
+    pub(super) fn forget(&mut self) {
+        self.gradients.forget();
+    }
+
+    /// Copies the parameters into the tensors of the model that they were read of.
+    pub(super) fn write<M: Trainable<Element = E>>(&self, model: &mut M) {
+        let Some(arena) = self.arena.get() else {
+            return;
+        };
+        let mut all = self.all.iter().peekable();
+        let Ok(()) = for_each_mut(model, |path, parameter| {
+            if let Some(of) = all.next_if(|of| of.path.name == path.name) {
+                parameter.write(&arena[of.range.clone()]);
+            }
+            Ok::<_, Infallible>(())
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! What a trainer needs: the model's parameters in their order, and its loss as one operation.
+//!
+//! ```text
+//! impl<E, D> Gpt<E, D> {
+//!     pub fn trainer<A>(self, algorithm: A) -> Trainer<Self, A> where Self: Trainable { .. }
+//! }
+//! // beside the function `loss`
+//! impl<E, D> Trainable for Gpt<E, D> { .. }
+//! impl<Batch, Seq, E, D> TrainBatch<Gpt<E, D>> for (Tensor<(Batch, Seq), usize, D>, ..) { .. }
+//! impl<Input0, Input1, E, D> TrainBatch<Gpt<E, D>> for GptLossInputs<Input0, Input1> { .. }
+//! ```
+//!
+//! The method is there for every model. Of one without a loss the bound says so, where it is called.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+
+use super::{Emitter, MODEL, docs, field, input, tuple};
+use crate::model::types::ValueKind;
+
+/// The function that a trainer takes the gradients of.
+const LOSS: &str = "loss";
+
+/// The method `trainer` of a model.
+pub(super) fn emit_method(cx: &Emitter<'_>) -> TokenStream {
+    let name = &cx.name;
+    let vis = &cx.model.item.vis;
+    let built = cx.built(MODEL);
+    let doc = docs::TRAINER;
+    let anything = (cx.model.poisoned && !cx.is_opaque()).then(|| emit_anything(cx));
+    quote_spanned! {cx.at=>
+        #anything
+
+        #[allow(dead_code)]
+        impl<E: p::Dtype, D: p::Storage<E> #built> #name<E, D #built> {
+            #[doc = #doc]
+            #vis fn trainer<A: p::Algorithm>(self, algorithm: A) -> p::Trainer<Self, A>
+            where
+                Self: p::Trainable,
+            {
+                p::Trainer::new(self, algorithm)
+            }
+        }
+    }
+}
+
+/// After a mistake, every model has a trainer, and any batch fits, so that the error stays alone.
+fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
+    let name = &cx.name;
+    let tuples = (2..=12).map(|inputs| {
+        let types = (0..inputs).map(|index| format_ident!("A{index}"));
+        let types: Vec<_> = types.collect();
+        let generics = quote!(#(#types,)* E: p::Element, D: p::Backend<E>);
+        (generics, quote!((#(#types),*)))
+    });
+    let tensor = (
+        quote!(S: p::Shape, F: p::Dtype, E: p::Element, D: p::Backend<E> + p::Storage<F>),
+        quote!(p::Tensor<S, F, D>),
+    );
+    let batches = std::iter::once(tensor).chain(tuples);
+    let batches = batches.map(|(generics, ty)| {
+        quote! {
+            impl<#generics> p::TrainBatch<#name<E, D>> for #ty {
+                fn loss<T: p::Tape<E, D>>(
+                    self,
+                    _: &#name<E, D>,
+                    _: p::Operation<E, D, T>,
+                ) -> Result<p::Tensor<(), E, D, T>, p::Error<D::Err>> {
+                    ::core::unreachable!()
+                }
+            }
+        }
+    });
+    quote_spanned! {cx.at=>
+        impl<E: p::Element, D: p::Backend<E>> p::Trainable for #name<E, D> {
+            type Element = E;
+            type Device = D;
+
+            fn reserve(&self, _: &mut p::Operation<E, D, p::NoneTape>) -> Result<(), D::Err> {
+                ::core::unreachable!()
+            }
+        }
+
+        #(#batches)*
+    }
+}
+
+/// What is emitted of the function `loss`, if its result is a single number.
+pub(super) fn emit_loss(cx: &Emitter<'_>) -> TokenStream {
+    let model = cx.model;
+    let [result] = model.results.as_slice() else {
+        return TokenStream::new();
+    };
+    let ty = &model.value(*result).ty;
+    let is_number = ty.axes.is_empty() && ty.kind == ValueKind::Floats;
+    let function = model.function.as_ref();
+    let is_loss = function.is_some_and(|function| function.name == LOSS);
+    if !is_loss || !is_number || model.poisoned || cx.is_opaque() {
+        return TokenStream::new();
+    }
+    let name = &cx.name;
+    let by_name = emit_batch_by_name(cx);
+    let batch = emit_batch(cx);
+    quote_spanned! {cx.at=>
+        impl<E: p::Element, D: p::Backend<E>> p::Trainable for #name<E, D> {
+            type Element = E;
+            type Device = D;
+
+            fn reserve(&self, operation: &mut p::Operation<E, D, p::NoneTape>) -> Result<(), D::Err> {
+                p::Weighted::weights(self, operation)?;
+                Ok(())
+            }
+        }
+
+        #batch
+        #by_name
+    }
+}
+
+/// The tensors that the loss takes.
+fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
+    let model = cx.model;
+    let name = &cx.name;
+    let symbols = cx.symbols();
+    let names: Vec<_> = model.inputs.iter().map(|id| cx.var(*id)).collect();
+    let first = &names[0];
+    let types = model.inputs.iter().enumerate().map(|(index, id)| {
+        let ty = cx.tensor(&model.value(*id).ty, &TokenStream::new());
+        match model.default_of(index) {
+            None => ty,
+            Some(_) => quote!(Option<#ty>),
+        }
+    });
+    let ty = tuple(&types.collect::<Vec<_>>());
+    let pattern = names.iter().map(ToTokens::to_token_stream);
+    let pattern = tuple(&pattern.collect::<Vec<_>>());
+    let defaults = input::emit_defaults(cx);
+    let checks = input::emit_checks(cx);
+    let results = &model.result_names;
+    let value = match results.first().map(|name| field(name)) {
+        None => quote!(fused(operation, model, #(#names,)* true)),
+        Some(result) => quote!(Ok(fused(operation, model, #(#names,)* true)?.#result)),
+    };
+    quote_spanned! {cx.at=>
+        impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
+            fn loss<T: p::Tape<E, D>>(
+                self,
+                model: &#name<E, D>,
+                operation: p::Operation<E, D, T>,
+            ) -> Result<p::Tensor<(), E, D, T>, p::Error<D::Err>> {
+                let #pattern = self;
+                #defaults
+                #checks
+                let #first = p::PutTape::put_tape(#first, <T as ::core::default::Default>::default());
+                #value
+            }
+        }
+    }
+}
+
+/// The inputs by name are taken as their tuple is.
+fn emit_batch_by_name(cx: &Emitter<'_>) -> Option<TokenStream> {
+    let inputs = cx.inputs_by_name()?;
+    let name = &cx.name;
+    let fields: Vec<_> = cx
+        .model
+        .input_names
+        .iter()
+        .map(|name| field(name))
+        .collect();
+    let types = (0..fields.len()).map(|index| format_ident!("Input{index}"));
+    let types: Vec<_> = types.collect();
+    Some(quote_spanned! {cx.at=>
+        #[diagnostic::do_not_recommend]
+        impl<#(#types,)* E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #inputs<#(#types),*>
+        where
+            (#(#types,)*): p::TrainBatch<#name<E, D>>,
+        {
+            fn loss<T: p::Tape<E, D>>(
+                self,
+                model: &#name<E, D>,
+                operation: p::Operation<E, D, T>,
+            ) -> Result<p::Tensor<(), E, D, T>, p::Error<D::Err>> {
+                p::TrainBatch::loss((#(self.#fields,)*), model, operation)
+            }
+        }
+    })
+}
