@@ -30,7 +30,7 @@ mod tokenizer;
 mod train;
 
 use anyhow::{Result, ensure};
-use attn::{batches::Blocks, dfdx::prelude::*, text::Vocabulary, viz::Metrics};
+use attn::{batches::Blocks, dfdx::prelude::*, text::Vocabulary, train::FitState, viz::Metrics};
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
@@ -38,7 +38,7 @@ use corpus::Corpus;
 use model::Model;
 use progress::{minutes, thousands};
 use records::{End, Records};
-use run::{History, Run, Start};
+use run::{Run, Start};
 use sample::Writer;
 use saved::Saved;
 use std::{
@@ -81,12 +81,12 @@ fn run(args: &Args) -> Result<()> {
     let start = start(args, &folder, vocabulary, &mut model)?;
     describe(&model, &corpus)?;
     interrupt::listen()?;
-    if start.history.step >= args.training.steps {
+    if start.state.step >= args.training.steps as u64 {
         return sample(args, vocabulary, &model, &prompt).map(drop);
     }
     let measured = &measured(args, &corpus)?;
     let baselines = &Baselines::of(&corpus, measured.ranges());
-    let resumed = args.resume.then_some(start.history.step);
+    let resumed = args.resume.then_some(start.state.step);
     let mut metrics = records::metrics(&args.out, resumed)?;
     let trainer = Trainer {
         options: &args.training,
@@ -105,7 +105,7 @@ fn run(args: &Args) -> Result<()> {
         baselines,
         model: &model,
     };
-    let Outcome { history, stopped } = match trained {
+    let Outcome { state, stopped } = match trained {
         Ok(outcome) => outcome,
         Err(error) => {
             // Records are written as far as they exist. If this fails too, the reason why training ended matters more.
@@ -116,13 +116,13 @@ fn run(args: &Args) -> Result<()> {
         }
     };
     if stopped {
-        let step = history.step;
+        let step = state.step;
         records.write(&End::Stopped(step))?;
         writeln!(stdout(), "\nstopped after step {step}: --resume continues")?;
         return Ok(());
     }
     records.write(&End::Done(&sample(args, vocabulary, &model, &prompt)?))?;
-    check_learned(&history)
+    check_learned(&state)
 }
 
 /// The start of training: new weights, the weights of another run, or a checkpoint of this one.
@@ -146,13 +146,13 @@ fn start(
     Ok(Start::default())
 }
 
-fn check_learned(history: &History) -> Result<()> {
-    if let [first, .., last] = &history.looks[..] {
+fn check_learned(state: &FitState) -> Result<()> {
+    if let [(_, first), .., (_, last)] = &state.evaluations[..] {
         ensure!(
-            last.loss < first.loss,
+            last < first,
             "the validation loss did not fall: it was {:.3} before training and {:.3} after it",
-            first.loss,
-            last.loss
+            first,
+            last
         );
     }
     Ok(())
@@ -204,17 +204,17 @@ fn train(
     let outcome = trainer.run(model, start, metrics)?;
 
     let mut out = stdout().lock();
-    if let (Some(look), false) = (outcome.history.looks.last(), outcome.stopped) {
+    if let (Some((_, loss)), false) = (outcome.state.evaluations.last(), outcome.stopped) {
         let tokens = trainer.measured.ranges().map(|block| block.len()).sum();
         let unit = trainer.corpus.vocabulary.unit();
         writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
         writeln!(out, "  unigram     {:.3}", trainer.baselines.unigram)?;
         writeln!(out, "  bigram      {:.3}", trainer.baselines.bigram)?;
-        writeln!(out, "  this model  {:.3}", look.loss)?;
+        writeln!(out, "  this model  {loss:.3}")?;
         // The loss per character, which is comparable between tokenizers.
         let characters = trainer.corpus.characters(trainer.measured.ranges())?;
         if characters != tokens {
-            let loss = look.loss * tokens as f64 / characters as f64;
+            let loss = loss * tokens as f64 / characters as f64;
             writeln!(out, "  per character of text  {loss:.3}")?;
         }
     }

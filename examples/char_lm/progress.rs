@@ -1,7 +1,7 @@
 //! The progress of training: a bar on a terminal, otherwise a line from time to time.
 
-use crate::run::History;
 use anyhow::Result;
+use attn::train::FitState;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{IsTerminal, Write, stderr, stdout},
@@ -43,15 +43,15 @@ impl Progress {
     /// Reports a step and its duration.
     pub(crate) fn step(
         &mut self,
-        history: &History,
+        state: &FitState,
         took: Duration,
         characters: usize,
     ) -> Result<()> {
         self.training += took;
         self.characters += characters;
-        let step = history.step;
+        let step = state.step as usize;
         let steps = self.steps;
-        let message = self.message(history);
+        let message = self.message(state);
         if let Some(bar) = &self.bar {
             bar.set_position(step as u64);
             bar.set_message(message);
@@ -78,13 +78,14 @@ impl Progress {
         }
     }
 
-    fn message(&self, history: &History) -> String {
+    fn message(&self, state: &FitState) -> String {
         let speed = self.characters as f64 / self.training.as_secs_f64().max(1e-9);
-        let per_step = self.start.elapsed().as_secs_f64() / (history.step - self.first) as f64;
-        let left = per_step * (self.steps - history.step) as f64;
+        let per_step =
+            self.start.elapsed().as_secs_f64() / (state.step as usize - self.first) as f64;
+        let left = per_step * (self.steps - state.step as usize) as f64;
         format!(
             "loss {:.3}  {} tokens/s  {} left",
-            history.loss,
+            state.loss,
             thousands(speed as usize),
             minutes(left as u64),
         )

@@ -28,12 +28,12 @@ pub(crate) const LEARNING_RATE: &str = "learning_rate";
 pub(crate) const GRADIENT_NORM: &str = "gradient_norm";
 
 /// Opens the metrics in this folder: of a new run, or of one that resumes after a step.
-pub(crate) fn metrics(folder: &Path, resumed: Option<usize>) -> Result<Metrics> {
+pub(crate) fn metrics(folder: &Path, resumed: Option<u64>) -> Result<Metrics> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let path = folder.join(METRICS);
     let metrics = match resumed {
-        Some(step) => Metrics::resume(path, step as u64),
+        Some(step) => Metrics::resume(path, step),
         None => Metrics::create(path),
     };
     Ok(metrics?)
@@ -44,7 +44,7 @@ pub(crate) enum End<'a> {
     /// All steps are done, and these are the samples.
     Done(&'a [String]),
     /// The run was stopped after this step.
-    Stopped(usize),
+    Stopped(u64),
     /// The run failed with this error.
     Failed(&'a anyhow::Error),
 }

@@ -8,50 +8,18 @@ use anyhow::{Context, Result, ensure};
 use attn::{
     checkpoint::{Checkpoints, Contents, LoadOptions, RunLock},
     text::Vocabulary,
-    train::AdamWState,
+    train::{AdamWState, FitState},
 };
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The file with the [`History`].
+/// The file with the [`FitState`].
 const STATE: &str = "trainer_state.json";
-/// The weight of the past in the displayed loss, which smooths it.
-const SMOOTHING: f64 = 0.9;
-
-/// The history of training.
-///
-/// Batches depend on the seed and the number of the step, so there is no state of a random generator.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-pub(crate) struct History {
-    /// The number of completed steps.
-    pub(crate) step: usize,
-    /// The training loss, smoothed.
-    pub(crate) loss: f64,
-    /// The evaluations on the validation split.
-    pub(crate) looks: Vec<Look>,
-}
-
-/// A loss on the validation split.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub(crate) struct Look {
-    pub(crate) step: usize,
-    pub(crate) loss: f64,
-}
-
-impl History {
-    /// Records a step with this loss.
-    pub(crate) fn record(&mut self, loss: f64) {
-        let past = if self.step == 0 { loss } else { self.loss };
-        self.loss = SMOOTHING * past + (1.0 - SMOOTHING) * loss;
-        self.step += 1;
-    }
-}
 
 /// The state at the start of training, which is empty at first.
 #[derive(Default)]
 pub(crate) struct Start {
     pub(crate) optimizer: AdamWState<f32>,
-    pub(crate) history: History,
+    pub(crate) state: FitState,
 }
 
 /// The folder that a run saves to.
@@ -115,7 +83,7 @@ impl<'a> Run<'a> {
         saved.load(model)?;
         Ok(Start {
             optimizer: latest.load_optimizer(model, LoadOptions::default())?,
-            history: latest.json(STATE)?,
+            state: latest.json(STATE)?,
         })
     }
 
@@ -124,19 +92,16 @@ impl<'a> Run<'a> {
         &self,
         model: &Model,
         optimizer: &AdamWState<f32>,
-        history: &History,
+        state: &FitState,
     ) -> Result<()> {
         let contents = Contents::new()
             .model(model)
             .optimizer(optimizer)
             .json(CONFIG, &self.config)
             .json(TOKENIZER, self.vocabulary)
-            .json(STATE, history);
-        let look = history.looks.last();
-        let measured = look.filter(|look| look.step == history.step);
-        let metric = measured.map(|look| look.loss);
+            .json(STATE, state);
         self.checkpoints
-            .save(history.step as u64, &contents, metric)?;
+            .save(state.step, &contents, state.measured())?;
         Ok(())
     }
 }
@@ -161,7 +126,7 @@ mod tests {
         assert!(refusal(run(16, &abc)).contains("no checkpoint"));
         run(16, &abc).check_new()?;
         let saved = model::build(&Cpu::default())?;
-        run(16, &abc).save(&saved, &AdamWState::default(), &History::default())?;
+        run(16, &abc).save(&saved, &AdamWState::default(), &FitState::default())?;
         assert!(run(16, &abc).check_new().is_err());
         assert!(refusal(run(16, &abd)).contains("other tokens"));
         assert!(refusal(run(8, &abc)).starts_with("--block-size 8 is not that of"));
@@ -183,19 +148,9 @@ mod tests {
         );
         assert_eq!(refused, Some(expected));
         let model = model::build(&Cpu::default())?;
-        run().save(&model, &AdamWState::default(), &History::default())?;
+        run().save(&model, &AdamWState::default(), &FitState::default())?;
         drop(first);
         assert!(run().lock().is_ok());
         Ok(())
-    }
-
-    #[test]
-    fn the_loss_that_is_shown_starts_with_the_first_and_follows_slowly() {
-        let mut history = History::default();
-        history.record(4.0);
-        assert_eq!((history.step, history.loss), (1, 4.0));
-        history.record(3.0);
-        // The error of a rounding or two.
-        assert!((history.loss - 3.9).abs() < 1e-12);
     }
 }

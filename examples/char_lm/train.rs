@@ -7,16 +7,19 @@ use crate::{
     model::{self, Model},
     progress::Progress,
     records::{GRADIENT_NORM, LEARNING_RATE, TRAIN_LOSS, VALIDATION_LOSS},
-    run::{History, Look, Run, Start},
+    run::{Run, Start},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use attn::{
     batches::{Blocks, RandomBlocks, TokenBatch},
     dfdx::prelude::*,
-    train::{AdamW, AdamWConfig, AdamWState, Cosine, Schedule, clip_grad_norm},
+    train::{
+        AdamW, AdamWConfig, AdamWState, Cosine, FitConfig, FitEnd, FitError, FitEvent, FitState,
+        Learner, Schedule, StepReport, clip_grad_norm, fit,
+    },
     viz::Metrics,
 };
-use std::time::Instant;
+use std::{ops::ControlFlow, time::Instant};
 
 /// Blocks of the validation split.
 pub(crate) type Measured<'a> = Blocks<&'a Vec<usize>, Cpu>;
@@ -39,18 +42,9 @@ pub(crate) struct Trainer<'a> {
 
 /// The result of training.
 pub(crate) struct Outcome {
-    pub(crate) history: History,
+    pub(crate) state: FitState,
     /// Whether it was stopped.
     pub(crate) stopped: bool,
-}
-
-/// The results of a step.
-struct Step {
-    loss: f64,
-    /// The norm of all gradients before clipping.
-    norm: f64,
-    /// The gradients, set to zero.
-    gradients: Gradients<f32, Cpu>,
 }
 
 impl Trainer<'_> {
@@ -64,120 +58,142 @@ impl Trainer<'_> {
         let options = self.options;
         let Start {
             optimizer: memory,
-            mut history,
+            mut state,
         } = start;
-        let mut progress = Progress::new(history.step, options.steps, options.log_interval);
-        let mut optimizer = AdamW::new(adamw(options));
-        optimizer.state = memory;
-        let mut gradients = model.try_alloc_grads()?;
         let size = (options.batch_size, options.block_size);
         let batches = RandomBlocks::new(&self.corpus.train, size, self.seed, self.device)?;
         // The batches of a step depend on its number alone, so a resumed run goes on with the same.
-        let mut batches = batches.at(history.step as u64);
-        if history.looks.is_empty() {
-            self.look(model, &mut history, &progress, metrics)?;
-        }
-        let mut stopped = false;
-        while history.step < options.steps && !stopped {
-            let start = Instant::now();
-            let step = history.step + 1;
-            let batch = batches.next().context("random blocks have no end")??;
-            let done = self.step(model, step, batch, &mut optimizer, gradients)?;
-            gradients = done.gradients;
-            history.record(done.loss);
-            let rate = optimizer.config.lr;
-            let measured = [
-                (TRAIN_LOSS, done.loss),
-                (LEARNING_RATE, rate),
-                (GRADIENT_NORM, done.norm),
-            ];
-            metrics.write(step as u64, &measured)?;
-            let characters = options.batch_size * options.block_size;
-            progress.step(&history, start.elapsed(), characters)?;
-            let last = history.step == options.steps;
-            let looks = last || history.step.is_multiple_of(options.eval_interval);
-            if looks {
-                self.look(model, &mut history, &progress, metrics)?;
-            }
-            stopped = (self.stop)();
-            if looks || stopped {
-                metrics.sync()?;
-                self.run.save(model, &optimizer.state, &history)?;
-            }
-        }
+        let batches = batches.at(state.step);
+        let mut progress = Progress::new(state.step as usize, options.steps, options.log_interval);
+        let mut optimizer = AdamW::new(adamw(options));
+        optimizer.state = memory;
+        let mut learner = InTraining {
+            trainer: self,
+            gradients: Some(model.try_alloc_grads()?),
+            step: state.step,
+            model,
+            optimizer,
+        };
+        let config = FitConfig {
+            steps: options.steps as u64,
+            evaluate_every: options.eval_interval as u64,
+            patience: None,
+        };
+        let mut began = Instant::now();
+        let end = fit(&mut learner, batches, config, &mut state, |state, event| {
+            let goes_on = self.observe(state, event, began, &mut progress, metrics)?;
+            began = Instant::now();
+            Ok(goes_on)
+        });
         progress.finish();
-        Ok(Outcome { history, stopped })
+        let stopped = match end {
+            Ok(end) => end == FitEnd::Stopped,
+            Err(FitError::Failed(error)) => return Err(error),
+            Err(error) => bail!("{error}"),
+        };
+        Ok(Outcome { state, stopped })
     }
 
-    /// One step: forward, backward, clip, update. The gradients are zeros afterwards.
-    fn step(
+    /// Shows and records what happened, which began at `began`, and decides whether to go on.
+    fn observe(
         &self,
-        model: &mut Model,
-        step: usize,
-        batch: TokenBatch<Cpu>,
-        optimizer: &mut AdamW<f32>,
-        gradients: Gradients<f32, Cpu>,
-    ) -> Result<Step> {
-        let logits = model.try_forward_mut(batch.ids.traced(gradients))?;
+        state: &FitState,
+        event: FitEvent,
+        began: Instant,
+        progress: &mut Progress,
+        metrics: &mut Metrics,
+    ) -> Result<ControlFlow<()>> {
+        match event {
+            FitEvent::Step(StepReport { loss, grad_norm }) => {
+                let measured = [
+                    (TRAIN_LOSS, loss),
+                    (LEARNING_RATE, learning_rate(state.step, self.options)),
+                    (GRADIENT_NORM, grad_norm),
+                ];
+                metrics.write(state.step, &measured)?;
+                let tokens = self.options.batch_size * self.options.block_size;
+                progress.step(state, began.elapsed(), tokens)?;
+                if (self.stop)() {
+                    metrics.sync()?;
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            FitEvent::Evaluated(loss) => {
+                metrics.write(state.step, &[(VALIDATION_LOSS, loss)])?;
+                metrics.sync()?;
+                let step = state.step;
+                let Baselines { unigram, bigram } = self.baselines;
+                progress.line(&format!(
+                    "step {step:>5}  validation loss {loss:.3}  (unigram {unigram:.3}, bigram {bigram:.3})"
+                ))?;
+            }
+            FitEvent::Saved => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// A model in training.
+struct InTraining<'a> {
+    trainer: &'a Trainer<'a>,
+    model: &'a mut Model,
+    optimizer: AdamW<f32>,
+    /// Zeros between steps.
+    gradients: Option<Gradients<f32, Cpu>>,
+    /// The number of steps so far.
+    step: u64,
+}
+
+impl Learner<TokenBatch<Cpu>> for InTraining<'_> {
+    type Error = anyhow::Error;
+
+    /// One step: forward, backward, clip, update.
+    fn step(&mut self, batch: TokenBatch<Cpu>) -> Result<StepReport> {
+        let options = self.trainer.options;
+        let step = self.step + 1;
+        let gradients = self.gradients.take().context("an earlier step failed")?;
+        let logits = self.model.try_forward_mut(batch.ids.traced(gradients))?;
         let loss = model::loss(logits, &batch.targets)?;
         let value = loss.array();
         let mut gradients = loss.try_backward()?;
         // 0 disables clipping.
-        let limit = Some(self.options.grad_clip).filter(|&limit| limit > 0.0);
-        let norm = clip_grad_norm(model, &mut gradients, limit.unwrap_or(f64::INFINITY))?;
-        optimizer.config.lr = learning_rate(step, self.options);
-        optimizer
-            .update(model, &mut gradients)
-            .context("cannot update the weights")?;
+        let limit = Some(options.grad_clip).filter(|&limit| limit > 0.0);
+        let norm = clip_grad_norm(self.model, &mut gradients, limit.unwrap_or(f64::INFINITY))?;
+        self.optimizer.config.lr = learning_rate(step, options);
+        let updated = self.optimizer.update(self.model, &mut gradients);
+        updated.context("cannot update the weights")?;
         ensure!(
             value.is_finite() && norm.is_finite(),
             "the loss is {value} at step {step}, and the norm of the gradients {norm}{}: training has diverged; \
              try a smaller --learning-rate",
-            first_damaged(&optimizer.state)
+            first_damaged(&self.optimizer.state)
         );
-        model.try_zero_grads(&mut gradients)?;
-        Ok(Step {
+        self.model.try_zero_grads(&mut gradients)?;
+        self.gradients = Some(gradients);
+        self.step = step;
+        Ok(StepReport {
             loss: value.into(),
-            norm,
-            gradients,
+            grad_norm: norm,
         })
     }
 
-    /// Evaluates on the validation split, and prints the loss.
-    fn look(
-        &self,
-        model: &Model,
-        history: &mut History,
-        progress: &Progress,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
-        let step = history.step;
-        let loss = self.evaluate(model)?;
-        ensure!(
-            loss.is_finite(),
-            "the validation loss is {loss} after step {step}: training has diverged; \
-             try a smaller --learning-rate"
-        );
-        history.looks.push(Look { step, loss });
-        metrics.write(step as u64, &[(VALIDATION_LOSS, loss)])?;
-        let Baselines { unigram, bigram } = self.baselines;
-        progress.line(&format!(
-            "step {step:>5}  validation loss {loss:.3}  (unigram {unigram:.3}, bigram {bigram:.3})"
-        ))
-    }
-
     /// The mean loss over the blocks for evaluations.
-    fn evaluate(&self, model: &Model) -> Result<f64> {
+    fn evaluate(&mut self) -> Result<Option<f64>> {
         let mut sum = 0.0;
-        let mut characters = 0;
-        for batch in self.measured.clone() {
+        let mut tokens = 0;
+        for batch in self.trainer.measured.clone() {
             let TokenBatch { ids, targets } = batch?;
             let count = targets.shape().num_elements();
-            let logits = model.try_forward(ids)?;
+            let logits = self.model.try_forward(ids)?;
             sum += f64::from(model::loss(logits, &targets)?.array()) * count as f64;
-            characters += count;
+            tokens += count;
         }
-        Ok(sum / characters as f64)
+        Ok(Some(sum / tokens as f64))
+    }
+
+    fn save(&mut self, state: &FitState) -> Result<()> {
+        let run = self.trainer.run;
+        run.save(self.model, &self.optimizer.state, state)
     }
 }
 
@@ -203,14 +219,14 @@ fn adamw(options: &Training) -> AdamWConfig {
 }
 
 /// A linear warm-up, then half a cosine down to the lowest rate at the last step.
-fn learning_rate(step: usize, options: &Training) -> f64 {
+fn learning_rate(step: u64, options: &Training) -> f64 {
     let schedule = Cosine {
         highest: options.learning_rate,
         lowest: options.lowest_rate(),
         warm_up: options.warmup() as u64,
         steps: options.steps as u64,
     };
-    schedule.rate(step as u64)
+    schedule.rate(step)
 }
 
 #[cfg(test)]
@@ -279,7 +295,7 @@ mod tests {
             run,
             stop: &|| steps.replace(steps.get() + 1) + 1 == most,
         };
-        let resumed = resume.then_some(start.history.step);
+        let resumed = resume.then_some(start.state.step);
         let mut metrics = records::metrics(folder, resumed)?;
         let outcome = trainer.run(&mut model, start, &mut metrics)?;
         let last = run.resume(&mut model)?;
@@ -302,12 +318,10 @@ mod tests {
             train(folder.path(), (seed, &SMALL), usize::MAX, false)
         };
         let (outcome, bits, _) = of(7)?;
-        let looks = &outcome.history.looks;
-        assert_eq!(
-            looks.iter().map(|l| l.step).collect::<Vec<_>>(),
-            [0, 8, 16, 20]
-        );
-        assert!(looks[3].loss < looks[0].loss);
+        let evaluations = &outcome.state.evaluations;
+        let steps: Vec<u64> = evaluations.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, [0, 8, 16, 20]);
+        assert!(evaluations[3].1 < evaluations[0].1);
         assert_eq!(of(7)?.1, bits);
         assert_ne!(of(8)?.1, bits);
         Ok(())
@@ -323,10 +337,10 @@ mod tests {
             let parts = tempfile::tempdir()?;
             let (first, ..) = train(parts.path(), (7, &SMALL), most, false)?;
             assert!(first.stopped);
-            assert_eq!(first.history.step, most);
+            assert_eq!(first.state.step, most as u64);
             let (second, resumed_bits, resumed_optimizer) =
                 train(parts.path(), (7, &SMALL), usize::MAX, true)?;
-            assert_eq!(second.history, outcome.history);
+            assert_eq!(second.state, outcome.state);
             assert_eq!(resumed_bits, bits);
             assert_eq!(resumed_optimizer, optimizer);
             let model =

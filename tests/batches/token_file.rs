@@ -73,6 +73,11 @@ fn files_that_are_no_tokens_are_errors() {
         absent.starts_with(&format!("cannot open {shown}: ")),
         "{absent}"
     );
+    let of_folder = message(TokenFile::open(folder.path(), TokenWidth::U16));
+    assert!(
+        of_folder.ends_with(": it is not a regular file"),
+        "{of_folder}"
+    );
     fs::write(&path, []).unwrap();
     assert_eq!(message(open(TokenWidth::U16)), format!("{shown} is empty"));
     fs::write(&path, [1, 2, 3, 4, 5]).unwrap();

@@ -104,17 +104,17 @@ impl TokenFile {
     /// [`DataError::Io`], [`DataError::Empty`], and [`DataError::PartialToken`] if the length of the file is not a multiple of the width.
     pub fn open(path: impl Into<PathBuf>, width: TokenWidth) -> Result<Self, DataError> {
         let path = path.into();
-        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (bytes, file) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                return Err(DataError::Io {
-                    path,
-                    action: "open",
-                    error,
-                });
-            }
+        let failed = |error| DataError::Io {
+            path: path.clone(),
+            action: "open",
+            error,
         };
+        let file = File::open(&path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Err(failed(io::Error::other("it is not a regular file")));
+        }
+        let bytes = found.len();
         let size = width.bytes() as u64;
         if bytes == 0 {
             return Err(DataError::Empty { path });

@@ -6,6 +6,7 @@
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
 //! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. What follows is for all other models and losses.
 //! - [`Ema`]: an average of the parameters.
+//! - [`fit`]: the loop around the steps, with evaluations, checkpoints and an early end.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
 //! - [`Cosine`], [`Linear`], [`Constant`], [`Wsd`], [`Noam`]: learning rate schedules with a warm-up.
@@ -111,6 +112,7 @@ mod algorithm;
 mod decay;
 mod ema;
 mod error;
+mod fit;
 mod gradients;
 mod lion;
 mod muon;
@@ -128,6 +130,7 @@ pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, Lis
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
+pub use fit::{FitConfig, FitEnd, FitError, FitEvent, FitState, Learner, StepReport, fit};
 pub use gradients::{clip_grad_norm, grad_norm, scale_grads};
 pub use lion::{Lion, LionConfig};
 pub use muon::{Muon, MuonConfig, MuonScale};

@@ -1,0 +1,274 @@
+//! The loop around training steps.
+
+use std::ops::ControlFlow;
+
+/// What [`fit`] trains: a step, and if there are any, an evaluation and a checkpoint.
+///
+/// A closure from a batch to a [`StepReport`] is one, without evaluations and checkpoints.
+pub trait Learner<Batch> {
+    /// The error of all of these.
+    type Error;
+
+    /// Takes a training step.
+    ///
+    /// # Errors
+    /// Any error ends the loop.
+    fn step(&mut self, batch: Batch) -> Result<StepReport, Self::Error>;
+
+    /// The validation loss, if there is one.
+    ///
+    /// # Errors
+    /// Any error ends the loop.
+    fn evaluate(&mut self) -> Result<Option<f64>, Self::Error> {
+        Ok(None)
+    }
+
+    /// Saves a checkpoint after `state.step` steps, with the state, from which a resumed run goes on.
+    /// [`measured`](FitState::measured) is what decides about the best one.
+    ///
+    /// # Errors
+    /// Any error ends the loop.
+    fn save(&mut self, state: &FitState) -> Result<(), Self::Error> {
+        let _ = state;
+        Ok(())
+    }
+}
+
+impl<Batch, Error, F: FnMut(Batch) -> Result<StepReport, Error>> Learner<Batch> for F {
+    type Error = Error;
+
+    fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
+        self(batch)
+    }
+}
+
+/// The results of a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepReport {
+    /// The training loss.
+    pub loss: f64,
+    /// The norm of all gradients before clipping.
+    pub grad_norm: f64,
+}
+
+/// How long [`fit`] trains, and what it does between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FitConfig {
+    /// The number of steps of the whole run, those before it was resumed too.
+    pub steps: u64,
+    /// The number of steps between two evaluations, each of which saves a checkpoint. There is one before the first step and one after the
+    /// last. 0 is none but these two.
+    pub evaluate_every: u64,
+    /// The number of evaluations without a lower loss than before, after which training ends.
+    pub patience: Option<u64>,
+}
+
+/// The state of the loop. A resumed run goes on from that of its checkpoint.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "safetensors", derive(serde::Serialize, serde::Deserialize))]
+pub struct FitState {
+    /// The number of steps so far.
+    pub step: u64,
+    /// The training loss, smoothed: a tenth of the last one, and nine tenths of what it was before.
+    pub loss: f64,
+    /// The steps with an evaluation, and the validation losses there.
+    pub evaluations: Vec<(u64, f64)>,
+}
+
+impl FitState {
+    /// The validation loss after the last step, if it was measured there.
+    pub fn measured(&self) -> Option<f64> {
+        let last = self.evaluations.last();
+        last.filter(|(step, _)| *step == self.step)
+            .map(|(_, loss)| *loss)
+    }
+
+    /// The step with the lowest validation loss, and that loss. Of equal ones it is the first.
+    pub fn best(&self) -> Option<(u64, f64)> {
+        let lowest = self.evaluations.iter();
+        lowest.copied().min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The number of evaluations after the best one.
+    fn stale(&self) -> u64 {
+        let after = |(best, _)| {
+            let later = self.evaluations.iter().filter(|(step, _)| *step > best);
+            later.count() as u64
+        };
+        self.best().map_or(0, after)
+    }
+
+    fn record(&mut self, loss: f64) {
+        let before = if self.step == 0 { loss } else { self.loss };
+        self.loss = 0.9 * before + 0.1 * loss;
+        self.step += 1;
+    }
+}
+
+/// What has just happened in [`fit`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FitEvent {
+    /// A step.
+    Step(StepReport),
+    /// An evaluation, with the validation loss.
+    Evaluated(f64),
+    /// A checkpoint.
+    Saved,
+}
+
+/// Why [`fit`] ended without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitEnd {
+    /// All steps are done.
+    Done,
+    /// The observer broke off.
+    Stopped,
+    /// The validation loss did not fall any more: [`FitConfig::patience`].
+    NotBetter,
+    /// There are no more batches.
+    NoMoreBatches,
+}
+
+/// The errors of [`fit`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError<Error> {
+    /// A loss is infinite or NaN. The last checkpoint is from before.
+    #[error(
+        "the {which} loss is {loss} after step {step}: training has diverged; a smaller learning rate may help"
+    )]
+    Diverged {
+        /// `training` or `validation`.
+        which: &'static str,
+        /// The step.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+
+    /// The learner, the batches or the observer.
+    #[error("{0}")]
+    Failed(Error),
+}
+
+/// Trains: steps, evaluations, checkpoints, for as long as `config` says.
+///
+/// `state` is the beginning: new, or that of the checkpoint from which a run is resumed; then the batches go on from its step, too.
+/// `observe` is told everything that happens: it draws a progress bar, writes metrics, and may end the run, as after Ctrl-C, with
+/// [`ControlFlow::Break`]. A run that ends this way saves a checkpoint first.
+///
+/// ```
+/// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, FitConfig, FitEnd, FitState, StepReport, clip_grad_norm, fit}};
+/// use std::ops::ControlFlow;
+///
+/// let dev = Cpu::default();
+/// let mut model = dev.build_module::<Linear<4, 1>, f32>();
+/// let mut optimizer = AdamW::new(Default::default());
+/// let mut gradients = Some(model.alloc_grads());
+/// let mut step = |(x, y): (Tensor<Rank2<8, 4>, f32, Cpu>, Tensor<Rank2<8, 1>, f32, Cpu>)| {
+///     let loss = mse_loss(model.forward_mut(x.traced(gradients.take().unwrap())), y);
+///     let value = loss.array();
+///     let mut new = loss.backward();
+///     let norm = clip_grad_norm(&model, &mut new, 1.0)?;
+///     optimizer.update(&mut model, &mut new)?;
+///     model.zero_grads(&mut new);
+///     gradients = Some(new);
+///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm })
+/// };
+/// let batches = std::iter::repeat_with(|| Ok((dev.sample_normal(), dev.ones())));
+/// let config = FitConfig { steps: 20, evaluate_every: 0, patience: None };
+/// let mut state = FitState::default();
+/// let end = fit(&mut step, batches, config, &mut state, |state, _| match state.step {
+///     10 => Ok(ControlFlow::Break(())),
+///     _ => Ok(ControlFlow::Continue(())),
+/// })?;
+/// assert_eq!((end, state.step), (FitEnd::Stopped, 10));
+/// # Ok::<(), attn::train::FitError<attn::train::UpdateError<CpuError>>>(())
+/// ```
+///
+/// PyTorch: `Trainer.fit` of Lightning, with `EarlyStopping` and `ModelCheckpoint`; nanoGPT: `train.py`.
+///
+/// # Errors
+/// [`FitError`]: the state is that of the last step that was taken.
+#[doc(alias("Trainer", "EarlyStopping", "ModelCheckpoint"))]
+pub fn fit<L, Batch, Failure>(
+    learner: &mut L,
+    batches: impl IntoIterator<Item = Result<Batch, Failure>>,
+    config: FitConfig,
+    state: &mut FitState,
+    mut observe: impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<FitEnd, FitError<L::Error>>
+where
+    L: Learner<Batch>,
+    L::Error: From<Failure>,
+{
+    let mut batches = batches.into_iter();
+    if state.evaluations.is_empty()
+        && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break()
+    {
+        return Ok(FitEnd::Stopped);
+    }
+    while state.step < config.steps {
+        let Some(batch) = batches.next() else {
+            // It ends in any case.
+            let _ = save::<L, Batch>(learner, state, &mut observe)?;
+            return Ok(FitEnd::NoMoreBatches);
+        };
+        let batch = batch.map_err(|error| FitError::Failed(error.into()))?;
+        let report = learner.step(batch).map_err(FitError::Failed)?;
+        check("training", report.loss, state.step + 1)?;
+        state.record(report.loss);
+        let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
+        let is_last = state.step == config.steps;
+        let evaluates =
+            config.evaluate_every > 0 && state.step.is_multiple_of(config.evaluate_every);
+        if (is_last || evaluates) && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break()
+        {
+            flow = ControlFlow::Break(());
+        }
+        let saves = is_last || evaluates || flow.is_break();
+        if saves && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
+            flow = ControlFlow::Break(());
+        }
+        if flow.is_break() && !is_last {
+            return Ok(FitEnd::Stopped);
+        }
+        if config
+            .patience
+            .is_some_and(|patience| state.stale() >= patience.max(1))
+            && !is_last
+        {
+            return Ok(FitEnd::NotBetter);
+        }
+    }
+    Ok(FitEnd::Done)
+}
+
+fn evaluate<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    state: &mut FitState,
+    observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<ControlFlow<()>, FitError<L::Error>> {
+    let Some(loss) = learner.evaluate().map_err(FitError::Failed)? else {
+        return Ok(ControlFlow::Continue(()));
+    };
+    check("validation", loss, state.step)?;
+    state.evaluations.push((state.step, loss));
+    observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)
+}
+
+fn save<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    state: &FitState,
+    observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<ControlFlow<()>, FitError<L::Error>> {
+    learner.save(state).map_err(FitError::Failed)?;
+    observe(state, FitEvent::Saved).map_err(FitError::Failed)
+}
+
+fn check<Error>(which: &'static str, loss: f64, step: u64) -> Result<(), FitError<Error>> {
+    match loss.is_finite() {
+        true => Ok(()),
+        false => Err(FitError::Diverged { which, step, loss }),
+    }
+}
