@@ -24,7 +24,7 @@ pub use self::rows::{ByGroup, RowGroups};
 const PART: usize = 1024;
 
 /// The most rows of a product.
-const PIECE: usize = 128;
+const PIECE: usize = 256;
 
 compiled! {
     GroupedLinear:
