@@ -126,7 +126,7 @@ fn the_shown_loss_starts_with_the_first_and_follows_slowly() {
             go_on,
         )
         .unwrap();
-        state.loss
+        state.loss.unwrap()
     };
     assert_eq!(losses(&mut state, 1), 4.0);
     let mut state = FitState::default();
@@ -259,7 +259,7 @@ fn a_skipped_step_is_no_error() {
     );
     assert_eq!(
         (end.unwrap(), state.step, state.loss),
-        (FitEnd::Done, 3, 4.0)
+        (FitEnd::Done, 3, Some(4.0))
     );
 }
 

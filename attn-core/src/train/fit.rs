@@ -93,8 +93,8 @@ pub struct FitConfig {
 pub struct FitState {
     /// The number of steps so far.
     pub step: u64,
-    /// The training loss, smoothed: a tenth of the last one, and nine tenths of what it was before.
-    pub loss: f64,
+    /// The training loss, smoothed: a tenth of the last one, and nine tenths of what it was before. `None` before the first step.
+    pub loss: Option<f64>,
     /// The steps with an evaluation, and the validation losses there.
     pub evaluations: Vec<(u64, f64)>,
 }
@@ -124,12 +124,8 @@ impl FitState {
 
     fn record(&mut self, report: StepReport) {
         if !report.skipped {
-            let before = if self.step == 0 {
-                report.loss
-            } else {
-                self.loss
-            };
-            self.loss = 0.9 * before + 0.1 * report.loss;
+            let before = self.loss.unwrap_or(report.loss);
+            self.loss = Some(0.9 * before + 0.1 * report.loss);
         }
         self.step += 1;
     }
@@ -249,7 +245,7 @@ pub enum FitError<Error> {
 ///     }
 ///     Ok(ControlFlow::Continue(()))
 /// })?;
-/// assert!(state.loss < 10f64.ln() / 2.0);
+/// assert!(state.loss.unwrap() < 10f64.ln() / 2.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
