@@ -85,7 +85,7 @@ impl Progress {
         let left = per_step * (self.steps - state.step as usize) as f64;
         format!(
             "loss {:.3}  {} tokens/s  {} left",
-            state.loss,
+            state.loss.unwrap_or(f64::NAN),
             thousands(speed as usize),
             minutes(left as u64),
         )

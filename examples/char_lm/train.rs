@@ -104,7 +104,9 @@ impl Trainer<'_> {
         metrics: &mut Metrics,
     ) -> Result<ControlFlow<()>> {
         match event {
-            FitEvent::Step(StepReport { loss, grad_norm }) => {
+            FitEvent::Step(StepReport {
+                loss, grad_norm, ..
+            }) => {
                 let measured = [
                     (TRAIN_LOSS, loss),
                     (LEARNING_RATE, learning_rate(state.step, self.options)),
@@ -174,6 +176,7 @@ impl Learner<TokenBatch<Cpu>> for InTraining<'_> {
         Ok(StepReport {
             loss: value.into(),
             grad_norm: norm,
+            skipped: false,
         })
     }
 

@@ -33,6 +33,7 @@
 //! ```
 
 mod compare;
+mod comparison;
 mod gradients;
 mod inputs;
 mod results;
@@ -40,8 +41,8 @@ mod tensors;
 #[cfg(test)]
 mod unit;
 
-pub use compare::{Compare, CompareError, ComparedTensor, Comparison, Difference, Tolerance};
-pub use compare::{assert_same, compare};
+pub use compare::{Compare, CompareError, assert_same, compare};
+pub use comparison::{ComparedTensor, Comparison, Difference, Tolerance};
 pub use gradients::{
     GradientCheck, GradientCheckError, GradientDifference, GradientReport, TensorGradient,
 };

@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use super::{Algorithm, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
+
 /// What [`fit`] trains: a step, and if there are any, an evaluation and a checkpoint.
 ///
-/// A closure from a batch to a [`StepReport`] is one, without evaluations and checkpoints.
+/// A closure from a batch to a [`StepReport`] is one, and so is a [`Trainer`], both without evaluations and checkpoints.
 pub trait Learner<Batch> {
     /// The error of all of these.
     type Error;
@@ -42,6 +44,15 @@ impl<Batch, Error, F: FnMut(Batch) -> Result<StepReport, Error>> Learner<Batch> 
     }
 }
 
+/// Steps alone: what evaluates and saves has the trainer as a field.
+impl<M: Trainable, A: Algorithm, Batch: TrainBatch<M>> Learner<Batch> for Trainer<M, A> {
+    type Error = TrainError<<M::Device as dfdx::tensor::HasErr>::Err>;
+
+    fn step(&mut self, batch: Batch) -> Result<StepReport, Self::Error> {
+        Ok(Trainer::step(self, batch)?.into())
+    }
+}
+
 /// The results of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepReport {
@@ -49,6 +60,19 @@ pub struct StepReport {
     pub loss: f64,
     /// The norm of all gradients before clipping.
     pub grad_norm: f64,
+    /// Whether nothing was learned, because the loss or a gradient is not finite, and this is no error: see
+    /// [`NonFinite::Skip`](super::NonFinite::Skip).
+    pub skipped: bool,
+}
+
+impl From<TrainStep> for StepReport {
+    fn from(step: TrainStep) -> Self {
+        Self {
+            loss: step.loss,
+            grad_norm: step.grad_norm,
+            skipped: step.skipped,
+        }
+    }
 }
 
 /// How long [`fit`] trains, and what it does between steps.
@@ -69,8 +93,8 @@ pub struct FitConfig {
 pub struct FitState {
     /// The number of steps so far.
     pub step: u64,
-    /// The training loss, smoothed: a tenth of the last one, and nine tenths of what it was before.
-    pub loss: f64,
+    /// The training loss, smoothed: a tenth of the last one, and nine tenths of what it was before. `None` before the first step.
+    pub loss: Option<f64>,
     /// The steps with an evaluation, and the validation losses there.
     pub evaluations: Vec<(u64, f64)>,
 }
@@ -98,9 +122,11 @@ impl FitState {
         self.best().map_or(0, after)
     }
 
-    fn record(&mut self, loss: f64) {
-        let before = if self.step == 0 { loss } else { self.loss };
-        self.loss = 0.9 * before + 0.1 * loss;
+    fn record(&mut self, report: StepReport) {
+        if !report.skipped {
+            let before = self.loss.unwrap_or(report.loss);
+            self.loss = Some(0.9 * before + 0.1 * report.loss);
+        }
         self.step += 1;
     }
 }
@@ -130,7 +156,7 @@ pub enum FitEnd {
 }
 
 /// The errors of [`fit`].
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError<Error> {
     /// A loss is infinite or NaN. The last checkpoint is from before.
@@ -146,9 +172,13 @@ pub enum FitError<Error> {
         loss: f64,
     },
 
-    /// The learner, the batches or the observer.
+    /// The learner or the observer.
     #[error("{0}")]
     Failed(Error),
+
+    /// The next batch.
+    #[error("{0}")]
+    Batch(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Trains: steps, evaluations, checkpoints, for as long as `config` says.
@@ -173,9 +203,9 @@ pub enum FitError<Error> {
 ///     optimizer.update(&mut model, &mut new)?;
 ///     model.zero_grads(&mut new);
 ///     gradients = Some(new);
-///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm })
+///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm, skipped: false })
 /// };
-/// let batches = std::iter::repeat_with(|| Ok((dev.sample_normal(), dev.ones())));
+/// let batches = std::iter::repeat_with(|| Ok::<_, std::convert::Infallible>((dev.sample_normal(), dev.ones())));
 /// let config = FitConfig { steps: 20, evaluate_every: 0, patience: None };
 /// let mut state = FitState::default();
 /// let end = fit(&mut step, batches, config, &mut state, |state, _| match state.step {
@@ -184,6 +214,39 @@ pub enum FitError<Error> {
 /// })?;
 /// assert_eq!((end, state.step), (FitEnd::Stopped, 10));
 /// # Ok::<(), attn::train::FitError<attn::train::UpdateError<CpuError>>>(())
+/// ```
+///
+/// A [`Trainer`] takes the same steps with less code:
+///
+/// ```
+/// use attn::{batches::{RandomBlocks, TokenBatch}, prelude::*, train::{AdamWConfig, FitConfig, FitEvent, FitState, fit}};
+/// use std::ops::ControlFlow;
+///
+/// model! {
+///     struct Bigrams<vocab = 10, d = 8>;
+///     fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+///         linear::<vocab>(embedding::<vocab, d>(ids))
+///     }
+///     fn loss(ids: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+///         cross_entropy(forward(ids), targets)
+///     }
+/// }
+///
+/// let dev = Cpu::default();
+/// let text: Vec<usize> = (0..1000).map(|i| i % 10).collect();
+/// let blocks = RandomBlocks::new(&text, (4, 16), 1337, &dev)?;
+/// let batches = blocks.map(|batch| batch.map(|TokenBatch { ids, targets }| (ids, targets)));
+/// let mut trainer = dev.build_module::<Bigrams, f32>().trainer(AdamWConfig { lr: 0.05, ..Default::default() });
+/// let config = FitConfig { steps: 60, evaluate_every: 0, patience: None };
+/// let mut state = FitState::default();
+/// fit(&mut trainer, batches, config, &mut state, |state, event| {
+///     if let FitEvent::Step(step) = event {
+///         println!("step {}: {}", state.step, step.loss);
+///     }
+///     Ok(ControlFlow::Continue(()))
+/// })?;
+/// assert!(state.loss.unwrap() < 10f64.ln() / 2.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// PyTorch: `Trainer.fit` of Lightning, with `EarlyStopping` and `ModelCheckpoint`; nanoGPT: `train.py`.
@@ -200,7 +263,7 @@ pub fn fit<L, Batch, Failure>(
 ) -> Result<FitEnd, FitError<L::Error>>
 where
     L: Learner<Batch>,
-    L::Error: From<Failure>,
+    Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = batches.into_iter();
     if state.evaluations.is_empty()
@@ -214,10 +277,12 @@ where
             let _ = save::<L, Batch>(learner, state, &mut observe)?;
             return Ok(FitEnd::NoMoreBatches);
         };
-        let batch = batch.map_err(|error| FitError::Failed(error.into()))?;
+        let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
         let report = learner.step(batch).map_err(FitError::Failed)?;
-        check("training", report.loss, state.step + 1)?;
-        state.record(report.loss);
+        if !report.skipped {
+            check("training", report.loss, state.step + 1)?;
+        }
+        state.record(report);
         let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
         let is_last = state.step == config.steps;
         let evaluates =
