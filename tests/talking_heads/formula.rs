@@ -81,7 +81,7 @@ macro_rules! is_its_formula {
         fn $name() {
             let mut layer = Cpu::default().build_module::<$Layer, f64>();
             scatter(&mut layer);
-            let sizes = [([1, 1, 1], vec![1]), ([3, 5, 7], vec![4, 0, 7]), ([1, 60, 90], vec![71]), ([2, 2, 0], vec![0, 0])];
+            let sizes = [([1, 1, 1], vec![1]), ([3, 5, 7], vec![4, 0, 7]), ([1, 60, 90], vec![71]), ([1, 6, 600], vec![530]), ([2, 2, 0], vec![0, 0])];
             for (sizes, lens) in sizes {
                 let [batch, q_len, kv_len] = sizes;
                 let x: Tensor<(usize, usize, Const<6>), f64, _> = tensor("x", (batch, q_len, Const));

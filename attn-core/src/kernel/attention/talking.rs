@@ -238,8 +238,7 @@ impl<E: Pooled> Attention<'_, E> {
                 self.similarities(tile.head, q.head(h), kt, to.reborrow());
                 if let Some(kept) = &mut similarities {
                     let mut kept = some_cols(kept.head_mut(h), columns);
-                    (0..rows)
-                        .for_each(|row| kept.row_mut(row).copy_from_slice(to.as_ref().row(row)));
+                    (0..rows).for_each(|row| kept.row_mut(row).copy_from_slice(to.row_mut(row)));
                 }
                 if let Some(score) = self.score {
                     score.apply(tile.origin(), &mut to);

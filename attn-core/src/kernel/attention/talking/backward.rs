@@ -230,21 +230,35 @@ impl<E: Pooled> Attention<'_, E> {
             add_products(d_of_scores, &d, &scores);
         }
         mix(of_scores.map(Matrix::transposed), &mut d, &mut spare);
+        self.score_backward(&visited, &similarities, &mut d, &mut task.sums);
         for (h, d_q) in d_q.iter_mut().enumerate() {
             fill(d_q.reborrow(), E::ZERO);
             for (tile, columns) in visited.of_head(h) {
-                let d = some_cols(d.head_mut(h), columns.clone());
-                let pairs = (
-                    match self.score {
-                        Some(_) => similarities.head(h).some_cols(columns.clone()),
-                        None => Matrix::without_cols(rows),
-                    },
-                    weights.head(h).some_cols(columns),
-                    d,
-                );
+                let pairs = [&weights, &d].map(|of| of.head(h).some_cols(columns.clone()));
                 let d_out = of.saved.d_out[h].some_rows(queries.clone());
                 let vectors = (q.head(h), d_out, d_q.reborrow());
                 self.add_gradients(of, &tile, pairs, vectors, task);
+            }
+        }
+    }
+
+    /// From the gradient of modified scores to that of similarities, in place.
+    fn score_backward(
+        &self,
+        visited: &Visited<E>,
+        similarities: &Planes<E>,
+        d: &mut Planes<E>,
+        sums: &mut [TaskSums<'_, E>],
+    ) {
+        let Some(score) = self.score else {
+            return;
+        };
+        for h in 0..self.sizes.heads {
+            let sums = &mut sums[h / self.sizes.group()];
+            for (tile, columns) in visited.of_head(h) {
+                let similarities = similarities.head(h).some_cols(columns.clone());
+                let mut d = some_cols(d.head_mut(h), columns);
+                score.backward(tile.origin(), similarities, &mut d, sums.score(&tile));
             }
         }
     }
@@ -329,13 +343,13 @@ impl<E: Pooled> Attention<'_, E> {
         }
     }
 
-    /// Pass 6, for a tile. `pairs`: similarities before the modification, weights, and the gradient of the modified scores. `vectors`: queries,
-    /// the gradient of the output, and that of the queries.
+    /// Pass 6, for a tile. `pairs`: weights, and the gradient of similarities. `vectors`: queries, the gradient of the output, and that of the
+    /// queries.
     fn add_gradients(
         &self,
         of: &Sequence<'_, '_, E>,
         tile: &Tile,
-        (similarities, weights, mut d): (Matrix<'_, E>, Matrix<'_, E>, MatrixMut<'_, E>),
+        [weights, d]: [Matrix<'_, E>; 2],
         (q, d_out, d_q): (Matrix<'_, E>, Matrix<'_, E>, MatrixMut<'_, E>),
         task: &mut Task<'_, E>,
     ) {
@@ -347,9 +361,6 @@ impl<E: Pooled> Attention<'_, E> {
         } = self.sizes;
         let kv = tile.head.h / self.sizes.group();
         let sums = &mut task.sums[kv];
-        if let Some(score) = self.score {
-            score.backward(tile.origin(), similarities, &mut d, sums.score(tile));
-        }
         let masked = |matrix| MaskedWeights {
             mask: self.mask,
             tile,
@@ -361,7 +372,7 @@ impl<E: Pooled> Attention<'_, E> {
         let d_k = &mut task.d_k[kv * key * width..][..key * width];
         match self.similarity {
             Similarity::Dot { scale } => {
-                let d = masked(d.as_ref());
+                let d = masked(d);
                 let d_k = some_rows(MatrixMut::new(d_k, key, width), tile.keys.clone());
                 d.transposed_matmul(scale, q, d_k, WriteMode::Add);
                 let keys = of.keys[kv].rows.read().some_rows(tile.keys.clone());
@@ -371,7 +382,7 @@ impl<E: Pooled> Attention<'_, E> {
                 q,
                 kt: of.keys[kv].columns.read().some_cols(tile.keys.clone()),
                 w: w.row(tile.head.h),
-                d: d.as_ref(),
+                d,
                 d_q,
                 d_kt: some_cols(MatrixMut::new(d_k, width, key), tile.keys.clone()),
                 d_w: sums.w(tile),
