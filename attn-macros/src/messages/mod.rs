@@ -43,7 +43,7 @@ pub(crate) const QK_NORM_WITH_ADDITIVE: &str = "`qk_norm` contradicts `score = a
 pub(crate) const TALKING_WITH_MASK_OF_HEADS: &str = "`talking_heads` contradicts a mask that reads `h`: a mixed score or weight is a sum over all heads, so a pair is masked for all of them or for none\n\
     help: a mask without `h`, or add to the score what a head should not see: `fn score(score, h, q_idx, kv_idx) { .. }`";
 pub(crate) const MIXED_SCORES_AT_PLACES: &str = "the weight of a mixed score is a function of this score alone, and this `fn normalize` reads more\n\
-    help: `talking_heads = after` mixes the weights alone, and `fn normalize(score) { .. }` has what depends on places in `fn score`";
+    help: `fn normalize(score) { .. }`, or `talking_heads = after`, which mixes the weights alone";
 pub(crate) const SCALE_WITH_DOT: &str = "`scale` contradicts `score = dot`, which is the product without a scale\n\
     help: use `score = scaled_dot` with this `scale`";
 pub(crate) const SCALE_WITH_ADDITIVE: &str = "`scale` contradicts `score = additive`, whose learned output vector has its own scale\n\

@@ -27,11 +27,11 @@ attention! {
 }
 
 model! {
-    struct Sparse<d = 8>;
+    struct Sparse<d = 8, heads = 2>;
 
-    fn forward(x: [batch, seq, d], q: [batch, seq, heads = 2, 4]) -> [batch, seq, d] {
+    fn forward(x: [batch, seq, d], q: [batch, seq, heads, 4]) -> [batch, seq, d] {
         let (_y, _weights, lse) = attend::<talking_heads = both, normalizer = sparsemax>(q, q, q);
-        attend::<talking_heads = twice>(x, x, x) * sum::<heads>(lse)
+        attend::<talking_heads = twice>(x, x, x)
     }
 }
 
