@@ -82,7 +82,7 @@ fn numbers(len: usize, seed: usize) -> Vec<f32> {
     (0..len * HEADS * WIDTH).map(number).collect()
 }
 
-fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
+pub(crate) fn on_slices(len: usize, window: usize, backward: bool) -> impl FnMut() {
     let [q, k, v, d_out] = [1, 2, 3, 4].map(|seed| numbers(len, seed));
     let [mut out, mut d_q, mut d_k, mut d_v] = [(); 4].map(|()| numbers(len, 5));
     let mut lse = vec![0.0; HEADS * len];

@@ -62,6 +62,18 @@ pub enum UpdateError<Dev> {
         expected: &'static str,
     },
 
+    /// A group of parameters has none. Nothing has changed.
+    #[error(
+        "no parameter has a name like `{pattern}`: the names are {}",
+        some_of(names)
+    )]
+    NoParameter {
+        /// The pattern of the group.
+        pattern: String,
+        /// The names of all parameters.
+        names: Vec<String>,
+    },
+
     /// The algorithm cannot take a step now. Nothing has changed.
     #[error("{reason}")]
     NotReady {
@@ -112,6 +124,18 @@ fn quoted(name: &str) -> String {
     match name {
         "" => "parameter".into(),
         name => format!("`{name}`"),
+    }
+}
+
+/// The first names, and how many there are beside them.
+fn some_of(names: &[String]) -> String {
+    const SOME: usize = 8;
+    let first = &names[..names.len().min(SOME)];
+    let quoted: Vec<_> = first.iter().map(|name| format!("`{name}`")).collect();
+    let quoted = quoted.join(", ");
+    match names.len() - first.len() {
+        0 => quoted,
+        others => format!("{quoted}, and {others} others"),
     }
 }
 

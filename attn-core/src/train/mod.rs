@@ -114,6 +114,7 @@ mod ema;
 mod error;
 mod fit;
 mod gradients;
+mod groups;
 mod lion;
 mod muon;
 mod optimizer;

@@ -12,7 +12,7 @@ use dfdx::{
 
 use super::algorithm::{Algorithm, List, ListStart, Update};
 use super::parameters::{check_gradients, for_each, for_each_mut, without_gradient};
-use super::{OptimizerState, ParameterInfo, UpdateError};
+use super::{OptimizerState, ParameterInfo, UpdateError, groups::Group};
 use crate::{Backend, Element, fused::zeros, kernel::Buffer};
 
 /// An optimizer: an [`Algorithm`], and its state for a model.
@@ -36,6 +36,7 @@ pub struct Optimizer<E, A> {
     /// Its state.
     pub state: OptimizerState<E, A>,
     decays: Box<Decays>,
+    groups: Vec<Group<A>>,
     last_step: Option<LastStep>,
 }
 
@@ -56,6 +57,7 @@ impl<E, A> Optimizer<E, A> {
             config,
             state: OptimizerState::default(),
             decays: Box::new(|parameter| parameter.decays_by_default()),
+            groups: Vec::new(),
             last_step: None,
         }
     }
@@ -79,6 +81,37 @@ impl<E, A> Optimizer<E, A> {
         self.decays = Box::new(decays);
         self
     }
+
+    /// Gives settings of their own to the parameters whose names match a pattern, in which each `*` stands for any characters.
+    ///
+    /// `change` makes them of the [`config`](Self::config) in each step, after a schedule has set that. If several groups have a parameter,
+    /// they change its settings one after the other. A pattern without a parameter is an error of the next step. What an algorithm
+    /// keeps for all parameters, such as the sum of the weights of [`ScheduleFree`](super::ScheduleFree), is computed of the `config`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig}};
+    ///
+    /// let dev = Cpu::default();
+    /// let mut model = dev.build_module::<(Linear<2, 2>, Linear<2, 1>), f32>();
+    /// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..Default::default() })
+    ///     .group("0.*", |config| config.lr = 0.0)
+    ///     .group("*.bias", |config| config.betas = [0.9, 0.95]);
+    /// let mut gradients = model.alloc_grads();
+    /// let before = model.0.weight.array();
+    /// optimizer.update(&mut model, &mut gradients)?;
+    /// assert_eq!(model.0.weight.array(), before);
+    /// # Ok::<(), attn::train::UpdateError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `param_groups`, as `AdamW([{"params": .., "lr": 0.0}, ..])`.
+    #[doc(alias = "param_groups")]
+    pub fn group(mut self, pattern: &str, change: impl Fn(&mut A) + Send + Sync + 'static) -> Self
+    where
+        A: Clone,
+    {
+        self.groups.push(Group::new(pattern, change));
+        self
+    }
 }
 
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
@@ -87,7 +120,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// Parameters that share a gradient, because one is a clone of the other, take the same step, each under its name.
     ///
     /// # Errors
-    /// [`UpdateError::Config`] if the [`config`](Self::config) has an invalid number; [`UpdateError::OtherModel`] if earlier steps
+    /// [`UpdateError::Config`] if the [`config`](Self::config) or a group has an invalid number; [`UpdateError::NoParameter`] if a
+    /// [`group`](Self::group) has no parameter; [`UpdateError::OtherModel`] if earlier steps
     /// updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
     /// [`UpdateError::StateMismatch`] if the state is that of another model; [`UpdateError::NotReady`] if the algorithm cannot take a
     /// step now; [`UpdateError::Device`] if dfdx fails. No parameter has changed then.
@@ -97,7 +131,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         model: &mut M,
         gradients: &mut Gradients<E, D>,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.config.check().map_err(UpdateError::of_setting)?;
+        self.check_settings(model)?;
         let parameters = self.check_model(model)?;
         check_gradients(model, gradients)?;
         let without_decay = self.begin(model)?;
@@ -114,6 +148,43 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             Ok::<_, D::Err>(())
         })?;
         Ok(())
+    }
+
+    /// Checks the settings, and that every group has a parameter.
+    pub(super) fn check_settings<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<(), UpdateError<D::Err>> {
+        self.config.check().map_err(UpdateError::of_setting)?;
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        let mut names = Vec::new();
+        let Ok(()) = for_each(model, |path, _| {
+            names.push(path.name);
+            Ok::<_, Infallible>(())
+        });
+        let mut groups = self.groups.iter();
+        if let Some(group) = groups.find(|group| !names.iter().any(|name| group.matches(name))) {
+            return Err(UpdateError::NoParameter {
+                pattern: group.pattern.clone(),
+                names,
+            });
+        }
+        for name in &names {
+            let checked = self.with_settings(name, Algorithm::check);
+            checked.map_err(UpdateError::of_setting)?;
+        }
+        Ok(())
+    }
+
+    /// `f` of the settings of a parameter.
+    fn with_settings<R>(&self, name: &str, f: impl FnOnce(&A) -> R) -> R {
+        let mut settings = None;
+        for group in self.groups.iter().filter(|group| group.matches(name)) {
+            settings = Some(group.settings(settings.as_ref().unwrap_or(&self.config)));
+        }
+        f(settings.as_ref().unwrap_or(&self.config))
     }
 
     /// Begins a step: checks the state, and counts the step. Returns the parameters that do not decay.
@@ -143,7 +214,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             .map(|list| self.take_list(list, &info, numbers))
             .collect();
         if let Some(gradient) = gradient {
-            self.config.update(Update {
+            let update = Update {
                 step: self.state.step,
                 info,
                 decays,
@@ -151,7 +222,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 parameter: numbers,
                 gradient,
                 lists: &mut lists,
-            });
+            };
+            self.with_settings(info.name, |settings| settings.update(update));
         }
         for (list, numbers) in A::LISTS.iter().zip(lists) {
             if self.keeps(list, &info) {
@@ -161,7 +233,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 
     fn keeps(&self, list: &List, info: &ParameterInfo<'_>) -> bool {
-        list.always || self.config.keeps(list, info)
+        list.always || self.with_settings(info.name, |settings| settings.keeps(list, info))
     }
 
     /// Moves a list out of the state. One that is not kept is empty.

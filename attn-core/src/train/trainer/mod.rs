@@ -4,7 +4,7 @@ mod error;
 mod model;
 mod parameters;
 
-use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
+use std::{cell::RefCell, convert::Infallible, fmt, rc::Rc, sync::Arc};
 
 use dfdx::{
     shapes::Rank0,
@@ -12,6 +12,7 @@ use dfdx::{
 };
 
 use self::{model::StepTape, parameters::Parameters};
+use super::parameters::for_each;
 use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule, UpdateError,
 };
@@ -138,6 +139,41 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     ) -> Self {
         self.optimizer = self.optimizer.decaying(decays);
         self
+    }
+
+    /// Gives settings of their own to the parameters whose names match a pattern: see [`Optimizer::group`].
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::AdamWConfig};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { let hidden = linear::<4>(x); linear::<1>(hidden) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # let model = Cpu::default().build_module::<Net, f32>();
+    /// let trainer = model
+    ///     .trainer(AdamWConfig::default())
+    ///     .group("*.bias", |config| config.weight_decay = 0.0)
+    ///     .group("linear.*", |config| config.lr *= 0.1);
+    /// # let _ = trainer;
+    /// ```
+    #[doc(alias = "param_groups")]
+    pub fn group(mut self, pattern: &str, change: impl Fn(&mut A) + Send + Sync + 'static) -> Self
+    where
+        A: Clone,
+    {
+        self.optimizer = self.optimizer.group(pattern, change);
+        self
+    }
+
+    /// The names and sizes of the parameters, in the order of the model. PyTorch: `model.named_parameters()`.
+    pub fn parameters(&self) -> Vec<(String, Vec<usize>)> {
+        let mut all = Vec::new();
+        let Ok(()) = for_each(&self.model, |path, parameter| {
+            all.push((path.name, parameter.dims()));
+            Ok::<_, Infallible>(())
+        });
+        all
     }
 
     /// The seed of dropout: 0 by default. PyTorch: `torch.manual_seed`.
@@ -363,7 +399,7 @@ fn apply<M: Trainable, A: Algorithm>(
     if let Some(set) = settings.schedule {
         set(&mut optimizer.config, done.step);
     }
-    optimizer.config.check().map_err(UpdateError::of_setting)?;
+    optimizer.check_settings(model)?;
     let without_decay = optimizer.begin(model)?;
     if factor != 1.0 {
         parameters.scale(factor);
