@@ -11,7 +11,8 @@
 //! | `w3_small`, `w3_medium` | a training step of a GPT, by a trainer: forward, loss, backward, AdamW |
 //! | `w4_decode` | 200 tokens of the medium GPT behind a prompt of 16, greedily |
 //!
-//! All numbers are `f32`. The time of a case is the median of at least 5 runs and 4 seconds behind 2 that warm up.
+//! All numbers are `f32`. A time is the median of the runs of 4 seconds, behind 2 runs that warm up: at least 5 runs and at most 200, and if
+//! they are slow, those of 25 seconds.
 
 #[path = "roofline/by_hand.rs"]
 mod by_hand;
@@ -27,14 +28,14 @@ mod timing;
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use attn::{
     attention, backward,
     dfdx::prelude::*,
     generate::{Sampler, Sampling},
     train::AdamWConfig,
 };
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde_json::json;
 use sizes::{MEDIUM, Medium, SMALL, Size, Small};
 
@@ -47,21 +48,30 @@ type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
 struct Options {
     /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w4_decode`
     case: String,
-    /// `fused`, or `composed` for `w1`.
+    /// The form of the layer of `w1`.
     #[arg(default_value = "fused")]
-    form: String,
+    form: Form,
     /// The name in the line.
     #[arg(default_value = "attn")]
     label: String,
 }
 
+/// The two forms of a layer.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Fused,
+    Composed,
+}
+
 fn main() -> Result<()> {
     let Options { case, form, label } = Options::parse();
     let parts: Vec<&str> = case.split('_').collect();
+    let is_composed = form == Form::Composed;
+    ensure!(!is_composed || parts[0] == "w1", "`w1` alone has two forms");
     let (times, tokens) = match *parts {
         ["w1", pass, batch, length] => {
             let size = (number(batch, 'b')?, number(length, 's')?);
-            (layer(is_training(pass)?, form == "composed", size), 0)
+            (layer(is_training(pass)?, is_composed, size), None)
         }
         ["w2", pass, mask, length] => {
             let window = match mask {
@@ -69,11 +79,11 @@ fn main() -> Result<()> {
                 window => number(window, 'w')?,
             };
             let run = core::on_slices(number(length, 's')?, window, is_training(pass)?);
-            (times(run), 0)
+            (times(run), None)
         }
-        ["w3", "small"] => (step::<Small>(&SMALL), SMALL.batch * SMALL.length),
-        ["w3", "medium"] => (step::<Medium>(&MEDIUM), MEDIUM.batch * MEDIUM.length),
-        ["w4", "decode"] => (decode()?, DECODED),
+        ["w3", "small"] => (step::<Small>(&SMALL), Some(SMALL.batch * SMALL.length)),
+        ["w3", "medium"] => (step::<Medium>(&MEDIUM), Some(MEDIUM.batch * MEDIUM.length)),
+        ["w4", "decode"] => (decode()?, Some(DECODED)),
         _ => bail!("there is no case `{case}`: see `--help`"),
     };
     let median = times[times.len() / 2];
@@ -86,7 +96,11 @@ fn main() -> Result<()> {
             "min_ms": times[0],
             "max_ms": times[times.len() - 1],
             "peak_rss_mb": peak_mb(),
-            "extra": {"runs": times.len(), "tok_s": 1e3 * tokens as f64 / median},
+            "extra": {
+                "runs": times.len(),
+                "form": if is_composed { "composed" } else { "fused" },
+                "tok_s": tokens.map(|tokens| 1e3 * tokens as f64 / median),
+            },
         })
     );
     Ok(())

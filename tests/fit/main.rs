@@ -184,8 +184,51 @@ fn whoever_observes_may_stop_it_and_what_is_done_is_saved() {
     assert_eq!(run(7, 99).0, FitEnd::Done);
     assert_eq!(
         run(0, 4),
-        (FitEnd::NoMoreBatches, vec![(3, Some(5.0)), (4, None)])
+        (FitEnd::NoMoreBatches, vec![(3, Some(5.0)), (4, Some(5.0))])
     );
+}
+
+#[test]
+fn a_run_that_has_ended_takes_no_step_when_it_is_resumed() {
+    let mut state = FitState::default();
+    let mut script = Script {
+        validation: vec![3.0, 4.0],
+        ..Script::default()
+    };
+    let mut run = |state: &mut FitState| {
+        let numbers = batches(1..9);
+        fit(&mut script, numbers, config(7, 1, Some(1)), state, go_on).unwrap()
+    };
+    assert_eq!(run(&mut state), FitEnd::NotBetter);
+    assert_eq!(state.step, 1);
+    assert_eq!(run(&mut state), FitEnd::NotBetter);
+    assert_eq!(state.step, 1);
+}
+
+#[test]
+fn a_run_without_steps_is_evaluated_and_one_that_is_stopped_there_is_saved() {
+    let run = |steps: u64, stops: bool| {
+        let mut script = Script {
+            validation: vec![3.0],
+            ..Script::default()
+        };
+        let mut state = FitState::default();
+        let end = fit(
+            &mut script,
+            batches(1..9),
+            config(steps, 1, None),
+            &mut state,
+            |_, event| match event {
+                FitEvent::Evaluated(_) if stops => Ok(ControlFlow::Break(())),
+                _ => Ok(ControlFlow::Continue(())),
+            },
+        );
+        (end.unwrap(), state.evaluations, script.saved)
+    };
+    let evaluations = vec![(0, 3.0)];
+    assert_eq!(run(0, false), (FitEnd::Done, evaluations.clone(), vec![]));
+    let saved = vec![(0, Some(3.0))];
+    assert_eq!(run(5, true), (FitEnd::Stopped, evaluations, saved));
 }
 
 #[test]

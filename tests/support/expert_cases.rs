@@ -75,6 +75,27 @@ macro_rules! experts {
                 }
             } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<4>))) reads x;
 
+            norms_and_slices_between_two_maps {
+                struct M<d = 4, groups = 3>;
+                fn forward(x: [batch, seq, d], group: ids[batch, seq]) -> [batch, seq, d] {
+                    param gain: [6] = normal(1);
+                    let h = layer_norm(grouped_linear::<6, groups>(x, group)) * gain;
+                    let (left, right) = split(h);
+                    let h = softmax(left) * right;
+                    x + grouped_linear::<d, groups, capacity_factor = 0.8>(h, group)
+                }
+            } (batch: 2, seq: 5) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), ids((batch, seq), 3)) reads x;
+
+            values_between_two_maps_that_others_read {
+                struct M<d = 3, groups = 4>;
+                fn forward(x: [batch, seq, d], i: ids[batch, seq], j: ids[batch, seq]) -> ([batch, seq, d], [batch, seq, d]) {
+                    let a = grouped_linear::<d, groups>(x, i);
+                    let b = relu(grouped_linear::<d, groups>(a, i));
+                    let c = grouped_linear::<d, groups>(b + x, i);
+                    (grouped_linear::<d, groups>(dropout::<0.0>(c), j), a)
+                }
+            } (batch: 2, seq: 4) (x: tensor::<_, E>("x", (batch, seq, Const::<3>)), ids((batch, seq), 4), ids((batch, seq), 4)) reads x;
+
             losses_of_the_router {
                 struct M<d = 3>;
                 block moe(x: [.., n], experts = 4, k = 2) -> { y: [.., n], balance: [], z: [] } {

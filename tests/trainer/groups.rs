@@ -101,7 +101,7 @@ fn mistakes_are_found_before_anything_changes() {
         "no parameter has a name like `block.*`: the names are `embedding.weight`, `blocks.0.";
     assert!(message.starts_with(start), "{message}");
     assert!(
-        message.ends_with(&format!(", and {} others", names.len() - 8)),
+        message.ends_with(&format!(", and {} more", names.len() - 8)),
         "{message}"
     );
 

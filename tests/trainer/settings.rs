@@ -2,14 +2,14 @@
 
 use attn::{
     checkpoint::{Checkpoints, LoadOptions},
-    train::{AdamWConfig, Cosine, MuonConfig, Schedule, SgdConfig},
+    train::{AdamWConfig, Cosine, MuonConfig, Optimizer, Schedule, ScheduleFreeConfig, SgdConfig},
 };
 
 use super::*;
 
 type Small = Gpt<f64, Cpu>;
 
-/// Without a drop of it: the model of the tests has one that drops.
+/// The dropout of `Gpt` has the probability 0; that of `Drops` drops.
 fn trainer() -> Trainer<Small, AdamWConfig> {
     Small::scattered().trainer(AdamWConfig::default())
 }
@@ -157,6 +157,92 @@ fn evaluation_is_without_dropout_and_changes_nothing() {
     trained(&mut trainer, 0..2);
     assert_ne!(loss(&mut trainer), before);
     assert_eq!(trainer.state().step, 2);
+}
+
+#[test]
+fn what_is_accumulated_stays_while_others_are_evaluated_or_refused() {
+    let step = |mut between: Box<dyn FnMut(&mut Trainer<Small, AdamWConfig>)>| {
+        let mut trainer = trainer();
+        for number in 0..2 {
+            trainer.accumulate(Small::batch(number)).unwrap();
+            between(&mut trainer);
+        }
+        let done = trainer.apply().unwrap();
+        (done, parameters(trainer.model()))
+    };
+    let alone = step(Box::new(|_| {}));
+    let evaluated = step(Box::new(|trainer| {
+        trainer.evaluate(Small::batch(3)).unwrap();
+    }));
+    assert!(evaluated == alone);
+    let refused = step(Box::new(|trainer| {
+        let (tokens, _) = Small::batch(0);
+        let beyond = Cpu::default().tensor([[11; 5]; 2]);
+        trainer.accumulate((tokens, beyond)).unwrap_err();
+    }));
+    assert!(refused == alone);
+    // Who changes the model begins anew.
+    let mut trainer = trainer();
+    trainer.accumulate(Small::batch(0)).unwrap();
+    trainer.model_mut();
+    let message = trainer.apply().unwrap_err().to_string();
+    assert!(message.starts_with("`apply` without a batch"), "{message}");
+}
+
+#[test]
+fn the_rates_of_muon_stay_in_proportion() {
+    let constant = Cosine {
+        highest: 0.04,
+        lowest: 0.04,
+        warm_up: 0,
+        steps: 9,
+    };
+    let config = |factor: f64| {
+        let mut config = MuonConfig {
+            lr: 0.02 * factor,
+            ..Default::default()
+        };
+        config.adamw.lr = 0.003 * factor;
+        config
+    };
+    let mut scheduled = Small::scattered().trainer(config(1.0)).schedule(constant);
+    let mut doubled = Small::scattered().trainer(config(2.0));
+    assert_eq!(trained(&mut scheduled, 0..3), trained(&mut doubled, 0..3));
+    assert_eq!(parameters(scheduled.model()), parameters(doubled.model()));
+}
+
+#[test]
+fn a_schedule_free_trainer_gives_out_the_mean_of_its_steps() {
+    let config = || ScheduleFreeConfig {
+        lr: 0.1,
+        ..Default::default()
+    };
+    let mut trainer = Small::scattered().trainer(config());
+    let (_, mut model) = by_hand(Small::scattered(), config(), None, 3);
+    let mut optimizer = Optimizer::new(config());
+    trained(&mut trainer, 0..3);
+    assert_same(&parameters(trainer.model()), &parameters(&model), 1e-12);
+    optimizer.state = trainer.state().clone();
+    optimizer.eval(&mut model).unwrap();
+    trainer.eval().unwrap();
+    assert_same(&parameters(trainer.model()), &parameters(&model), 1e-12);
+    let loss = trainer.evaluate(Small::batch(0)).unwrap();
+    assert_close(
+        "loss",
+        &[loss],
+        &[model.loss(Small::batch(0)).array()],
+        1e-12,
+    );
+    let message = trainer.step(Small::batch(3)).unwrap_err().to_string();
+    assert!(
+        message.contains("call `train` before the next step"),
+        "{message}"
+    );
+    trainer.train().unwrap();
+    let mut alone = Small::scattered().trainer(config());
+    trained(&mut alone, 0..3);
+    let [found, expected] = [&mut trainer, &mut alone].map(|trainer| trained(trainer, 3..5));
+    assert_close("steps", &found.concat(), &expected.concat(), 1e-9);
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl<Batch> Epochs<Batch> {
         self.plan = None;
     }
 
+    /// After a change of the settings.
+    pub(super) fn plan_again(&mut self) {
+        self.plan = None;
+    }
+
     /// The next batch, and whether there is one.
     pub(super) fn next(&mut self, plan: impl Fn(u64) -> Vec<Batch>) -> Option<&Batch> {
         loop {
@@ -92,12 +97,14 @@ macro_rules! epochs {
         /// Another order in every epoch, which the seed decides.
         pub fn shuffled(mut self, seed: u64) -> Self {
             self.seed = Some(seed);
+            self.epochs.plan_again();
             self
         }
 
         /// Leaves out a batch that is smaller than the others.
         pub fn drop_last(mut self) -> Self {
             self.drop_last = true;
+            self.epochs.plan_again();
             self
         }
 

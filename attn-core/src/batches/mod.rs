@@ -9,7 +9,7 @@
 //! | [`pad`], [`pad_next`], [`pad_pairs`] | texts of different lengths, with padding | `DataCollatorWithPadding`, `DataCollatorForSeq2Seq` |
 //! | [`PackedBatches`] | several texts in each row, with ids of documents and positions | packing of TRL |
 //!
-//! All are iterators. What they yield is a function of a seed and of a [`Position`] or a number, which may be saved with a checkpoint: an
+//! [`RandomBlocks`], [`Blocks`], [`BatchSampler`] and [`PackedBatches`] are iterators. What they yield is a function of a seed and of a [`Position`] or a number, which may be saved with a checkpoint: an
 //! iterator that [goes on](RandomBlocks::at) there yields the same bits.
 //!
 //! ```

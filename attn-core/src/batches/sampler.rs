@@ -78,6 +78,7 @@ impl BatchSampler {
     /// The number of batches in a window of [`by_length`](Self::by_length). A small one leaves more to chance, a large one has less padding.
     pub fn window(mut self, batches: usize) -> Self {
         self.window = batches.max(1);
+        self.epochs.plan_again();
         self
     }
 

@@ -186,7 +186,9 @@ impl Tokens for TokenFile {
     }
 
     fn read(&self, at: usize, to: &mut [usize]) -> Result<(), DataError> {
-        assert!(at + to.len() <= self.len, "a file of {} tokens", self.len);
+        let is_inside = at.checked_add(to.len()).is_some_and(|end| end <= self.len);
+        let [count, len] = [to.len(), self.len];
+        assert!(is_inside, "{count} tokens from {at} on, of a file of {len}");
         let size = self.width.bytes();
         let mut bytes = vec![0; AT_ONCE.min(to.len()) * size];
         let mut offset = at as u64 * size as u64;

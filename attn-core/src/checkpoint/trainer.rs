@@ -48,7 +48,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         options: LoadOptions,
     ) -> Result<(), CheckpointError> {
         let state = checkpoint.load_optimizer(self.model(), options)?;
-        checkpoint.load_model(self.model_mut(), options)?;
+        checkpoint.load_model(self.model_to_load(), options)?;
+        self.read_again();
         *self.state_mut() = state;
         Ok(())
     }

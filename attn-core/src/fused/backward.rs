@@ -9,7 +9,7 @@ use dfdx::{
 use super::{gradients::accumulate, zeros};
 use crate::{
     Backend, Element, Error,
-    composed::{contiguous, is_empty, reshape},
+    composed::{contiguous, fresh, is_empty, reshape},
     unwrap,
 };
 
@@ -66,7 +66,8 @@ pub fn try_backward<S: Shape, E: Element, D: Backend<E>>(
     }
     if !D::FUSED {
         let count = (y.shape().num_elements(),);
-        let products = reshape(y.try_mul(upstream.clone())?, count)?;
+        // It has another id: `upstream` may be a leaf of `y`, too.
+        let products = reshape(y.try_mul(fresh(upstream.clone())?)?, count)?;
         return Ok(products.try_sum::<Rank0, _>()?.try_backward()?);
     }
     // A gradient has the layout of its tensor: that of a view is none of this shape.

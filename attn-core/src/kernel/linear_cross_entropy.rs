@@ -12,7 +12,7 @@
 //! With `n` rows of width `d` and `C` classes, each product takes `2 n d C` operations. There are three ways to the derivative
 //! ([`Plan`]):
 //!
-//! - Kept logits: three products, and `n C` numbers. This is the least memory of the three with three products, if `n` is at most `d`.
+//! - Kept logits: three products, and `n C` numbers. This is the least memory of the three with three products, if `n` or `C` is at most `d`.
 //! - Gradients in the forward pass, where a mean is the only result: three products, and `(n + C) d` numbers. Its derivative is a
 //!   product with one number, so gradients can be computed for the upstream gradient 1, and scaled afterwards. So logits are needed for
 //!   one block of rows only, of all classes: that is because `p` needs the sum of all of them. This is the method of Hsu et al., "Liger
@@ -64,7 +64,8 @@ pub enum Plan {
 impl Plan {
     /// The plan for so many rows of this width. `is_mean` says that the mean is the only result.
     pub const fn of(rows: usize, width: usize, classes: usize, is_mean: bool) -> Self {
-        if rows <= width || rows <= rows_at_once(classes) {
+        // `n C` numbers are at most `(n + C) d`, if one of `n` and `C` is at most `d`.
+        if rows <= width || classes <= width || rows <= rows_at_once(classes) {
             Plan::Logits
         } else if is_mean {
             Plan::Gradients

@@ -23,8 +23,8 @@ use crate::{
 ///
 /// The values are those of `cross_entropy(linear(x, weight, bias), targets, options)`. No tensor of logits, `[.., O]`, is made, which is the
 /// largest tensor of a model with a large vocabulary. Logits are computed for some rows and classes at a time. With a tape, the
-/// gradients are computed in the same pass, and scaled by the upstream gradient later. They take `O * I` numbers until then, or the logits are
-/// kept, where these are fewer. Hsu et al., "Liger kernel: efficient Triton kernels for LLM training" (2024).
+/// gradients are computed in the same pass, and scaled by the upstream gradient later. They take `O * I + rows * I` numbers until then, or the
+/// logits are kept, where these are fewer. Hsu et al., "Liger kernel: efficient Triton kernels for LLM training" (2024).
 ///
 /// PyTorch: `torch.nn.functional.linear_cross_entropy(x, weight, targets, linear_bias=bias)`, or
 /// `torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, weight, bias), targets)`.
@@ -98,7 +98,8 @@ where
 
 /// `-ln softmax(x Wᵀ + b)[target]` of each target: those of which [`linear_cross_entropy`] is the mean. The loss of an ignored target is 0.
 ///
-/// The derivative computes the logits again, some rows and classes at a time, as each loss has an upstream gradient of its own.
+/// The derivative computes the logits again, some rows and classes at a time, as each loss has an upstream gradient of its own. If they are
+/// few, or the rows are at most `I` or the classes are, they are kept instead.
 ///
 /// PyTorch: `torch.nn.functional.linear_cross_entropy(.., reduction="none")`.
 ///
@@ -388,7 +389,11 @@ pub(crate) mod slices {
             let (mut logits, lse) = match kept {
                 KeptLoss::Nothing => return,
                 KeptLoss::Gradients { x, weight, bias } => {
-                    let scale = number(d_losses[0]);
+                    // Without a counted row the mean is NaN, and so may its gradient be. Those of the parameters are 0.
+                    let scale = match of.counted() {
+                        0 => 0.0,
+                        _ => number(d_losses[0]),
+                    };
                     d_x.add(scale, x.as_slice(), gradients);
                     d_weight.add(scale, weight.as_slice(), gradients);
                     if let (Some(to), Some(bias)) = (&mut d_bias, bias) {

@@ -258,7 +258,9 @@ impl Compare {
             .collect();
         let others = theirs.iter().map(|tensor| tensor.name.clone());
         let others: Vec<String> = others.filter(|name| !names.contains(name)).collect();
-        let by_name = without.is_empty() && others.is_empty();
+        // Two rules may give two parameters one name.
+        let is_once = ours.len() == theirs.len();
+        let by_name = without.is_empty() && others.is_empty() && is_once;
         if !by_name && (!self.names.is_empty() || ours.len() != theirs.len()) {
             return Err(CompareError::Parameters {
                 declared: without,

@@ -75,14 +75,15 @@ pub trait Algorithm {
 
 /// An [`Algorithm`] with one learning rate, which a [`Schedule`](super::Schedule) can set.
 pub trait LearningRate: Algorithm {
-    /// Sets the learning rate of the next step.
-    fn set_lr(&mut self, lr: f64);
+    /// Sets the learning rate of the next step. Another rate that the algorithm has stays in the proportion that it has to the first one in
+    /// the `initial` settings.
+    fn set_lr(&mut self, lr: f64, initial: &Self);
 }
 
 macro_rules! learning_rates {
     ($($Config:ident),*) => {$(
         impl LearningRate for super::$Config {
-            fn set_lr(&mut self, lr: f64) {
+            fn set_lr(&mut self, lr: f64, _: &Self) {
                 self.lr = lr;
             }
         }
@@ -93,10 +94,18 @@ learning_rates!(
     AdafactorConfig,
     AdamWConfig,
     LionConfig,
-    MuonConfig,
     ScheduleFreeConfig,
     SgdConfig
 );
+
+impl LearningRate for super::MuonConfig {
+    fn set_lr(&mut self, lr: f64, initial: &Self) {
+        self.lr = lr;
+        if initial.lr > 0.0 {
+            self.adamw.lr = initial.adamw.lr * (lr / initial.lr);
+        }
+    }
+}
 
 /// A list of numbers that an [`Algorithm`] keeps for a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -131,11 +131,11 @@ fn quoted(name: &str) -> String {
 fn some_of(names: &[String]) -> String {
     const SOME: usize = 8;
     let first = &names[..names.len().min(SOME)];
-    let quoted: Vec<_> = first.iter().map(|name| format!("`{name}`")).collect();
-    let quoted = quoted.join(", ");
+    let named: Vec<_> = first.iter().map(|name| quoted(name)).collect();
+    let named = named.join(", ");
     match names.len() - first.len() {
-        0 => quoted,
-        others => format!("{quoted}, and {others} others"),
+        0 => named,
+        others => format!("{named}, and {others} more"),
     }
 }
 

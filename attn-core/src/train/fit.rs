@@ -80,10 +80,10 @@ impl From<TrainStep> for StepReport {
 pub struct FitConfig {
     /// The number of steps of the whole run, those before it was resumed too.
     pub steps: u64,
-    /// The number of steps between two evaluations, each of which saves a checkpoint. There is one before the first step and one after the
-    /// last. 0 is none but these two.
+    /// The number of steps between two evaluations, each of which saves a checkpoint. There is one after the last step, and one before the
+    /// first, which saves none. 0 is none but these two.
     pub evaluate_every: u64,
-    /// The number of evaluations without a lower loss than before, after which training ends.
+    /// The number of evaluations without a lower loss than before, after which training ends: 1 at least.
     pub patience: Option<u64>,
 }
 
@@ -159,17 +159,18 @@ pub enum FitEnd {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError<Error> {
-    /// A loss is infinite or NaN. The last checkpoint is from before.
+    /// A number is infinite or NaN. The last checkpoint is from before. A step of a [`Trainer`](super::Trainer) is its own
+    /// [error](super::TrainError::NotFinite) then, which is [`Failed`](Self::Failed).
     #[error(
-        "the {which} loss is {loss} after step {step}: training has diverged; a smaller learning rate may help"
+        "the {which} is {found} after step {step}: training has diverged; a smaller learning rate may help"
     )]
     Diverged {
-        /// `training` or `validation`.
+        /// `training loss`, `norm of the gradients` or `validation loss`.
         which: &'static str,
         /// The step.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// The number.
+        found: f64,
     },
 
     /// The learner or the observer.
@@ -269,18 +270,29 @@ where
     if state.evaluations.is_empty()
         && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break()
     {
+        // It ends in any case.
+        let _ = save::<L, Batch>(learner, state, &mut observe)?;
         return Ok(FitEnd::Stopped);
     }
+    // A run begins new, or at a checkpoint.
+    let mut is_saved = true;
     while state.step < config.steps {
+        let patience = config.patience.map(|patience| patience.max(1));
+        if patience.is_some_and(|patience| state.stale() >= patience) {
+            return Ok(FitEnd::NotBetter);
+        }
         let Some(batch) = batches.next() else {
-            // It ends in any case.
-            let _ = save::<L, Batch>(learner, state, &mut observe)?;
+            if !is_saved {
+                let _ = evaluate::<L, Batch>(learner, state, &mut observe)?;
+                let _ = save::<L, Batch>(learner, state, &mut observe)?;
+            }
             return Ok(FitEnd::NoMoreBatches);
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
         let report = learner.step(batch).map_err(FitError::Failed)?;
         if !report.skipped {
-            check("training", report.loss, state.step + 1)?;
+            check("training loss", report.loss, state.step + 1)?;
+            check("norm of the gradients", report.grad_norm, state.step + 1)?;
         }
         state.record(report);
         let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
@@ -291,19 +303,12 @@ where
         {
             flow = ControlFlow::Break(());
         }
-        let saves = is_last || evaluates || flow.is_break();
-        if saves && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
+        is_saved = is_last || evaluates || flow.is_break();
+        if is_saved && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
             flow = ControlFlow::Break(());
         }
         if flow.is_break() && !is_last {
             return Ok(FitEnd::Stopped);
-        }
-        if config
-            .patience
-            .is_some_and(|patience| state.stale() >= patience.max(1))
-            && !is_last
-        {
-            return Ok(FitEnd::NotBetter);
         }
     }
     Ok(FitEnd::Done)
@@ -317,7 +322,7 @@ fn evaluate<L: Learner<Batch>, Batch>(
     let Some(loss) = learner.evaluate().map_err(FitError::Failed)? else {
         return Ok(ControlFlow::Continue(()));
     };
-    check("validation", loss, state.step)?;
+    check("validation loss", loss, state.step)?;
     state.evaluations.push((state.step, loss));
     observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)
 }
@@ -331,9 +336,9 @@ fn save<L: Learner<Batch>, Batch>(
     observe(state, FitEvent::Saved).map_err(FitError::Failed)
 }
 
-fn check<Error>(which: &'static str, loss: f64, step: u64) -> Result<(), FitError<Error>> {
-    match loss.is_finite() {
+fn check<Error>(which: &'static str, found: f64, step: u64) -> Result<(), FitError<Error>> {
+    match found.is_finite() {
         true => Ok(()),
-        false => Err(FitError::Diverged { which, step, loss }),
+        false => Err(FitError::Diverged { which, step, found }),
     }
 }

@@ -28,7 +28,8 @@ pub struct MuonConfig {
     pub epsilon: f64,
     /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one.
     pub hidden: fn(&ParameterInfo<'_>) -> bool,
-    /// The settings of AdamW for the other parameters.
+    /// The settings of AdamW for the other parameters. A schedule of a [`Trainer`](super::Trainer) sets the rate of both: that of AdamW stays in
+    /// proportion to [`lr`](Self::lr).
     pub adamw: AdamWConfig,
 }
 

@@ -1,6 +1,6 @@
 //! Optimizers: algorithms with their state for a model.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
 
@@ -38,6 +38,20 @@ pub struct Optimizer<E, A> {
     decays: Box<Decays>,
     groups: Vec<Group<A>>,
     last_step: Option<LastStep>,
+}
+
+/// How a parameter is updated, whatever its names are.
+pub(super) struct Choice {
+    decays: bool,
+    /// The groups that it is in, by their index.
+    groups: Vec<usize>,
+}
+
+impl Choice {
+    const NONE: Self = Self {
+        decays: false,
+        groups: Vec::new(),
+    };
 }
 
 /// The model of the last step.
@@ -85,8 +99,9 @@ impl<E, A> Optimizer<E, A> {
     /// Gives settings of their own to the parameters whose names match a pattern, in which each `*` stands for any characters.
     ///
     /// `change` makes them of the [`config`](Self::config) in each step, after a schedule has set that. If several groups have a parameter,
-    /// they change its settings one after the other. A pattern without a parameter is an error of the next step. What an algorithm
-    /// keeps for all parameters, such as the sum of the weights of [`ScheduleFree`](super::ScheduleFree), is computed of the `config`.
+    /// they change its settings one after the other. A parameter with several names is in a group if one of them is. A pattern without a
+    /// parameter is an error of the next step. A weight decay applies to those parameters of a group that [decay](Self::decaying). What an
+    /// algorithm keeps for all parameters, as [`ScheduleFree`](super::ScheduleFree) the share of a step in the mean, is computed of the `config`.
     ///
     /// ```
     /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig}};
@@ -134,20 +149,31 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         self.check_settings(model)?;
         let parameters = self.check_model(model)?;
         check_gradients(model, gradients)?;
-        let without_decay = self.begin(model)?;
+        let choices = self.begin(model)?;
         let step = self.state.step;
         self.last_step = Some(LastStep { step, parameters });
         for_each_mut(model, |path, parameter| {
-            let decays = !without_decay.contains(&parameter.id());
+            let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
             let dims = parameter.dims();
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::uninit(gradient.len());
             parameter.read(&mut numbers);
-            self.update_numbers(path.info(&dims), decays, &mut numbers, Some(gradient));
+            self.update_numbers(path.info(&dims), choice, &mut numbers, Some(gradient));
             parameter.write(&numbers);
             Ok::<_, D::Err>(())
         })?;
         Ok(())
+    }
+
+    /// Binds the optimizer to the model of its steps.
+    pub(super) fn bind<M: TensorCollection<E, D>, D: Backend<E>>(&mut self, model: &M) {
+        let step = self.state.step;
+        let mut parameters = Vec::new();
+        let Ok(()) = for_each(model, |_, parameter| {
+            parameters.push(parameter.id());
+            Ok::<_, Infallible>(())
+        });
+        self.last_step = (step > 0).then_some(LastStep { step, parameters });
     }
 
     /// Checks the settings, and that every group has a parameter.
@@ -171,74 +197,80 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 names,
             });
         }
-        for name in &names {
-            let checked = self.with_settings(name, Algorithm::check);
+        for choice in self.choices(model).values() {
+            let checked = self.with_settings(choice, Algorithm::check);
             checked.map_err(UpdateError::of_setting)?;
         }
         Ok(())
     }
 
     /// `f` of the settings of a parameter.
-    fn with_settings<R>(&self, name: &str, f: impl FnOnce(&A) -> R) -> R {
+    pub(super) fn with_settings<R>(&self, of: &Choice, f: impl FnOnce(&A) -> R) -> R {
         let mut settings = None;
-        for group in self.groups.iter().filter(|group| group.matches(name)) {
+        for group in of.groups.iter().filter_map(|index| self.groups.get(*index)) {
             settings = Some(group.settings(settings.as_ref().unwrap_or(&self.config)));
         }
         f(settings.as_ref().unwrap_or(&self.config))
     }
 
-    /// Begins a step: checks the state, and counts the step. Returns the parameters that do not decay.
+    /// Begins a step: checks the state, and counts the step. Returns how each parameter is updated.
     pub(super) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &M,
-    ) -> Result<BTreeSet<UniqueId>, UpdateError<D::Err>> {
-        self.check_state(model)?;
-        let without_decay = self.without_decay(model);
+    ) -> Result<BTreeMap<UniqueId, Choice>, UpdateError<D::Err>> {
+        let choices = self.choices(model);
+        self.check_state(model, &choices)?;
         let step = self.state.step.saturating_add(1);
         let begun = self.config.begin(step, &mut self.state.numbers);
         begun.map_err(|reason| UpdateError::NotReady { reason })?;
         self.state.step = step;
-        Ok(without_decay)
+        Ok(choices)
     }
 
     /// Updates the numbers of a parameter, in a step that has begun. Without a gradient it is left alone, but it has lists.
     pub(super) fn update_numbers(
         &mut self,
         info: ParameterInfo<'_>,
-        decays: bool,
+        choice: &Choice,
         numbers: &mut [E],
         gradient: Option<&[E]>,
     ) {
         let mut lists: Vec<_> = A::LISTS
             .iter()
-            .map(|list| self.take_list(list, &info, numbers))
+            .map(|list| self.take_list(list, &info, choice, numbers))
             .collect();
         if let Some(gradient) = gradient {
             let update = Update {
                 step: self.state.step,
                 info,
-                decays,
+                decays: choice.decays,
                 numbers: &self.state.numbers,
                 parameter: numbers,
                 gradient,
                 lists: &mut lists,
             };
-            self.with_settings(info.name, |settings| settings.update(update));
+            self.with_settings(choice, |settings| settings.update(update));
         }
         for (list, numbers) in A::LISTS.iter().zip(lists) {
-            if self.keeps(list, &info) {
+            if self.keeps(list, &info, choice) {
                 self.state.lists.insert(name_of(&info, list), numbers);
             }
         }
     }
 
-    fn keeps(&self, list: &List, info: &ParameterInfo<'_>) -> bool {
-        list.always || self.with_settings(info.name, |settings| settings.keeps(list, info))
+    fn keeps(&self, list: &List, info: &ParameterInfo<'_>, choice: &Choice) -> bool {
+        list.always || self.with_settings(choice, |settings| settings.keeps(list, info))
     }
 
     /// Moves a list out of the state. One that is not kept is empty.
-    fn take_list(&mut self, list: &List, info: &ParameterInfo<'_>, parameter: &[E]) -> Vec<E> {
-        if !self.keeps(list, info) {
+    fn take_list(
+        &mut self,
+        list: &List,
+        info: &ParameterInfo<'_>,
+        choice: &Choice,
+        parameter: &[E],
+    ) -> Vec<E> {
+        if !self.keeps(list, info, choice) {
             return Vec::new();
         }
         let of_state = self.state.lists.get_mut(&name_of(info, list));
@@ -249,19 +281,27 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         }
     }
 
-    /// The parameters that do not decay.
-    fn without_decay<M: TensorCollection<E, D>, D: Backend<E>>(
+    /// How each parameter is updated.
+    pub(super) fn choices<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
-    ) -> BTreeSet<UniqueId> {
-        let mut without_decay = BTreeSet::new();
+    ) -> BTreeMap<UniqueId, Choice> {
+        let mut choices: BTreeMap<UniqueId, Choice> = BTreeMap::new();
         let Ok(()) = for_each(model, |path, parameter| {
-            if !(self.decays)(&path.info(&parameter.dims())) {
-                without_decay.insert(parameter.id());
+            let choice = choices.entry(parameter.id()).or_insert(Choice {
+                decays: true,
+                ..Choice::NONE
+            });
+            choice.decays &= (self.decays)(&path.info(&parameter.dims()));
+            for (index, group) in self.groups.iter().enumerate() {
+                if group.matches(&path.name) && !choice.groups.contains(&index) {
+                    choice.groups.push(index);
+                }
             }
+            choice.groups.sort_unstable();
             Ok::<_, Infallible>(())
         });
-        without_decay
+        choices
     }
 
     /// Checks that the model has the parameters of the earlier steps, and returns them.
@@ -313,11 +353,15 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     pub(super) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
+        choices: &BTreeMap<UniqueId, Choice>,
     ) -> Result<(), UpdateError<D::Err>> {
         for_each(model, |path, parameter| {
             let dims = parameter.dims();
             let info = path.info(&dims);
-            let kept = A::LISTS.iter().filter(|list| self.keeps(list, &info));
+            let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
+            let kept = A::LISTS
+                .iter()
+                .filter(|list| self.keeps(list, &info, choice));
             let kept: Vec<_> = kept.map(|list| (list, name_of(&info, list))).collect();
             let is_new = kept
                 .iter()

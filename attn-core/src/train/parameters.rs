@@ -2,6 +2,7 @@
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use dfdx::{
@@ -20,6 +21,9 @@ use crate::{
     fused::{id_of, merge},
 };
 
+/// Tensors by the ids of those that they were made of.
+pub(super) type Made = BTreeMap<UniqueId, Box<dyn Any>>;
+
 /// A parameter of any shape.
 pub(crate) trait Parameter<E: Element, D: Backend<E>> {
     /// The id. Clones share it, and with it their gradient.
@@ -29,8 +33,9 @@ pub(crate) trait Parameter<E: Element, D: Backend<E>> {
     /// The elements, in the order of its gradient.
     fn read(&self, to: &mut [E]);
     fn write(&mut self, from: &[E]);
-    /// Makes it row-major. It keeps its id if it is already.
-    fn make_contiguous(&mut self) -> Result<(), D::Err>;
+    /// Makes it row-major. It keeps its id if it is already. If not, its clones become clones of each other again, by what was `made` of
+    /// tensors with these ids.
+    fn make_contiguous(&mut self, made: &mut Made) -> Result<(), D::Err>;
     /// Its gradient, or zeros if it has none yet.
     fn gradient<'a>(&self, gradients: &'a mut Gradients<E, D>) -> Result<&'a mut Vec<E>, D::Err>;
 }
@@ -56,8 +61,14 @@ impl<S: Shape, E: Element, D: Backend<E>> Parameter<E, D> for Tensor<S, E, D> {
         self.copy_from(from);
     }
 
-    fn make_contiguous(&mut self) -> Result<(), D::Err> {
-        *self = contiguous(self.clone())?;
+    fn make_contiguous(&mut self, made: &mut Made) -> Result<(), D::Err> {
+        let id = self.id();
+        let known = made.get(&id).and_then(|made| made.downcast_ref::<Self>());
+        *self = match known {
+            Some(known) => known.clone(),
+            None => contiguous(self.clone())?,
+        };
+        made.entry(id).or_insert_with(|| Box::new(self.clone()));
         Ok(())
     }
 

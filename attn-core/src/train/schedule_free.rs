@@ -6,7 +6,7 @@ use dfdx::nn::TensorCollection;
 
 use super::algorithm::{Algorithm, InvalidSetting, List, ListStart, Update, decay_of};
 use super::parameters::for_each_mut;
-use super::{Optimizer, ParameterInfo, UpdateError};
+use super::{Optimizer, ParameterInfo, UpdateError, optimizer::Choice};
 use crate::{
     Backend, Element,
     kernel::{Buffer, optim as kernel},
@@ -87,6 +87,16 @@ const SHARE: &str = "share";
 /// 1 while the model has the mean of the steps.
 const EVALUATES: &str = "eval";
 
+impl ScheduleFreeConfig {
+    /// The learning rate of a step.
+    fn rate(&self, step: u64) -> f64 {
+        match step < self.warm_up {
+            true => self.lr * (step as f64 / self.warm_up as f64),
+            false => self.lr,
+        }
+    }
+}
+
 fn number(numbers: &BTreeMap<String, f64>, name: &str) -> f64 {
     numbers.get(name).copied().unwrap_or(0.0)
 }
@@ -126,11 +136,7 @@ impl Algorithm for ScheduleFreeConfig {
         if number(numbers, EVALUATES) == 1.0 {
             return Err("the model has the mean of the steps: call `train` before the next step");
         }
-        let rise = match step < self.warm_up {
-            true => step as f64 / self.warm_up as f64,
-            false => 1.0,
-        };
-        let rate = self.lr * rise;
+        let rate = self.rate(step);
         let highest = number(numbers, HIGHEST).max(rate);
         let weight = (step as f64).powf(self.power) * highest.powf(self.lr_power);
         let weights = number(numbers, WEIGHTS) + weight;
@@ -147,7 +153,7 @@ impl Algorithm for ScheduleFreeConfig {
 
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let settings = kernel::ScheduleFree {
-            lr: number(update.numbers, RATE),
+            lr: self.rate(update.step),
             beta1: self.betas[0],
             beta2: self.betas[1],
             epsilon: self.epsilon,
@@ -169,7 +175,7 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
         &mut self,
         model: &mut M,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.move_parameters(model, 1.0, 1.0 - 1.0 / self.config.betas[0])
+        self.move_parameters(model, 1.0, |config| 1.0 - 1.0 / config.betas[0])
     }
 
     /// Puts the parameters into the model at which the gradients of the next step are taken. Nothing changes if they are there already.
@@ -180,24 +186,26 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
         &mut self,
         model: &mut M,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.move_parameters(model, 0.0, 1.0 - self.config.betas[0])
+        self.move_parameters(model, 0.0, |config| 1.0 - config.betas[0])
     }
 
     fn move_parameters<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &mut M,
         evaluates: f64,
-        weight: f64,
+        weight: impl Fn(&ScheduleFreeConfig) -> f64,
     ) -> Result<(), UpdateError<D::Err>> {
         if number(&self.state.numbers, EVALUATES) == evaluates {
             return Ok(());
         }
-        self.check_state(model)?;
+        let choices = self.choices(model);
+        self.check_state(model, &choices)?;
         for_each_mut(model, |path, parameter| {
             if let Some(steps) = self.state.lists.get(&format!("{}.steps", path.name)) {
                 let mut numbers = Buffer::uninit(steps.len());
                 parameter.read(&mut numbers);
-                kernel::interpolate(&mut numbers, steps, weight);
+                let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
+                kernel::interpolate(&mut numbers, steps, self.with_settings(choice, &weight));
                 parameter.write(&numbers);
             }
             Ok::<_, UpdateError<D::Err>>(())

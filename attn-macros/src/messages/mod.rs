@@ -41,7 +41,7 @@ pub(crate) const HEAD_DIM_WITH_ADDITIVE: &str = "`head_dim` contradicts `score =
 pub(crate) const QK_NORM_WITH_ADDITIVE: &str = "`qk_norm` contradicts `score = additive`: it bounds a product of queries and keys, and here there is none\n\
     help: leave out `qk_norm`, or use `score = scaled_dot`";
 pub(crate) const TALKING_WITH_MASK_OF_HEADS: &str = "`talking_heads` contradicts a mask that reads `h`: a mixed score or weight is a sum over all heads, so a pair is masked for all of them or for none\n\
-    help: a mask without `h`, or add to the score what a head should not see: `fn score(score, h, q_idx, kv_idx) { .. }`";
+    help: a mask without `h`; with `talking_heads = after`, a `fn score(score, h, q_idx, kv_idx) { .. }` may subtract a large number where a head should not see";
 pub(crate) const MIXED_SCORES_AT_PLACES: &str = "the weight of a mixed score is a function of this score alone, and this `fn normalize` reads more\n\
     help: `fn normalize(score) { .. }`, or `talking_heads = after`, which mixes the weights alone";
 pub(crate) const SCALE_WITH_DOT: &str = "`scale` contradicts `score = dot`, which is the product without a scale\n\

@@ -44,7 +44,8 @@ fn marked(node: &Node, by_group: &HashMap<usize, ValueId>) -> Node {
     Node { op, ..node.clone() }
 }
 
-/// The values of which nobody asks for another order, each with the ids of its groups.
+/// The values that nobody reads in another order, each with the ids of its groups. The results of the region are read in another order, and
+/// so is all that a loop reads.
 fn by_group(model: &Model, region: &Region, ends: &[ValueId]) -> HashMap<usize, ValueId> {
     let nodes = region.steps.iter().filter_map(|step| match step {
         Step::Node(node) => Some(node),
@@ -57,7 +58,8 @@ fn by_group(model: &Model, region: &Region, ends: &[ValueId]) -> HashMap<usize, 
             found.insert(node.result.0, ids);
         }
     }
-    // Without one value, those that it was computed with are in the order of the rows, too.
+    // A value that is read in the order of the ids is not kept by group, and then neither are the operands that it is computed of and the
+    // results that need it by group. So this is repeated until nothing changes.
     let loops = region
         .steps
         .iter()

@@ -176,6 +176,12 @@ pub(crate) struct ByGroup {
 }
 
 impl GroupedLinear {
+    /// The order of its values.
+    #[cfg(test)]
+    pub(crate) fn order(&self) -> ByGroup {
+        self.by_group
+    }
+
     /// The same map of values in this order.
     pub(crate) fn with_order(&self, by_group: ByGroup) -> Self {
         GroupedLinear {

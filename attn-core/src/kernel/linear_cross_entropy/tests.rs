@@ -238,6 +238,9 @@ fn the_plan_takes_the_least_memory_with_three_products() {
     assert_eq!(Plan::of(384, 384, 50_257, true), Plan::Logits);
     assert_eq!(Plan::of(8192, 384, 65, true), Plan::Logits);
     assert_eq!(Plan::of(0, 384, 0, true), Plan::Logits);
+    assert_eq!(Plan::of(32_768, 384, 65, true), Plan::Logits);
+    assert_eq!(Plan::of(32_768, 384, 65, false), Plan::Logits);
+    assert_eq!(Plan::of(32_768, 384, 385, true), Plan::Gradients);
 }
 
 #[test]

@@ -41,12 +41,17 @@ pub enum TrainError<Dev> {
     Update(UpdateError<Dev>),
 
     /// The loss or a gradient is infinite or NaN.
-    #[error("step {step}: the loss is {loss}{}", of_gradient(parameter.as_deref()))]
+    #[error(
+        "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}: training has diverged; a smaller learning rate may help",
+        of_gradient(parameter.as_deref())
+    )]
     NotFinite {
         /// The step.
         step: u64,
         /// The loss.
         loss: f64,
+        /// The norm of all gradients as one vector.
+        grad_norm: f64,
         /// The first parameter whose gradient is not finite, if there is one.
         parameter: Option<String>,
     },
@@ -58,7 +63,7 @@ pub enum TrainError<Dev> {
 
 fn of_gradient(parameter: Option<&str>) -> impl Display {
     parameter.map_or_else(String::new, |parameter| {
-        format!(", and the gradient of `{parameter}` is not finite")
+        format!(", where that of `{parameter}` is the first that is not finite")
     })
 }
 

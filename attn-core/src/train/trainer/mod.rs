@@ -12,9 +12,11 @@ use dfdx::{
 };
 
 use self::{model::StepTape, parameters::Parameters};
+use super::optimizer::Choice;
 use super::parameters::for_each;
 use super::{
-    Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule, UpdateError,
+    Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
+    ScheduleFreeConfig, UpdateError,
 };
 use crate::{
     Backend, Element,
@@ -120,13 +122,14 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// Sets the learning rate of each step.
+    /// Sets the learning rate of each step. The settings of the algorithm now are the initial ones: see [`LearningRate::set_lr`].
     #[doc(alias("lr_scheduler", "LRScheduler"))]
     pub fn schedule(mut self, schedule: impl Schedule + Send + Sync + 'static) -> Self
     where
-        A: LearningRate,
+        A: LearningRate + Clone + Send + Sync + 'static,
     {
-        let set = move |algorithm: &mut A, step| algorithm.set_lr(schedule.rate(step));
+        let initial = self.optimizer.config.clone();
+        let set = move |algorithm: &mut A, step| algorithm.set_lr(schedule.rate(step), &initial);
         self.schedule = Some(Box::new(set));
         self
     }
@@ -152,9 +155,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// # }
     /// # let model = Cpu::default().build_module::<Net, f32>();
     /// let trainer = model
-    ///     .trainer(AdamWConfig::default())
-    ///     .group("*.bias", |config| config.weight_decay = 0.0)
-    ///     .group("linear.*", |config| config.lr *= 0.1);
+    ///     .trainer(AdamWConfig { weight_decay: 0.1, ..Default::default() })
+    ///     .group("linear.*", |config| config.lr *= 0.1)
+    ///     .group("linear_2.weight", |config| config.weight_decay = 0.0);
     /// # let _ = trainer;
     /// ```
     #[doc(alias = "param_groups")]
@@ -192,7 +195,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// them.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept the batch; the errors of [`apply`](Self::apply). Nothing has changed then.
+    /// [`TrainError::Call`] if the loss does not accept the batch: nothing has changed then, and batches before it stay accumulated. The
+    /// errors of [`apply`](Self::apply), after which all accumulated batches are forgotten.
     pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         self.accumulate(batch)?;
         self.apply()
@@ -299,12 +303,23 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         (&self.model, &self.optimizer.state)
     }
 
-    /// [`model`](Self::model), to change its parameters. The next step reads them again.
+    /// [`model`](Self::model), to change its parameters. The next step reads them again. Accumulated batches are forgotten.
     pub fn model_mut(&mut self) -> &mut M {
         self.model();
+        self.read_again();
+        &mut self.model
+    }
+
+    /// The model, to change its parameters, before [`read_again`](Self::read_again).
+    pub(crate) fn model_to_load(&mut self) -> &mut M {
+        self.model();
+        &mut self.model
+    }
+
+    /// The next step reads the parameters of the model. Accumulated batches are forgotten.
+    pub(crate) fn read_again(&mut self) {
         self.parameters = None;
         self.losses.clear();
-        &mut self.model
     }
 
     /// The model with the current parameters, for good.
@@ -315,6 +330,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The model and the optimizer, for steps by hand.
     pub fn into_parts(mut self) -> (M, Optimizer<M::Element, A>) {
         self.model();
+        self.optimizer.bind(&self.model);
         (self.model, self.optimizer)
     }
 
@@ -390,6 +406,7 @@ fn apply<M: Trainable, A: Algorithm>(
             NonFinite::Stop => Err(TrainError::NotFinite {
                 step: done.step,
                 loss,
+                grad_norm: norm,
                 parameter: parameters.first_non_finite().map(str::to_owned),
             }),
         };
@@ -400,15 +417,40 @@ fn apply<M: Trainable, A: Algorithm>(
         set(&mut optimizer.config, done.step);
     }
     optimizer.check_settings(model)?;
-    let without_decay = optimizer.begin(model)?;
+    let choices = optimizer.begin(model)?;
     if factor != 1.0 {
         parameters.scale(factor);
     }
     parameters.update(|of, numbers, gradient| {
         let info = of.path.info(&of.dims);
-        optimizer.update_numbers(info, !without_decay.contains(&of.id), numbers, gradient);
+        let choice = choices.get(&of.id).unwrap_or(&Choice::NONE);
+        optimizer.update_numbers(info, choice, numbers, gradient);
     });
     Ok(done)
+}
+
+impl<M: Trainable> Trainer<M, ScheduleFreeConfig> {
+    /// Puts the mean of all steps into the model: the parameters to evaluate and to save. See [`ScheduleFree`](super::ScheduleFree).
+    ///
+    /// # Errors
+    /// As [`train`](Self::train).
+    pub fn eval(&mut self) -> Result<(), UpdateError<ErrOf<M>>> {
+        self.model();
+        self.optimizer.eval(&mut self.model)?;
+        self.read_again();
+        Ok(())
+    }
+
+    /// Puts the parameters into the model at which the gradients of the next step are taken.
+    ///
+    /// # Errors
+    /// [`UpdateError::StateMismatch`] if the state is that of another model. Nothing has changed then.
+    pub fn train(&mut self) -> Result<(), UpdateError<ErrOf<M>>> {
+        self.model();
+        self.optimizer.train(&mut self.model)?;
+        self.read_again();
+        Ok(())
+    }
 }
 
 impl<M: Trainable, A: fmt::Debug> fmt::Debug for Trainer<M, A> {

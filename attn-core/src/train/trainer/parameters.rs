@@ -9,7 +9,7 @@ use crate::{
     Element,
     fused::{Arena, Derivative, Gradients, Operation, Slot},
     kernel::{elementwise, optim::squared_norm},
-    train::parameters::{ParamPath, for_each, for_each_mut},
+    train::parameters::{Made, ParamPath, for_each, for_each_mut},
 };
 
 /// All parameters, in the order of the model.
@@ -41,7 +41,8 @@ pub(super) struct Trained {
 impl<E: Element> Parameters<E> {
     /// Those of a model.
     pub(super) fn of<M: Trainable<Element = E>>(model: &mut M) -> Result<Self, ErrOf<M>> {
-        for_each_mut(model, |_, parameter| parameter.make_contiguous())?;
+        let mut made = Made::new();
+        for_each_mut(model, |_, parameter| parameter.make_contiguous(&mut made))?;
         let arena = Arena::default();
         let mut operation = Operation::of_step(Arc::clone(&arena), None, None);
         operation.begin_parameters();

@@ -4,6 +4,7 @@ mod attend;
 mod axes;
 mod blocks;
 mod buffers;
+mod by_group;
 mod convolutions;
 mod elsewhere;
 mod ids;
