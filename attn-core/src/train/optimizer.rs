@@ -41,17 +41,25 @@ pub struct Optimizer<E, A> {
 }
 
 /// How a parameter is updated, whatever its names are.
+#[derive(Default)]
 pub(super) struct Choice {
     decays: bool,
     /// The groups that it is in, by their index.
     groups: Vec<usize>,
 }
 
-impl Choice {
-    const NONE: Self = Self {
-        decays: false,
-        groups: Vec::new(),
-    };
+/// How the parameters of a model are updated.
+#[derive(Default)]
+pub(super) struct Choices {
+    by_id: BTreeMap<UniqueId, Choice>,
+    /// That of a parameter of another model.
+    other: Choice,
+}
+
+impl Choices {
+    pub(super) fn of(&self, parameter: UniqueId) -> &Choice {
+        self.by_id.get(&parameter).unwrap_or(&self.other)
+    }
 }
 
 /// The model of the last step.
@@ -153,7 +161,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let step = self.state.step;
         self.last_step = Some(LastStep { step, parameters });
         for_each_mut(model, |path, parameter| {
-            let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
+            let choice = choices.of(parameter.id());
             let dims = parameter.dims();
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::uninit(gradient.len());
@@ -197,7 +205,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 names,
             });
         }
-        for choice in self.choices(model).values() {
+        for choice in self.choices(model).by_id.values() {
             let checked = self.with_settings(choice, Algorithm::check);
             checked.map_err(UpdateError::of_setting)?;
         }
@@ -217,7 +225,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     pub(super) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &M,
-    ) -> Result<BTreeMap<UniqueId, Choice>, UpdateError<D::Err>> {
+    ) -> Result<Choices, UpdateError<D::Err>> {
         let choices = self.choices(model);
         self.check_state(model, &choices)?;
         let step = self.state.step.saturating_add(1);
@@ -282,15 +290,13 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 
     /// How each parameter is updated.
-    pub(super) fn choices<M: TensorCollection<E, D>, D: Backend<E>>(
-        &self,
-        model: &M,
-    ) -> BTreeMap<UniqueId, Choice> {
-        let mut choices: BTreeMap<UniqueId, Choice> = BTreeMap::new();
+    pub(super) fn choices<M: TensorCollection<E, D>, D: Backend<E>>(&self, model: &M) -> Choices {
+        let mut choices = Choices::default();
         let Ok(()) = for_each(model, |path, parameter| {
-            let choice = choices.entry(parameter.id()).or_insert(Choice {
+            let choice = choices.by_id.entry(parameter.id());
+            let choice = choice.or_insert(Choice {
                 decays: true,
-                ..Choice::NONE
+                groups: Vec::new(),
             });
             choice.decays &= (self.decays)(&path.info(&parameter.dims()));
             for (index, group) in self.groups.iter().enumerate() {
@@ -353,12 +359,12 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     pub(super) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
-        choices: &BTreeMap<UniqueId, Choice>,
+        choices: &Choices,
     ) -> Result<(), UpdateError<D::Err>> {
         for_each(model, |path, parameter| {
             let dims = parameter.dims();
             let info = path.info(&dims);
-            let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
+            let choice = choices.of(parameter.id());
             let kept = A::LISTS
                 .iter()
                 .filter(|list| self.keeps(list, &info, choice));

@@ -6,7 +6,7 @@ use dfdx::nn::TensorCollection;
 
 use super::algorithm::{Algorithm, InvalidSetting, List, ListStart, Update, decay_of};
 use super::parameters::for_each_mut;
-use super::{Optimizer, ParameterInfo, UpdateError, optimizer::Choice};
+use super::{Optimizer, ParameterInfo, UpdateError};
 use crate::{
     Backend, Element,
     kernel::{Buffer, optim as kernel},
@@ -204,7 +204,7 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
             if let Some(steps) = self.state.lists.get(&format!("{}.steps", path.name)) {
                 let mut numbers = Buffer::uninit(steps.len());
                 parameter.read(&mut numbers);
-                let choice = choices.get(&parameter.id()).unwrap_or(&Choice::NONE);
+                let choice = choices.of(parameter.id());
                 kernel::interpolate(&mut numbers, steps, self.with_settings(choice, &weight));
                 parameter.write(&numbers);
             }

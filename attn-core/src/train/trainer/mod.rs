@@ -12,7 +12,6 @@ use dfdx::{
 };
 
 use self::{model::StepTape, parameters::Parameters};
-use super::optimizer::Choice;
 use super::parameters::for_each;
 use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
@@ -423,7 +422,7 @@ fn apply<M: Trainable, A: Algorithm>(
     }
     parameters.update(|of, numbers, gradient| {
         let info = of.path.info(&of.dims);
-        let choice = choices.get(&of.id).unwrap_or(&Choice::NONE);
+        let choice = choices.of(of.id);
         optimizer.update_numbers(info, choice, numbers, gradient);
     });
     Ok(done)
