@@ -19,7 +19,7 @@ const MASKS: [&str; 14] = [
     "window",
 ];
 const POSITIONS: [&str; 4] = ["alibi", "none", "rel_pos_bias", "rope"];
-const KEYS_OF_LAYERS: [&str; 22] = [
+const KEYS_OF_LAYERS: [&str; 23] = [
     "bias",
     "bidirectional",
     "d_context",
@@ -41,6 +41,7 @@ const KEYS_OF_LAYERS: [&str; 22] = [
     "scale",
     "score",
     "softcap",
+    "talking_heads",
     "value_head_dim",
 ];
 const OPERATIONS: [&str; 68] = [
@@ -114,7 +115,7 @@ const OPERATIONS: [&str; 68] = [
     "windows",
 ];
 const COORDINATES: [&str; 6] = ["kv_col", "kv_frame", "kv_row", "q_col", "q_frame", "q_row"];
-const KEYS_OF_ATTEND: [&str; 13] = [
+const KEYS_OF_ATTEND: [&str; 14] = [
     "bidirectional",
     "dropout",
     "ensure",
@@ -128,6 +129,7 @@ const KEYS_OF_ATTEND: [&str; 13] = [
     "scale",
     "score",
     "softcap",
+    "talking_heads",
 ];
 const FUNCTIONS: [&str; 13] = [
     "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",

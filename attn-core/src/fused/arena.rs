@@ -113,7 +113,7 @@ impl<E: Element, D: Backend<E>> Reservations<E, D> {
     /// Copies all tensors, on several threads if they are many numbers.
     pub(crate) fn fill(&self) {
         self.arena.get_or_init(|| {
-            let mut arena = Buffer::uninit(self.len);
+            let mut arena = Buffer::exact(self.len);
             let mut rest = &mut arena[..];
             let mut end = 0;
             let mut tensors = Vec::with_capacity(self.tensors.len());

@@ -23,8 +23,17 @@ pub struct Buffer<E: Pooled> {
 impl<E: Pooled> Buffer<E> {
     /// A buffer of arbitrary numbers, for kernels that write before they read.
     pub fn uninit(len: usize) -> Self {
+        Self::within(size_class(len), len)
+    }
+
+    /// The same without memory to spare, for numbers that are always as many: only a buffer of this length takes the memory again.
+    pub fn exact(len: usize) -> Self {
+        Self::within(len, len)
+    }
+
+    fn within(space: usize, len: usize) -> Self {
         // The space for the alignment is added after rounding: a power of two is a size class, and often a length.
-        let memory = E::pool().take(size_class(len) + ALIGNMENT / size_of::<E>());
+        let memory = E::pool().take(space + ALIGNMENT / size_of::<E>());
         let start = match memory.as_ptr().align_offset(ALIGNMENT) {
             offset if offset <= ALIGNMENT / size_of::<E>() => offset,
             _ => 0,

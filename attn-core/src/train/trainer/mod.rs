@@ -169,6 +169,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// The names and sizes of the parameters, in the order of the model. PyTorch: `model.named_parameters()`.
+    #[doc(alias = "named_parameters")]
     pub fn parameters(&self) -> Vec<(String, Vec<usize>)> {
         let mut all = Vec::new();
         let Ok(()) = for_each(&self.model, |path, parameter| {
@@ -179,6 +180,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// The seed of dropout: 0 by default. PyTorch: `torch.manual_seed`.
+    #[doc(alias = "manual_seed")]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
