@@ -15,13 +15,18 @@ fn orders(model: &Model) -> Vec<[bool; 2]> {
         .collect()
 }
 
-/// The model has maps `map` of 3 groups that `i` and `j` choose.
+/// The model has maps `map` of 3 groups that `i` and `j` choose, and `gate`.
 #[track_caller]
 fn assert_orders(result: &str, body: &str, expected: &[[bool; 2]]) {
     let body = body.replace("map(", "grouped_linear::<d, 3>(");
+    let inputs = [("gate", "gate: [batch, seq]"), ("j", "j: ids[batch, seq]")];
+    let read = inputs.iter().filter(|(name, _)| {
+        let mut words = body.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| word == *name)
+    });
+    let others: String = read.map(|(_, input)| format!(", {input}")).collect();
     let source = format!(
-        "struct M<d = 4>; fn forward(x: [batch, seq, d], gate: [batch, seq], i: ids[batch, seq], j: ids[batch, seq]) -> {result} {{ \
-         let _others = (gate, j); {body} }}"
+        "struct M<d = 4>; fn forward(x: [batch, seq, d], i: ids[batch, seq]{others}) -> {result} {{ {body} }}"
     );
     assert_eq!(orders(&lower(&source)), expected, "{body}");
 }
