@@ -98,15 +98,6 @@ learning_rates!(
     SgdConfig
 );
 
-impl LearningRate for super::MuonConfig {
-    fn set_lr(&mut self, lr: f64, initial: &Self) {
-        self.lr = lr;
-        if initial.lr > 0.0 {
-            self.adamw.lr = initial.adamw.lr * (lr / initial.lr);
-        }
-    }
-}
-
 /// A list of numbers that an [`Algorithm`] keeps for a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {

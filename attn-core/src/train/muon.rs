@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::adamw::AdamWConfig;
-use super::algorithm::{Algorithm, InvalidSetting, List, Update, decay_of};
+use super::algorithm::{Algorithm, InvalidSetting, LearningRate, List, Update, decay_of};
 use super::{Optimizer, ParameterInfo};
 use crate::{Element, kernel::optim as kernel};
 
@@ -109,6 +109,15 @@ impl MuonConfig {
             MuonScale::SpectralUnclamped => (outputs / inputs).sqrt(),
         };
         self.lr * factor
+    }
+}
+
+impl LearningRate for MuonConfig {
+    fn set_lr(&mut self, lr: f64, initial: &Self) {
+        self.lr = lr;
+        if initial.lr > 0.0 {
+            self.adamw.lr = initial.adamw.lr * (lr / initial.lr);
+        }
     }
 }
 
