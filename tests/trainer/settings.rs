@@ -2,7 +2,10 @@
 
 use attn::{
     checkpoint::{Checkpoints, LoadOptions},
-    train::{AdamWConfig, Cosine, MuonConfig, Optimizer, Schedule, ScheduleFreeConfig, SgdConfig},
+    train::{
+        AdamWConfig, Cosine, MuonConfig, Optimizer, Schedule, ScheduleFreeConfig, SgdConfig,
+        TrainStep,
+    },
 };
 
 use super::*;
@@ -159,27 +162,29 @@ fn evaluation_is_without_dropout_and_changes_nothing() {
     assert_eq!(trainer.state().step, 2);
 }
 
+/// A step on two batches, with something between them and behind: what it returns, and the parameters.
+fn accumulated(between: impl Fn(&mut Trainer<Small, AdamWConfig>)) -> (TrainStep, Vec<Named>) {
+    let mut trainer = trainer();
+    for number in 0..2 {
+        trainer.accumulate(Small::batch(number)).unwrap();
+        between(&mut trainer);
+    }
+    let done = trainer.apply().unwrap();
+    (done, parameters(trainer.model()))
+}
+
 #[test]
 fn what_is_accumulated_stays_while_others_are_evaluated_or_refused() {
-    let step = |mut between: Box<dyn FnMut(&mut Trainer<Small, AdamWConfig>)>| {
-        let mut trainer = trainer();
-        for number in 0..2 {
-            trainer.accumulate(Small::batch(number)).unwrap();
-            between(&mut trainer);
-        }
-        let done = trainer.apply().unwrap();
-        (done, parameters(trainer.model()))
-    };
-    let alone = step(Box::new(|_| {}));
-    let evaluated = step(Box::new(|trainer| {
+    let alone = accumulated(|_| {});
+    let evaluated = accumulated(|trainer| {
         trainer.evaluate(Small::batch(3)).unwrap();
-    }));
+    });
     assert!(evaluated == alone);
-    let refused = step(Box::new(|trainer| {
+    let refused = accumulated(|trainer| {
         let (tokens, _) = Small::batch(0);
         let beyond = Cpu::default().tensor([[11; 5]; 2]);
         trainer.accumulate((tokens, beyond)).unwrap_err();
-    }));
+    });
     assert!(refused == alone);
     // Who changes the model begins anew.
     let mut trainer = trainer();
