@@ -1,4 +1,4 @@
-//! Attention layers and networks, declared in a macro: the compiler checks their shapes, and [`dfdx`] trains them.
+//! Attention layers and networks, declared in a macro. The compiler checks their shapes. They are trained on the tensors of [`dfdx`].
 //!
 //! ```
 //! use attn::prelude::*;
@@ -26,10 +26,14 @@
 //! - An error that only the running program can find, such as two batch sizes that differ, is a typed [`Error`] of the `try_` methods.
 //! - [`nn`] has other modules, each one operation on the tape: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`],
 //!   [`nn::Embedding`], .. [`ops`] has the same as functions.
-//! - [`train`] has the optimizer, gradient clipping and accumulation, and learning rate schedules.
-//! - [`batches`] are those of training: blocks of a text or of a file of tokens, padding, packing.
+//! - [`train`] trains. `model.trainer(..)` of a model with a function `loss` takes whole steps: see [`train::Trainer`] and
+//!   [training](crate::model!#training). For other losses there are optimizers, gradient clipping and accumulation. [`train::fit()`] is the
+//!   loop around the steps, with evaluations and checkpoints.
+//! - [`backward`] is a backward pass from a given gradient of a tensor.
+//! - [`batches`] makes batches of tokens for training: blocks of a text or of a file, padding, packing.
 //! - [`testing`] checks the derivatives of a layer or a model, and compares it with another one.
-//! - [`maps`] are the attention weights of a model, `attention_maps(x)`.
+//! - [`generate`] has sessions of a causal model: tokens one by one, sampling, beam search.
+//! - [`maps`] are the attention weights of a model, `attention_maps(x)`. [`values`] are the results of its operations, and the first NaN.
 //! - [`memory`] measures the memory of a training step. `activation_bytes(..)` of a layer or a model is the same number as a constant.
 //! - [`Facts`] is the trait of `PARAMS`, `flops` and `summary`, for generic code.
 //! - `text` has characters, bytes and byte pairs as tokens.
@@ -221,7 +225,7 @@
     "entmax15",
     "logit_softcapping"
 ))]
-#[doc(alias("kv_heads", "softcap", "qk_norm", "qk_layernorm"))]
+#[doc(alias("kv_heads", "softcap", "qk_norm", "qk_layernorm", "talking_heads", "TalkingHeadAttn"))]
 #[macro_export]
 #[cfg(not(rust_analyzer))]
 macro_rules! attention {

@@ -21,7 +21,7 @@
 //! | [`testing`] | derivatives against differences, and modules against others |
 //! | [`text`] | text as tokens |
 //! | [`traced`] | rustc's message about `backward` without a tape |
-//! | [`train`] | [`train::AdamW`], and the norm of gradients |
+//! | [`train`] | the trainer, optimizers, schedules, clipping, the loop of training |
 //! | [`random`] | the counter-based generator behind dropout |
 //! | [`simd`] | vectors of numbers and elementary functions over them, for the widest instruction set of the machine |
 //! | [`memory`] | the memory of activations |

@@ -3,7 +3,7 @@
 //! | | batches | PyTorch and others |
 //! | --- | --- | --- |
 //! | [`RandomBlocks`] | blocks of equal length from random places of a text, with the next tokens | nanoGPT's `get_batch` |
-//! | [`Blocks`] | consecutive blocks, which ask for every token once | an evaluation loop |
+//! | [`Blocks`] | consecutive blocks, in which every token but the first is a target once | an evaluation loop |
 //! | [`TokenFile`] | such a text on the disk | `np.memmap` of nanoGPT's `.bin` |
 //! | [`BatchSampler`] | which texts of a list are a batch: in order, shuffled, of similar lengths | `BatchSampler`, `group_by_length` |
 //! | [`pad`], [`pad_next`], [`pad_pairs`] | texts of different lengths, with padding | `DataCollatorWithPadding`, `DataCollatorForSeq2Seq` |

@@ -80,10 +80,10 @@ impl From<TrainStep> for StepReport {
 pub struct FitConfig {
     /// The number of steps of the whole run, those before it was resumed too.
     pub steps: u64,
-    /// The number of steps between two evaluations, each of which saves a checkpoint. There is one after the last step, and one before the
-    /// first, which saves none. 0 is none but these two.
+    /// The number of steps between two evaluations. A checkpoint is saved after each. The loop also evaluates before the first step, without
+    /// a checkpoint, and after the last step. With 0 there are only these two.
     pub evaluate_every: u64,
-    /// The number of evaluations without a lower loss than before, after which training ends: 1 at least.
+    /// Training ends after this number of evaluations in a row without a new lowest loss. 0 counts as 1, and `None` never ends it.
     pub patience: Option<u64>,
 }
 
@@ -138,7 +138,7 @@ pub enum FitEvent {
     Step(StepReport),
     /// An evaluation, with the validation loss.
     Evaluated(f64),
-    /// A checkpoint.
+    /// [`Learner::save`] has returned: a checkpoint, if the learner saves any.
     Saved,
 }
 
@@ -217,7 +217,9 @@ pub enum FitError<Error> {
 /// # Ok::<(), attn::train::FitError<attn::train::UpdateError<CpuError>>>(())
 /// ```
 ///
-/// A [`Trainer`] takes the same steps with less code:
+/// A [`Trainer`] takes the same steps with less code. By itself it has no evaluations and saves no checkpoints. For these, implement
+/// [`Learner`] for a struct with the trainer as a field: `evaluate` returns the mean of `trainer.evaluate(batch)`, and `save` saves
+/// `trainer.contents()` and the state.
 ///
 /// ```
 /// use attn::{batches::{RandomBlocks, TokenBatch}, prelude::*, train::{AdamWConfig, FitConfig, FitEvent, FitState, fit}};

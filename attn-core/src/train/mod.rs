@@ -1,18 +1,20 @@
 //! Training: the loss, and operations on gradients and parameters between two backward passes.
 //!
+//! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. It clips, accumulates and sets the learning rate itself.
+//!   Start here if your `model!` has a function `loss`. The examples on this page are for other models and losses.
+//! - [`fit()`]: the loop around the steps of a trainer or of your own, with evaluations, checkpoints and an early end.
 //! - [`cross_entropy`]: the loss of classifiers and language models, fused with its gradient, with ignored targets and label
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
-//! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. What follows is for all other models and losses.
 //! - [`Ema`]: an average of the parameters.
-//! - [`fit`]: the loop around the steps, with evaluations, checkpoints and an early end.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
 //! - [`Cosine`], [`Linear`], [`Constant`], [`Wsd`], [`Noam`]: learning rate schedules with a warm-up.
 //!
-//! They work on every [`TensorCollection`](dfdx::nn::TensorCollection): declared layers and models, dfdx's modules, tuples of
-//! both. All of them change gradients and parameters in place, and report parameters without a gradient by name.
+//! Optimizers, [`Ema`] and the functions of gradients work on every [`TensorCollection`](dfdx::nn::TensorCollection): declared layers and
+//! models, dfdx's modules, tuples of both. Optimizers and functions of gradients work in place, and report parameters without a gradient
+//! by name.
 //!
 //! ```
 //! use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig, clip_grad_norm}};

@@ -26,11 +26,11 @@ pub use error::{NonFinite, TrainError, TrainStep};
 use model::ErrOf;
 pub use model::{TrainBatch, Trainable};
 
-/// Trains a model whose `model!` declares its loss.
+/// Trains a model whose `model!` has a function `loss` with one number as its result.
 ///
 /// [`step`](Self::step) is a whole step: forward, loss, backward, [clipping](Self::clip), and the optimizer. The trainer owns the model and
 /// the optimizer's state. Parameters and gradients are in memory of its own, where forward, backward and the optimizer read and write them
-/// in place: nothing is copied, and there is no tape. [`model`](Self::model) brings the tensors of the model up to date.
+/// in place: nothing is copied, and there is no tape. [`model`](Self::model) returns the model with the current parameters.
 ///
 /// ```
 /// use attn::prelude::*;
