@@ -225,7 +225,14 @@
     "entmax15",
     "logit_softcapping"
 ))]
-#[doc(alias("kv_heads", "softcap", "qk_norm", "qk_layernorm", "talking_heads", "TalkingHeadAttn"))]
+#[doc(alias(
+    "kv_heads",
+    "softcap",
+    "qk_norm",
+    "qk_layernorm",
+    "talking_heads",
+    "TalkingHeadAttn"
+))]
 #[macro_export]
 #[cfg(not(rust_analyzer))]
 macro_rules! attention {
