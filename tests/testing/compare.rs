@@ -99,6 +99,16 @@ fn parameters_are_copied_by_their_names() {
         by_name.tensors[2].name,
         "the gradient of 0.0.weight (0.1.weight)"
     );
+    let doubled = Compare::default().renamed("0.0", "0.1").functions(
+        (&ours, first),
+        (&theirs, second),
+        x.clone(),
+    );
+    let error = doubled.unwrap_err().to_string();
+    assert!(
+        error.contains("`0.0.weight`, `0.0.bias`, `0.1.weight`, `0.1.bias` of the first module"),
+        "{error}"
+    );
     let unknown =
         Compare::default()
             .renamed("0.0", "one")

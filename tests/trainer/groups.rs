@@ -63,7 +63,8 @@ fn a_rate_of_zero_leaves_parameters_alone_and_a_trainer_has_the_groups_of_an_opt
         optimizer.update(&mut model, &mut gradients).unwrap();
         model.zero_grads(&mut gradients);
     }
-    assert_same(&parameters(trainer.model()), &parameters(&model), 1e-13);
+    // Sums of the tied table's gradient are in another order.
+    assert_same(&parameters(trainer.model()), &parameters(&model), 1e-12);
     for (before, after) in before.iter().zip(&parameters(trainer.model())) {
         let is_left_alone = before.name.starts_with("blocks.0.");
         assert_eq!(

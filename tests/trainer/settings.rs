@@ -226,6 +226,7 @@ fn a_schedule_free_trainer_gives_out_the_mean_of_its_steps() {
     let (_, mut model) = by_hand(Small::scattered(), config(), None, 3);
     let mut optimizer = Optimizer::new(config());
     trained(&mut trainer, 0..3);
+    // Sums of the tied table's gradient are in another order.
     assert_same(&parameters(trainer.model()), &parameters(&model), 1e-12);
     optimizer.state = trainer.state().clone();
     optimizer.eval(&mut model).unwrap();
@@ -247,7 +248,8 @@ fn a_schedule_free_trainer_gives_out_the_mean_of_its_steps() {
     let mut alone = Small::scattered().trainer(config());
     trained(&mut alone, 0..3);
     let [found, expected] = [&mut trainer, &mut alone].map(|trainer| trained(trainer, 3..5));
-    assert_close("steps", &found.concat(), &expected.concat(), 1e-9);
+    // The way to the mean and back rounds every parameter, by at most 1e-15 times 1 / β₁ of numbers near 1.
+    assert_close("steps", &found.concat(), &expected.concat(), 1e-12);
 }
 
 #[test]

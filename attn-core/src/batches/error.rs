@@ -84,7 +84,7 @@ pub enum DataError {
     /// A size is 0.
     #[error("{what} is 0: at least 1 is needed")]
     Zero {
-        /// What has this size.
+        /// The name of the size.
         what: &'static str,
     },
 }

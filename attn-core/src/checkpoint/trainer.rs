@@ -4,7 +4,7 @@ use super::{Checkpoint, CheckpointError, Contents, LoadOptions};
 use crate::train::{Algorithm, Trainable, Trainer};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
-    /// What is to be saved: the model and the state of the optimizer. The program adds what else it needs to go on.
+    /// The contents of a checkpoint: the model and the state of the optimizer. The program adds everything else that it needs to go on.
     ///
     /// Training that goes on from a checkpoint has the same bits as training that was not interrupted, if the settings of the trainer, with
     /// its [seed](Self::seed), are the same.
@@ -40,7 +40,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Goes on from a checkpoint.
     ///
     /// # Errors
-    /// Those of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
+    /// The errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
     #[doc(alias("load_state_dict", "resume"))]
     pub fn load(
         &mut self,

@@ -166,7 +166,7 @@ pub(crate) fn merge<E: Element, D: Backend<E>>(
 
 /// The current gradients of an operation's operands, to add to.
 ///
-/// Those of a trainer stay from step to step. The first access in a step sets a gradient to 0, so one that no code accesses is known to be
+/// The gradients of a trainer stay from step to step. The first access in a step sets a gradient to 0, so one that no code accesses is known to be
 /// missing, and costs nothing.
 #[derive(Debug, Default)]
 pub struct Gradients<E>(Vec<Gradient<E>>);
@@ -190,7 +190,7 @@ impl<E: Element> Gradient<E> {
 }
 
 impl<E: Element> Gradients<E> {
-    /// That of a result with one number.
+    /// The gradient of a result with one number.
     pub(super) fn of_number(gradient: E) -> Self {
         let mut gradients = Self(Vec::with_capacity(1));
         gradients.push(vec![gradient]);

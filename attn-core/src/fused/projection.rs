@@ -39,7 +39,7 @@ pub struct AffineMap<'a, E> {
     pub bias: Option<&'a [E]>,
     /// The slot of the gradient of the weight.
     pub d_weight: Slot,
-    /// That of the gradient of the bias.
+    /// The slot of the gradient of the bias.
     pub d_bias: Option<Slot>,
 }
 

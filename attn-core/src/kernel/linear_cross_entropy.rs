@@ -50,7 +50,7 @@ pub const fn rows_at_once(classes: usize) -> usize {
     }
 }
 
-/// What the forward pass leaves for the derivative.
+/// The values that the forward pass keeps for the derivative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The logits.
@@ -354,7 +354,7 @@ impl<'a, E: Kernels> Classified<'a, E> {
 }
 
 impl<E> Gradients<'_, E> {
-    /// Those of some rows.
+    /// The gradients of some rows.
     fn some_rows(&mut self, rows: Range<usize>) -> Gradients<'_, E> {
         let (_, x) = self.x.reborrow().split_rows(rows.start);
         Gradients {

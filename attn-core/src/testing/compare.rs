@@ -251,16 +251,16 @@ impl Compare {
             .iter()
             .map(|tensor| self.name_of(&tensor.name))
             .collect();
+        // Two rules may give two parameters one name.
+        let is_doubled = |name: &String| names.iter().filter(|other| *other == name).count() > 1;
         let place = |name: &String| theirs.iter().position(|other| other.name == *name);
         let without: Vec<String> = std::iter::zip(&ours, &names)
-            .filter(|(_, name)| place(name).is_none())
+            .filter(|(_, name)| place(name).is_none() || is_doubled(name))
             .map(|(tensor, _)| tensor.name.clone())
             .collect();
         let others = theirs.iter().map(|tensor| tensor.name.clone());
         let others: Vec<String> = others.filter(|name| !names.contains(name)).collect();
-        // Two rules may give two parameters one name.
-        let is_once = ours.len() == theirs.len();
-        let by_name = without.is_empty() && others.is_empty() && is_once;
+        let by_name = without.is_empty() && others.is_empty();
         if !by_name && (!self.names.is_empty() || ours.len() != theirs.len()) {
             return Err(CompareError::Parameters {
                 declared: without,

@@ -176,11 +176,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// Binds the optimizer to the model of its steps.
     pub(super) fn bind<M: TensorCollection<E, D>, D: Backend<E>>(&mut self, model: &M) {
         let step = self.state.step;
-        let mut parameters = Vec::new();
-        let Ok(()) = for_each(model, |_, parameter| {
-            parameters.push(parameter.id());
-            Ok::<_, Infallible>(())
-        });
+        let parameters = ids_of(model);
         self.last_step = (step > 0).then_some(LastStep { step, parameters });
     }
 
@@ -315,11 +311,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         &self,
         model: &M,
     ) -> Result<Vec<UniqueId>, UpdateError<D::Err>> {
-        let mut parameters = Vec::new();
-        let Ok(()) = for_each(model, |_, parameter| {
-            parameters.push(parameter.id());
-            Ok::<_, Infallible>(())
-        });
+        let parameters = ids_of(model);
         let last_step = self.last_step.as_ref();
         match last_step.filter(|last_step| last_step.step == self.state.step) {
             Some(last_step) if last_step.parameters != parameters => Err(UpdateError::OtherModel {
@@ -390,6 +382,16 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             Ok(())
         })
     }
+}
+
+/// The ids of all parameters, in the order of the model.
+fn ids_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(model: &M) -> Vec<UniqueId> {
+    let mut parameters = Vec::new();
+    let Ok(()) = for_each(model, |_, parameter| {
+        parameters.push(parameter.id());
+        Ok::<_, Infallible>(())
+    });
+    parameters
 }
 
 /// The name of a list in the state.

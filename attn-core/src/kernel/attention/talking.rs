@@ -34,7 +34,7 @@ use super::{Attention, Normalizer, Outputs};
 use crate::kernel::panel::Panel;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
 use crate::simd::{Threads, WriteMode, product, run};
-use planes::{Hide, Planes, Zero};
+use planes::{Planes, WriteHidden};
 
 /// The memory of a block, in bytes, unless a single query needs more: about that of a second-level cache.
 const BYTES: usize = 1 << 20;
@@ -65,22 +65,12 @@ impl<E: Pooled> Visited<E> {
         tiles.map(move |(tile, columns)| (tile.of_head(h), columns.clone()))
     }
 
-    /// Writes 0 to the masked pairs of all heads.
-    fn zero(&self, planes: &mut Planes<E>) {
+    /// Writes a number to the masked pairs of all heads.
+    fn write_hidden(&self, number: E, planes: &mut Planes<E>) {
         if let Some(hidden) = &self.hidden {
             planes.heads_mut().for_each(|to| {
                 let hidden = hidden.read();
-                run(Zero { hidden, to });
-            });
-        }
-    }
-
-    /// Writes -∞ to the masked pairs of all heads.
-    fn hide(&self, planes: &mut Planes<E>) {
-        if let Some(hidden) = &self.hidden {
-            planes.heads_mut().for_each(|to| {
-                let hidden = hidden.read();
-                run(Hide { hidden, to });
+                run(WriteHidden { hidden, number, to });
             });
         }
     }
@@ -146,7 +136,7 @@ impl<E: Pooled> Attention<'_, E> {
         let mut spare = Planes::none();
         mix(self.talking.scores, &mut scores, &mut spare);
         self.weigh(&visited, &mut scores);
-        visited.hide(&mut scores);
+        visited.write_hidden(-E::INFINITY, &mut scores);
         let running = self.normalize(&visited, &mut scores);
         mix(self.talking.weights, &mut scores, &mut spare);
         let mut weights = scores;
@@ -245,7 +235,7 @@ impl<E: Pooled> Attention<'_, E> {
                 }
             }
         }
-        visited.zero(&mut scores);
+        visited.write_hidden(E::ZERO, &mut scores);
         scores
     }
 

@@ -58,11 +58,11 @@ struct Task<'a, E: Pooled> {
     d_sink: Buffer<E>,
     /// The gradients of the matrices that mix scores and weights, `[2, heads, heads]`.
     mixing: &'a mut [E],
-    /// Those of every key head.
+    /// The sums of every key head.
     sums: Vec<TaskSums<'a, E>>,
 }
 
-/// What a block reads of the sequence.
+/// The values of a sequence that a block reads.
 struct Sequence<'s, 'a, E: Pooled> {
     saved: &'s Saved<'a, E>,
     d_lse: Option<&'s [E]>,
@@ -208,7 +208,7 @@ impl<E: Pooled> Attention<'_, E> {
         mix_into(self.talking.scores, &mut scores, &mut weights);
         let mixed = self.talking.weigh.map(|_| weights.clone());
         self.weigh(&visited, &mut weights);
-        visited.hide(&mut weights);
+        visited.write_hidden(-E::INFINITY, &mut weights);
 
         let [of_scores, of_weights] = [self.talking.scores, self.talking.weights];
         let (d_of_scores, d_of_weights) = task.mixing.split_at_mut(heads * heads);
@@ -305,7 +305,7 @@ impl<E: Pooled> Attention<'_, E> {
             }
         }
         self.drop_weights(visited, &mut d);
-        visited.zero(&mut d);
+        visited.write_hidden(E::ZERO, &mut d);
         d
     }
 

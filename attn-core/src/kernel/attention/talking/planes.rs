@@ -79,53 +79,32 @@ impl<E: Pooled> Clone for Planes<E> {
     }
 }
 
-/// Writes 0 where a pair is hidden.
-pub(super) struct Zero<'a, E> {
+/// Writes a number where a pair is hidden.
+pub(super) struct WriteHidden<'a, E> {
     /// 0 or -∞, `[rows, cols]`
     pub hidden: Matrix<'a, E>,
+    pub number: E,
     /// `[rows, cols]`
     pub to: MatrixMut<'a, E>,
 }
 
-impl<E: Real> Kernel for Zero<'_, E> {
+impl<E: Real> Kernel for WriteHidden<'_, E> {
     type Element = E;
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector<Element = E>>(self) {
-        write_hidden::<V>(self.hidden, self.to, E::ZERO);
-    }
-}
-
-/// Writes -∞ where a pair is hidden.
-pub(super) struct Hide<'a, E> {
-    /// 0 or -∞, `[rows, cols]`
-    pub hidden: Matrix<'a, E>,
-    /// `[rows, cols]`
-    pub to: MatrixMut<'a, E>,
-}
-
-impl<E: Real> Kernel for Hide<'_, E> {
-    type Element = E;
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        write_hidden::<V>(self.hidden, self.to, -E::INFINITY);
-    }
-}
-
-#[inline(always)]
-fn write_hidden<V: Vector>(
-    hidden: Matrix<'_, V::Element>,
-    mut to: MatrixMut<'_, V::Element>,
-    number: V::Element,
-) {
-    for row in 0..to.rows() {
-        let hidden = hidden.row(row).chunks(V::LANES);
-        for (hidden, to) in hidden.zip(to.row_mut(row).chunks_mut(V::LANES)) {
-            let is_hidden = is_hidden(load_any::<V>(hidden));
-            store_any(V::select(is_hidden, V::splat(number), load_any(to)), to);
+        let Self {
+            hidden,
+            number,
+            mut to,
+        } = self;
+        for row in 0..to.rows() {
+            let hidden = hidden.row(row).chunks(V::LANES);
+            for (hidden, to) in hidden.zip(to.row_mut(row).chunks_mut(V::LANES)) {
+                let is_hidden = is_hidden(load_any::<V>(hidden));
+                store_any(V::select(is_hidden, V::splat(number), load_any(to)), to);
+            }
         }
     }
 }
