@@ -146,7 +146,8 @@ impl<'a> Score<'a> {
     /// The line that adds to the gradient of a learned tensor, or of an input.
     fn with_gradient(&self, name: &Ident, add: &dyn Fn(TokenStream) -> TokenStream) -> TokenStream {
         if !self.is_given(name) {
-            return add(quote!(weights.#name.gradient(gradients)));
+            let add = add(quote!(weights.#name.gradient(gradients)));
+            return quote!(if p::WantsGradient::is_wanted(&weights.#name) { #add });
         }
         let target = format_ident!("d_{name}");
         let add = add(quote!(to));
