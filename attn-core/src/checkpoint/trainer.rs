@@ -53,7 +53,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         options: LoadOptions,
     ) -> Result<(), CheckpointError> {
         let state = checkpoint.load_optimizer(self.model(), options)?;
-        check_frozen(&state.frozen, &self.frozen()).map_err(|problem| problem.at(checkpoint.folder()))?;
+        check_frozen(&state.frozen, &self.frozen())
+            .map_err(|problem| problem.at(checkpoint.folder()))?;
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
         *self.state_mut() = state;

@@ -50,7 +50,7 @@ impl Slot {
     }
 
     /// A slot whose gradient is wanted or not.
-    pub(super) fn if_wanted(self, is_wanted: bool) -> Self {
+    pub(crate) fn if_wanted(self, is_wanted: bool) -> Self {
         Self { is_wanted, ..self }
     }
 }
@@ -90,7 +90,9 @@ pub fn rounds_wanted<'w, W: WantsGradient + 'w>(
     before: bool,
     rounds: impl Iterator<Item = &'w W>,
 ) -> usize {
-    let wanted = rounds.enumerate().filter(|(_, of)| before || of.is_wanted());
+    let wanted = rounds
+        .enumerate()
+        .filter(|(_, of)| before || of.is_wanted());
     wanted.last().map_or(0, |(index, _)| index + 1)
 }
 
@@ -294,9 +296,9 @@ impl<E: Element> Gradients<E> {
         }
     }
 
-    /// Gives back the memory of a gradient.
-    pub(crate) fn release(&mut self, slot: Slot) {
-        if let Some(gradient) = self.0.get_mut(slot.index) {
+    /// Gives back the memory of the gradient of an operand.
+    pub(crate) fn release(&mut self, index: usize) {
+        if let Some(gradient) = self.0.get_mut(index) {
             *gradient = Gradient::missing();
         }
     }
@@ -308,15 +310,15 @@ impl<E: Element> Gradients<E> {
         }
     }
 
-    /// The gradient of a slot, if there is one.
+    /// The gradient of a slot, if there is one, and it is wanted.
     pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
-        let gradient = self.0.get(slot.index)?;
+        let gradient = self.0.get(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&gradient.numbers)
     }
 
     /// [`given`](Self::given), mutable.
     pub(crate) fn given_mut(&mut self, slot: Slot) -> Option<&mut [E]> {
-        let gradient = self.0.get_mut(slot.index)?;
+        let gradient = self.0.get_mut(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&mut gradient.numbers)
     }
 
@@ -358,11 +360,7 @@ impl<E: Element> Gradients<E> {
     ///
     /// # Panics
     /// If a slot belongs to another operation, or both are the same.
-    pub(crate) fn of_affine(
-        &mut self,
-        weight: Slot,
-        bias: Option<Slot>,
-    ) -> [Option<&mut [E]>; 2] {
+    pub(crate) fn of_affine(&mut self, weight: Slot, bias: Option<Slot>) -> [Option<&mut [E]>; 2] {
         let bias = bias.and_then(Slot::wanted);
         let [Some(weight), Some(bias)] = [weight.wanted(), bias] else {
             return self.get_disjoint([weight.wanted(), bias]);

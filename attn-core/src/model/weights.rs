@@ -4,7 +4,9 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, WantsGradient},
+    fused::{
+        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, WantsGradient,
+    },
     kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 

@@ -12,7 +12,10 @@ use dfdx::{
 
 use super::algorithm::{Algorithm, List, ListStart, Update};
 use super::parameters::{check_gradients, for_each, for_each_mut, without_gradient};
-use super::{OptimizerState, ParameterInfo, UpdateError, groups::{Group, matches}};
+use super::{
+    OptimizerState, ParameterInfo, UpdateError,
+    groups::{Group, matches},
+};
 use crate::{Backend, Element, fused::zeros, kernel::Buffer};
 
 /// An optimizer: an [`Algorithm`], and its state for a model.

@@ -325,7 +325,11 @@ pub(crate) mod slices {
 
     impl<E: Element> WantsGradient for Norm<E> {
         fn is_wanted(&self) -> bool {
-            self.gain.as_ref().learned().is_some_and(WantsGradient::is_wanted) || self.bias.is_wanted()
+            self.gain
+                .as_ref()
+                .learned()
+                .is_some_and(WantsGradient::is_wanted)
+                || self.bias.is_wanted()
         }
     }
 

@@ -99,8 +99,16 @@ impl<E: Element> Parameters<E> {
     /// Says which tensors are trained. The gradients of the others are not computed from here on, and their memory goes back.
     pub(super) fn train(&mut self, is_trained: impl Fn(UniqueId) -> bool) {
         self.trained = self.ids.iter().map(|id| is_trained(*id)).collect();
-        for of in self.all.iter().filter(|of| !is_trained(of.id)) {
-            self.gradients.release(of.slot.behind(self.inputs));
+        for of in &mut self.all {
+            of.slot = of.slot.if_wanted(is_trained(of.id));
+        }
+        for slot in self.same.iter_mut().flatten() {
+            *slot = slot.if_wanted(self.trained[slot.index()]);
+        }
+        for (slot, is_trained) in self.trained.iter().enumerate() {
+            if !is_trained {
+                self.gradients.release(slot + self.inputs);
+            }
         }
     }
 

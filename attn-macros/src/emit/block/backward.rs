@@ -101,11 +101,7 @@ impl<F: Frame> Backward<'_, F> {
     }
 
     /// The parameters and inputs, by their text, whose gradients a line adds to.
-    fn wanted_by(
-        &self,
-        line: &BackwardStep<'_, F::Op>,
-        all: &mut BTreeMap<String, TokenStream>,
-    ) {
+    fn wanted_by(&self, line: &BackwardStep<'_, F::Op>, all: &mut BTreeMap<String, TokenStream>) {
         let mut add = |of: Option<TokenStream>| all.extend(of.map(|of| (of.to_string(), of)));
         let input = |to: &GradTarget| match to {
             GradTarget::Input(id) => Some(self.frame.d_input(*id)),
