@@ -124,7 +124,7 @@ model! {
             x += attention::<2, mask = causal, qk_norm = rms>(x) {
                 param slope: [heads] = normal(1);
                 param near: [4] = normal(1);
-                fn score(score, h, q_idx, kv_idx) { score + slope[h] * (kv_idx - q_idx) + near[(q_idx - kv_idx) % 4] }
+                fn score(score, h, q_idx, kv_idx) { score + slope[h] * (kv_idx - q_idx) as f32 + near[clamp(q_idx - kv_idx, 0, 3)] }
             };
             x += feed_forward::<6, activation = swiglu>(rms_norm(x));
         }
