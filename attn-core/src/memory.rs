@@ -30,10 +30,11 @@
 //! assert_eq!(memory::allocated(), 0);
 //! ```
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static TOTAL: AtomicU64 = AtomicU64::new(0);
 static IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// The current bytes of activations of this process.
@@ -42,6 +43,15 @@ static IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
 #[doc(alias = "memory_allocated")]
 pub fn allocated() -> usize {
     NOW.load(Relaxed)
+}
+
+/// The bytes of all activations that this process has had so far, one after the other: it only grows. Work that is left out, as the derivative of
+/// [frozen](crate::train::Trainer::freeze) blocks, takes none.
+///
+/// PyTorch: `torch.cuda.memory_stats()["allocated_bytes.all.allocated"]`.
+#[doc(alias = "memory_stats")]
+pub fn total() -> u64 {
+    TOTAL.load(Relaxed)
 }
 
 /// The peak bytes of activations since the program started, or since [`reset_peak`].
@@ -96,6 +106,7 @@ impl AllocationGuard {
         let bytes = numbers * size_of::<E>();
         let before = NOW.fetch_add(bytes, Relaxed);
         PEAK.fetch_max(before + bytes, Relaxed);
+        TOTAL.fetch_add(bytes as u64, Relaxed);
         Self(bytes)
     }
 }

@@ -22,6 +22,7 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 
+mod frozen;
 mod sizes;
 mod vocabulary;
 use sizes::{MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small};
@@ -175,6 +176,7 @@ criterion_group!(
     char_lm,
     small,
     medium,
+    frozen::small,
     vocabulary::characters,
     vocabulary::bytes,
     vocabulary::words

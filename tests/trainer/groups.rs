@@ -86,7 +86,7 @@ fn mistakes_are_found_before_anything_changes() {
     let names: Vec<_> = nobody
         .parameters()
         .into_iter()
-        .map(|(name, _)| name)
+        .map(|parameter| parameter.name)
         .collect();
     assert_eq!(names.len(), before.len());
     let TrainError::Update(UpdateError::NoParameter {

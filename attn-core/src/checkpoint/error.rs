@@ -94,6 +94,18 @@ pub enum Problem {
         reason: String,
     },
 
+    /// A parameter is frozen in the checkpoint and not in the trainer, or the other way round.
+    #[error(
+        "`{name}` was {}, but the trainer has it {}: freeze the same parameters, or load the model alone",
+        frozen_or_not(*found), frozen_or_not(!*found)
+    )]
+    Frozen {
+        /// The first such parameter.
+        name: String,
+        /// Whether it is frozen in the checkpoint.
+        found: bool,
+    },
+
     /// A name occurs twice, in the header or in the model that is to be saved.
     #[error("`{name}` is there twice")]
     Duplicate {
@@ -248,6 +260,13 @@ impl Problem {
             path: path.into(),
             problem: self,
         }
+    }
+}
+
+fn frozen_or_not(is_frozen: bool) -> &'static str {
+    match is_frozen {
+        true => "frozen",
+        false => "trained",
     }
 }
 

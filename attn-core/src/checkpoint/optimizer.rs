@@ -1,6 +1,10 @@
 //! The state of an [`Optimizer`](crate::train::Optimizer) as a safetensors file.
 
-use std::{collections::BTreeMap, io::Read, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read,
+    path::Path,
+};
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
 
@@ -20,11 +24,14 @@ use crate::{
 const STEP: &str = "step";
 /// The prefix of the keys of an algorithm's numbers.
 const NUMBER: &str = "number.";
+/// The key of the names of the frozen parameters: those of a model have no line breaks.
+const FROZEN: &str = "frozen";
 
 /// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.
 ///
 /// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, and the numbers
-/// that the algorithm keeps for all parameters as `number.<name>`.
+/// that the algorithm keeps for all parameters as `number.<name>`, and the names of frozen parameters, one per line, as `frozen`, if there
+/// are any.
 ///
 /// PyTorch: `torch.save(optimizer.state_dict(), path)`.
 ///
@@ -44,7 +51,9 @@ pub fn save_optimizer<E: Element, A>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// The state must be that of this model and of the algorithm `A`: after the first step it has the lists of all parameters, and no others.
+/// The state must be that of this model and of the algorithm `A`: after the first step it has the lists of all parameters that were not
+/// frozen, and no others. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
+/// state says of the last step.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
 ///
@@ -98,10 +107,13 @@ where
 {
     let step = step(archive.metadata())?;
     let numbers = numbers(archive.metadata())?;
+    let frozen = archive.metadata().get(FROZEN);
+    let frozen = frozen.map(|names| names.lines().map(str::to_owned).collect());
+    let frozen: BTreeSet<_> = frozen.unwrap_or_default();
     let expected = if step == 0 {
         Vec::new()
     } else {
-        lists(model, A::LISTS)
+        lists(model, A::LISTS, &frozen)
     };
     let values = archive.read(&expected, options)?;
     let lists = expected.into_iter().filter_map(|Expected { name, .. }| {
@@ -112,6 +124,7 @@ where
         step,
         numbers,
         lists: lists.collect(),
+        frozen,
         ..OptimizerState::default()
     })
 }
@@ -123,6 +136,10 @@ pub(super) fn stored<E: Element, A>(state: &OptimizerState<E, A>) -> (Metadata, 
         bytes: encode(numbers),
     });
     let mut metadata = Metadata::from([(STEP.into(), state.step.to_string())]);
+    if !state.frozen.is_empty() {
+        let names: Vec<_> = state.frozen.iter().map(String::as_str).collect();
+        metadata.insert(FROZEN.into(), names.join("\n"));
+    }
     // The shortest digits that are read as the same number.
     let numbers = state.numbers.iter();
     metadata
@@ -160,8 +177,8 @@ fn numbers(metadata: &Metadata) -> Result<BTreeMap<String, f64>, Problem> {
     numbers.map(parse).collect()
 }
 
-/// The tensors of a state after the first step.
-fn lists<M, E, D>(model: &M, lists: &[List]) -> Vec<Expected>
+/// The tensors of a state after the first step. A frozen parameter has them if it was trained before.
+fn lists<M, E, D>(model: &M, lists: &[List], frozen: &BTreeSet<String>) -> Vec<Expected>
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -174,7 +191,7 @@ where
             expected.extend(lists.iter().map(|list| Expected {
                 name: format!("{}.{}", tensor.name, list.name),
                 described: list_of::<E>(list.size.of(dims)),
-                optional: !list.always,
+                optional: !list.always || frozen.contains(&tensor.name),
             }));
         }
     });

@@ -1,6 +1,8 @@
 //! A [`Trainer`] on the disk.
 
-use super::{Checkpoint, CheckpointError, Contents, LoadOptions};
+use std::collections::BTreeSet;
+
+use super::{Checkpoint, CheckpointError, Contents, LoadOptions, Problem};
 use crate::train::{Algorithm, Trainable, Trainer};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
@@ -33,14 +35,17 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("state_dict", "save"))]
     pub fn contents(&mut self) -> Contents<'_> {
         self.model();
+        let frozen = self.frozen();
+        self.state_mut().frozen = frozen;
         let (model, state) = self.parts();
         Contents::new().model(model).optimizer(state)
     }
 
-    /// Goes on from a checkpoint.
+    /// Goes on from a checkpoint, with the same parameters [frozen](Self::freeze): [`set_frozen`](Self::set_frozen) changes them before or
+    /// afterwards. To train others from the start, load the model alone: `checkpoint.load_model(trainer.model_mut(), options)`.
     ///
     /// # Errors
-    /// The errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
+    /// [`Problem::Frozen`] if other parameters were frozen; the errors of [`Checkpoint::load_model`] and [`Checkpoint::load_optimizer`]. The trainer has not changed then.
     #[doc(alias("load_state_dict", "resume"))]
     pub fn load(
         &mut self,
@@ -48,9 +53,22 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         options: LoadOptions,
     ) -> Result<(), CheckpointError> {
         let state = checkpoint.load_optimizer(self.model(), options)?;
+        check_frozen(&state.frozen, &self.frozen())
+            .map_err(|problem| problem.at(checkpoint.folder()))?;
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
         *self.state_mut() = state;
         Ok(())
     }
+}
+
+/// Whether the frozen parameters of a checkpoint are those of the trainer.
+fn check_frozen(found: &BTreeSet<String>, expected: &BTreeSet<String>) -> Result<(), Problem> {
+    let differs = found.symmetric_difference(expected).next();
+    differs.map_or(Ok(()), |name| {
+        Err(Problem::Frozen {
+            name: name.clone(),
+            found: found.contains(name),
+        })
+    })
 }

@@ -11,20 +11,89 @@ use dfdx::{
 use super::zeros;
 use crate::{Backend, Element, Host, kernel::elementwise, simd::call};
 
-/// The index of a tensor among the operands of an operation.
+/// The index of a tensor among the operands of an operation, and whether its gradient is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(usize);
+pub struct Slot {
+    index: usize,
+    is_wanted: bool,
+}
 
 impl Slot {
+    const fn new(index: usize) -> Self {
+        Self {
+            index,
+            is_wanted: true,
+        }
+    }
+
+    /// Its index.
+    pub(crate) fn index(self) -> usize {
+        self.index
+    }
+
     /// The slot behind so many others.
     pub(crate) fn behind(self, others: usize) -> Self {
-        Self(others + self.0)
+        Self {
+            index: others + self.index,
+            ..self
+        }
     }
 
     /// Whether it is behind so many others.
     pub(crate) fn is_behind(self, others: usize) -> bool {
-        self.0 >= others
+        self.index >= others
     }
+
+    /// The same, if its gradient is wanted.
+    pub(crate) fn wanted(self) -> Option<Self> {
+        self.is_wanted.then_some(self)
+    }
+
+    /// A slot whose gradient is wanted or not.
+    pub(crate) fn if_wanted(self, is_wanted: bool) -> Self {
+        Self { is_wanted, ..self }
+    }
+}
+
+/// Parameters and inputs of which some may want no gradient: those that are frozen, and the inputs of a trainer's loss.
+pub trait WantsGradient {
+    /// Whether the gradient of any of them is wanted.
+    fn is_wanted(&self) -> bool;
+}
+
+impl WantsGradient for Slot {
+    fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+}
+
+impl<W: WantsGradient> WantsGradient for Option<W> {
+    fn is_wanted(&self) -> bool {
+        self.as_ref().is_some_and(W::is_wanted)
+    }
+}
+
+impl<W: WantsGradient> WantsGradient for Vec<W> {
+    fn is_wanted(&self) -> bool {
+        self.iter().any(W::is_wanted)
+    }
+}
+
+/// Whether the gradient of any of these is wanted.
+pub fn any_wanted(of: &[&dyn WantsGradient]) -> bool {
+    of.iter().any(|of| of.is_wanted())
+}
+
+/// How many rounds of a loop the derivative takes, the last one first: all, if something `before` the loop is wanted, and otherwise those
+/// up to the first round that wants a gradient.
+pub fn rounds_wanted<'w, W: WantsGradient + 'w>(
+    before: bool,
+    rounds: impl Iterator<Item = &'w W>,
+) -> usize {
+    let wanted = rounds
+        .enumerate()
+        .filter(|(_, of)| before || of.is_wanted());
+    wanted.last().map_or(0, |(index, _)| index + 1)
 }
 
 /// References to the gradients of contiguous tensors. They do not keep the tensors' data alive.
@@ -53,7 +122,12 @@ impl<E: Element, D: Host<E>> GradientRefs<E, D> {
             find: Box::new(move |gradients| Ok(D::host(gradients.get_or_alloc_mut(&ghost)?))),
             len: x.shape().num_elements(),
         });
-        Slot(self.0.len() - 1)
+        Slot::new(self.0.len() - 1)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// The number of elements of each.
@@ -179,6 +253,14 @@ struct Gradient<E> {
 }
 
 impl<E: Element> Gradient<E> {
+    /// One that is not there.
+    fn missing() -> Self {
+        Self {
+            numbers: Vec::new(),
+            stale: Some(0),
+        }
+    }
+
     fn numbers_mut(&mut self) -> &mut [E] {
         match self.stale.take() {
             None => {}
@@ -206,15 +288,18 @@ impl<E: Element> Gradients<E> {
 
     /// Makes them the gradients of operands with so many elements. Those that are `kept` may have numbers to add to.
     pub(crate) fn prepare(&mut self, lens: &[usize], kept: impl Fn(Slot) -> bool) {
-        let missing = || Gradient {
-            numbers: Vec::new(),
-            stale: Some(0),
-        };
-        self.0.resize_with(lens.len(), missing);
+        self.0.resize_with(lens.len(), Gradient::missing);
         for (index, (gradient, &len)) in self.0.iter_mut().zip(lens).enumerate() {
-            if gradient.stale.is_some() || !kept(Slot(index)) {
+            if gradient.stale.is_some() || !kept(Slot::new(index)) {
                 gradient.stale = Some(len);
             }
+        }
+    }
+
+    /// Gives back the memory of the gradient of an operand.
+    pub(crate) fn release(&mut self, index: usize) {
+        if let Some(gradient) = self.0.get_mut(index) {
+            *gradient = Gradient::missing();
         }
     }
 
@@ -225,15 +310,15 @@ impl<E: Element> Gradients<E> {
         }
     }
 
-    /// The gradient of a slot, if there is one.
+    /// The gradient of a slot, if there is one, and it is wanted.
     pub(crate) fn given(&self, slot: Slot) -> Option<&[E]> {
-        let gradient = self.0.get(slot.0)?;
+        let gradient = self.0.get(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&gradient.numbers)
     }
 
     /// [`given`](Self::given), mutable.
     pub(crate) fn given_mut(&mut self, slot: Slot) -> Option<&mut [E]> {
-        let gradient = self.0.get_mut(slot.0)?;
+        let gradient = self.0.get_mut(slot.wanted()?.index)?;
         gradient.stale.is_none().then_some(&mut gradient.numbers)
     }
 
@@ -247,12 +332,12 @@ impl<E: Element> Gradients<E> {
         }
     }
 
-    /// The gradients of a slot.
+    /// The gradients of a slot. If they are not wanted, it is memory that nobody reads.
     ///
     /// # Panics
     /// If the slot belongs to another operation.
     pub fn of(&mut self, slot: Slot) -> &mut [E] {
-        self.0[slot.0].numbers_mut()
+        self.0[slot.index].numbers_mut()
     }
 
     /// The gradients of several slots, for simultaneous writing.
@@ -262,7 +347,8 @@ impl<E: Element> Gradients<E> {
     ) -> [Option<&mut [E]>; N] {
         let mut found = [const { None }; N];
         for (index, gradient) in self.0.iter_mut().enumerate() {
-            let slot = slots.iter().position(|slot| *slot == Some(Slot(index)));
+            let is_here = |slot: &Option<Slot>| slot.is_some_and(|slot| slot.index == index);
+            let slot = slots.iter().position(is_here);
             if let Some(slot) = slot {
                 found[slot] = Some(gradient.numbers_mut());
             }
@@ -270,20 +356,17 @@ impl<E: Element> Gradients<E> {
         found
     }
 
-    /// The gradients of a weight and of its bias, if there is one.
+    /// The gradients of a weight and of its bias, those that are wanted.
     ///
     /// # Panics
     /// If a slot belongs to another operation, or both are the same.
-    pub(crate) fn of_affine(
-        &mut self,
-        weight: Slot,
-        bias: Option<Slot>,
-    ) -> (&mut [E], Option<&mut [E]>) {
-        let Some(bias) = bias else {
-            return (self.of(weight), None);
+    pub(crate) fn of_affine(&mut self, weight: Slot, bias: Option<Slot>) -> [Option<&mut [E]>; 2] {
+        let bias = bias.and_then(Slot::wanted);
+        let [Some(weight), Some(bias)] = [weight.wanted(), bias] else {
+            return self.get_disjoint([weight.wanted(), bias]);
         };
-        match self.0.get_disjoint_mut([weight.0, bias.0]) {
-            Ok([weight, bias]) => (weight.numbers_mut(), Some(bias.numbers_mut())),
+        match self.0.get_disjoint_mut([weight.index, bias.index]) {
+            Ok(both) => both.map(|gradient| Some(gradient.numbers_mut())),
             Err(error) => panic!("{weight:?} and {bias:?}: {error}"),
         }
     }
@@ -291,6 +374,12 @@ impl<E: Element> Gradients<E> {
     /// The gradients of all slots, read-only.
     pub(super) fn all<const N: usize>(&self) -> [&[E]; N] {
         std::array::from_fn(|slot| self.0[slot].numbers.as_slice())
+    }
+
+    /// The number of elements that are there, behind so many operands.
+    pub(crate) fn len_behind(&self, others: usize) -> usize {
+        let gradients = self.0.iter().skip(others);
+        gradients.map(|gradient| gradient.numbers.len()).sum()
     }
 
     /// The number of elements that are there.

@@ -32,7 +32,9 @@ pub use bounds::{AxisBounds, DivisorBounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;
-pub use gradients::{GradientRefs, Gradients, Slot, accumulate};
+pub use gradients::{
+    GradientRefs, Gradients, Slot, WantsGradient, accumulate, any_wanted, rounds_wanted,
+};
 pub use interval::Interval;
 pub(crate) use operation::{Derivative, StepSeeds};
 pub use operation::{Operand, Operation, Output};

@@ -15,7 +15,7 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers, Reservations};
-use super::{Arena, GradTarget, GradientRefs, Gradients, Slot, zeros};
+use super::{Arena, GradTarget, GradientRefs, Gradients, Slot, WantsGradient, zeros};
 use crate::{
     Backend, Element,
     composed::reshape,
@@ -54,6 +54,8 @@ pub struct Operation<E: Element, D: Backend<E>, T> {
     arena: Arena<E>,
     /// The parameters of a model, while places for them are reserved.
     parameters: Option<Reservations<E, D>>,
+    /// Which gradients are wanted.
+    wanted: WantedSlots,
     /// Where the derivative goes instead of the tape.
     derived: Option<Derived<E>>,
     /// The seeds of dropout, if they are not the device's.
@@ -67,6 +69,7 @@ impl<E: Element, D: Backend<E>, T: Default> Default for Operation<E, D, T> {
             operands: GradientRefs::default(),
             arena: Arena::default(),
             parameters: None,
+            wanted: WantedSlots::All,
             derived: None,
             seeds: None,
         }
@@ -144,6 +147,9 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     /// The parameters that follow are those of one model. They are read by [`read_parameters`](Self::read_parameters).
     pub(crate) fn begin_parameters(&mut self) {
         self.parameters = Some(Reservations::of(Arc::clone(&self.arena)));
+        if let WantedSlots::Parameters { first, .. } = &mut self.wanted {
+            *first = Some(self.operands.count());
+        }
     }
 
     /// Reads the parameters since [`begin_parameters`](Self::begin_parameters), by one copy.
@@ -158,20 +164,33 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
         self.parameters
     }
 
-    /// An operation of a trainer, which has the parameters in `arena`. The derivative goes to `derived`.
-    pub(crate) fn of_step(
-        arena: Arena<E>,
-        derived: Option<Derived<E>>,
-        seeds: Option<StepSeeds>,
-    ) -> Self
+    /// An operation of a trainer, which has the parameters in `arena`.
+    pub(crate) fn of_step(arena: Arena<E>) -> Self
     where
         T: Default,
     {
         Self {
             arena,
-            derived,
-            seeds,
             ..Self::default()
+        }
+    }
+
+    /// The same, whose derivative goes to `derived`. `trained` says of each parameter whether its gradient is wanted. Those of inputs are
+    /// not.
+    pub(crate) fn deriving(
+        self,
+        derived: Derived<E>,
+        seeds: StepSeeds,
+        trained: Arc<[bool]>,
+    ) -> Self {
+        Self {
+            derived: Some(derived),
+            seeds: Some(seeds),
+            wanted: WantedSlots::Parameters {
+                first: None,
+                trained,
+            },
+            ..self
         }
     }
 
@@ -199,7 +218,15 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 
     /// The slot for the gradient of a contiguous tensor.
     pub fn place<S: Shape>(&mut self, x: &Tensor<S, E, D>) -> Slot {
-        self.operands.add(x)
+        let slot = self.operands.add(x);
+        let is_wanted = match &self.wanted {
+            WantedSlots::All => true,
+            WantedSlots::Parameters { first, trained } => first
+                .and_then(|first| trained.get(slot.index() - first))
+                .copied()
+                .unwrap_or_default(),
+        };
+        slot.if_wanted(is_wanted)
     }
 
     /// Finishes the operation. `backward` gets the gradient of the result, and adds to the gradients of the operands.
@@ -323,6 +350,17 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     }
 }
 
+/// The operands whose gradients are wanted.
+enum WantedSlots {
+    All,
+    /// Those of the parameters that are trained.
+    Parameters {
+        /// The slot of the first parameter, once all inputs have one.
+        first: Option<usize>,
+        trained: Arc<[bool]>,
+    },
+}
+
 /// A derivative: it reads the gradients of the results, and adds to those of the operands.
 type Backward<E> = Box<dyn FnOnce(&Gradients<E>, &mut Gradients<E>)>;
 
@@ -426,6 +464,12 @@ pub struct Operand<E: Element> {
     slot: Slot,
 }
 
+impl<E: Element> WantsGradient for Operand<E> {
+    fn is_wanted(&self) -> bool {
+        self.slot.is_wanted()
+    }
+}
+
 impl<E: Element> Operand<E> {
     /// The numbers as a matrix, whose columns are the last axis.
     pub fn matrix(&self) -> Matrix<'_, E> {
@@ -457,7 +501,7 @@ impl<E: Element> Operand<E> {
         self.slot
     }
 
-    /// The current gradient, to add to.
+    /// The current gradient, to add to. If it is not wanted, it is memory that nobody reads.
     pub fn gradient<'a>(&self, gradients: &'a mut Gradients<E>) -> &'a mut [E] {
         gradients.of(self.slot)
     }

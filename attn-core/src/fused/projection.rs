@@ -6,7 +6,7 @@ use dfdx::{
 };
 
 use super::arena::{Flat, Numbers};
-use super::{GradTarget, Gradients, Operation, Slot};
+use super::{GradTarget, Gradients, Operation, Slot, WantsGradient};
 use crate::{
     Backend, Element,
     kernel::{Buffer, Matrix, MatrixMut, linear},
@@ -148,6 +148,13 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     }
 }
 
+impl<E: Element> WantsGradient for Projection<E> {
+    fn is_wanted(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| part.weight.is_wanted() || part.bias.is_wanted())
+    }
+}
+
 impl<E: Element> Projection<E> {
     fn weight(&self) -> Matrix<'_, E> {
         let outputs = self.parts.iter().map(|part| part.outputs).sum();
@@ -207,8 +214,9 @@ impl<E: Element> Projection<E> {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (numbers, into) = d_x.numbers_mut(gradients);
-        self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
+        if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
+            self.input_gradient(d_y, into, MatrixMut::new(numbers, d_y.rows(), self.input));
+        }
     }
 
     /// The derivative with respect to the parameters and the input.
@@ -223,7 +231,7 @@ impl<E: Element> Projection<E> {
         self.input_backward(d_y, d_x, gradients);
     }
 
-    /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape.
+    /// `dW += dyᵀ x`, `db += Σ dy`, in the gradients of the tape, those that are wanted.
     pub fn add_gradients(
         &self,
         x: Matrix<'_, E>,
@@ -233,8 +241,8 @@ impl<E: Element> Projection<E> {
         let mut start = 0;
         for part in &self.parts {
             let d_y = d_y.some_cols(start..start + part.outputs);
-            let (d_weight, d_bias) = gradients.of_affine(part.weight, part.bias);
-            let d_weight = MatrixMut::new(d_weight, part.outputs, self.input);
+            let [d_weight, d_bias] = gradients.of_affine(part.weight, part.bias);
+            let d_weight = d_weight.map(|to| MatrixMut::new(to, part.outputs, self.input));
             linear::add_gradients(d_y, x, d_weight, d_bias);
             start += part.outputs;
         }

@@ -1,6 +1,6 @@
 //! The destination of a gradient.
 
-use super::{Array, Gradients, Slot};
+use super::{Array, Gradients, Slot, WantsGradient};
 use crate::{
     Element,
     kernel::{
@@ -34,6 +34,15 @@ enum GradBuffer<'a, E> {
     Array(&'a mut [E]),
 }
 
+impl<E: Element> WantsGradient for GradTarget<'_, E> {
+    fn is_wanted(&self) -> bool {
+        match &self.to {
+            GradBuffer::Tape(slot) => slot.is_wanted(),
+            GradBuffer::Array(_) => true,
+        }
+    }
+}
+
 impl<'a, E: Element> GradTarget<'a, E> {
     /// A gradient of the tape.
     pub fn slot(slot: Slot) -> Self {
@@ -59,20 +68,21 @@ impl<'a, E: Element> GradTarget<'a, E> {
         }
     }
 
-    /// The numbers, and whether to overwrite them or to add to them.
+    /// The numbers, and whether to overwrite them or to add to them. `None` if nobody wants the gradient: then it is not computed.
     pub fn numbers_mut<'b>(
         &'b mut self,
         gradients: &'b mut Gradients<E>,
-    ) -> (&'b mut [E], WriteMode) {
+    ) -> Option<(&'b mut [E], WriteMode)> {
         let into = std::mem::replace(&mut self.into, WriteMode::Add);
         let numbers = match &mut self.to {
-            GradBuffer::Tape(slot) => gradients.of(*slot),
+            GradBuffer::Tape(slot) => gradients.of(slot.wanted()?),
             GradBuffer::Array(numbers) => numbers,
         };
-        (numbers, into)
+        Some((numbers, into))
     }
 
-    /// [`numbers_mut`](Self::numbers_mut) of several destinations in distinct memory.
+    /// [`numbers_mut`](Self::numbers_mut) of several destinations in distinct memory. The numbers of one that nobody wants are memory that
+    /// nobody reads.
     ///
     /// # Panics
     /// If two of them are the same gradient of the tape.
@@ -111,7 +121,9 @@ impl<'a, E: Element> GradTarget<'a, E> {
 
     /// Calls `write`, which overwrites all numbers. If the destination is to be added to, `write` gets a temporary array.
     pub fn overwrite(&mut self, gradients: &mut Gradients<E>, write: impl FnOnce(&mut [E])) {
-        let (numbers, into) = self.numbers_mut(gradients);
+        let Some((numbers, into)) = self.numbers_mut(gradients) else {
+            return;
+        };
         match into {
             WriteMode::Overwrite => write(numbers),
             WriteMode::Add => {
@@ -124,7 +136,9 @@ impl<'a, E: Element> GradTarget<'a, E> {
 
     /// Calls `add`, which adds to the numbers.
     pub fn accumulate(&mut self, gradients: &mut Gradients<E>, add: impl FnOnce(&mut [E])) {
-        let (numbers, into) = self.numbers_mut(gradients);
+        let Some((numbers, into)) = self.numbers_mut(gradients) else {
+            return;
+        };
         if into == WriteMode::Overwrite {
             numbers.fill(E::zero());
         }
@@ -133,7 +147,9 @@ impl<'a, E: Element> GradTarget<'a, E> {
 
     /// Adds `scale * x`.
     pub fn add(&mut self, scale: f64, x: &[E], gradients: &mut Gradients<E>) {
-        let (numbers, into) = self.numbers_mut(gradients);
+        let Some((numbers, into)) = self.numbers_mut(gradients) else {
+            return;
+        };
         match into {
             WriteMode::Add => elementwise::add_scaled(E::of(scale), x, numbers),
             WriteMode::Overwrite => {

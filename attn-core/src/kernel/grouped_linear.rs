@@ -120,7 +120,7 @@ compiled! {
         });
     }
 
-    /// `dW_g += Σ dy_i x_iᵀ` and `db_g += Σ dy_i`, over the rows of each group, for `d_w [groups, out, in]` and `d_b [groups, out]`.
+    /// `dW_g += Σ dy_i x_iᵀ` and `db_g += Σ dy_i`, those of the two that are there, over the rows of each group, for `d_w [groups, out, in]` and `d_b [groups, out]`.
     ///
     /// # Panics
     /// If the shapes do not fit, or an id is no group.
@@ -129,25 +129,29 @@ compiled! {
         d_y: Matrix<'_, E>,
         x: Matrix<'_, E>,
         groups: RowGroups<'_>,
-        d_w: &mut [E],
+        d_w: Option<&mut [E]>,
         d_b: Option<&mut [E]>,
     ) {
         let [input, output] = [x.cols(), d_y.cols()];
-        check_weights(d_w, groups, [output, input]);
-        if output == 0 {
+        if let Some(d_w) = &d_w {
+            check_weights(d_w, groups, [output, input]);
+        }
+        if output == 0 || d_w.is_none() && d_b.is_none() {
             return;
         }
         let [x, d_y] = [input_of(x, groups), result_of(d_y, groups)];
         let sorted = Sorted::new(groups);
-        let mut d_w = MatrixMut::new(d_w, groups.groups * output, input);
-        let mut d_w = d_w.reborrow().row_chunks(output);
+        let d_w = d_w.map(|d_w| MatrixMut::new(d_w, groups.groups * output, input));
+        let mut d_w = d_w.map(|d_w| d_w.row_chunks(output));
         let mut d_b = d_b.unwrap_or_default().chunks_mut(output);
-        let all = sorted.groups().map(|[part, _]| (part, d_w.next(), d_b.next()));
-        for_each(all, |(part, d_w, mut d_b)| {
-            let Some(mut d_w) = d_w else { return };
+        let all = sorted.groups().map(|[part, _]| {
+            let d_w = d_w.as_mut().and_then(Iterator::next);
+            (part, d_w, d_b.next())
+        });
+        for_each(all, |(part, mut d_w, mut d_b)| {
             for part in part.chunks(PART) {
                 let [d_y, x] = [d_y.rows(part), x.rows(part)];
-                linear::add_gradients(d_y.read(), x.read(), d_w.reborrow(), d_b.as_deref_mut());
+                linear::add_gradients(d_y.read(), x.read(), d_w.as_mut().map(MatrixMut::reborrow), d_b.as_deref_mut());
             }
         });
     }

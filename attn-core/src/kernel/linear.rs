@@ -11,7 +11,7 @@
 
 use super::compiled::compiled;
 use super::multiply::{Start, multiply};
-use super::outer_products::add_outer_products;
+use super::outer_products::{add_outer_products, add_sums};
 use super::parallel::{SMALL, for_each, threads};
 use super::{Matrix, MatrixMut, Pooled};
 use crate::simd::{WriteMode, dots_of_rows};
@@ -77,7 +77,7 @@ compiled! {
         multiply(d_x, into.into(), d_y, w);
     }
 
-    /// `dW += dyᵀ x`, and `db += Σ rows of dy` where there is a bias, for `d_y [n, out]`, `x [n, in]`, `d_w [out, in]` and
+    /// `dW += dyᵀ x` and `db += Σ rows of dy`, those of the two that are there, for `d_y [n, out]`, `x [n, in]`, `d_w [out, in]` and
     /// `d_b [out]`.
     ///
     /// # Panics
@@ -86,10 +86,14 @@ compiled! {
     pub fn add_gradients<E>(
         d_y: Matrix<'_, E>,
         x: Matrix<'_, E>,
-        d_w: MatrixMut<'_, E>,
+        d_w: Option<MatrixMut<'_, E>>,
         d_b: Option<&mut [E]>,
     ) {
-        add_outer_products(d_w, d_y, x, d_b.unwrap_or_default());
+        match (d_w, d_b) {
+            (Some(d_w), d_b) => add_outer_products(d_w, d_y, x, d_b.unwrap_or_default()),
+            (None, Some(d_b)) => add_sums(d_y, d_b),
+            (None, None) => {}
+        }
     }
 }
 
@@ -197,7 +201,7 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let mut d_b = vec![1.0; outputs];
             let to = MatrixMut::new(&mut d_w, outputs, width);
-            add_gradients(d, x, to, Some(&mut d_b));
+            add_gradients(d, x, Some(to), Some(&mut d_b));
             let term = |o, k| 1.0 + (0..n).map(|i| d.get(i, o) * x.get(i, k)).sum::<f64>();
             near(&d_w, &term, width);
             let term = |o, _| 1.0 + (0..n).map(|i| d.get(i, o)).sum::<f64>();
@@ -234,7 +238,7 @@ mod tests {
             let mut d_w = vec![1.0; outputs * width];
             let to = MatrixMut::new(&mut d_w, outputs, width);
             let mut d_b = vec![1.0; outputs];
-            add_gradients(d, Matrix::new(&x, n, width), to, Some(&mut d_b));
+            add_gradients(d, Matrix::new(&x, n, width), Some(to), Some(&mut d_b));
             let want = slopes(&w, |w| loss(&x, w, &bias));
             let want: Vec<f64> = want.iter().map(|x| 1.0 + x).collect();
             assert_close("weights", &d_w, &want, Absolute(1e-8));
@@ -294,7 +298,7 @@ mod tests {
                 let mut d_w = vec![0.0; outputs * width];
                 let mut d_b = vec![0.0; outputs];
                 let to = MatrixMut::new(&mut d_w, outputs, width);
-                add_gradients(d_y, x, to, Some(&mut d_b));
+                add_gradients(d_y, x, Some(to), Some(&mut d_b));
                 (y, d_x, d_w, d_b)
             });
         }

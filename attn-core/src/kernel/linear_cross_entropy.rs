@@ -97,9 +97,9 @@ pub struct Gradients<'a, E> {
     pub x: MatrixMut<'a, E>,
     /// Whether that of `x` is overwritten.
     pub into: WriteMode,
-    /// `[classes, in]`, added to.
-    pub weight: &'a mut [E],
-    /// `[classes]`, added to, if there is a bias.
+    /// `[classes, in]`, added to, if it is wanted.
+    pub weight: Option<&'a mut [E]>,
+    /// `[classes]`, added to, if there is a bias, and if it is wanted.
     pub bias: Option<&'a mut [E]>,
 }
 
@@ -197,10 +197,12 @@ impl<'a, E: Kernels> Classified<'a, E> {
     #[track_caller]
     fn check_gradients(&self, to: &Gradients<'_, E>) {
         let bias = to.bias.as_ref().map_or(self.classes(), |bias| bias.len());
+        let weights = self.classes() * self.x.cols();
+        let weight = to.weight.as_ref().map_or(weights, |weight| weight.len());
         assert!(
             to.x.rows() == self.x.rows()
                 && to.x.cols() == self.x.cols()
-                && to.weight.len() == self.classes() * self.x.cols()
+                && weight == weights
                 && bias == self.classes(),
             "a gradient is of another shape"
         );
@@ -328,8 +330,10 @@ impl<'a, E: Kernels> Classified<'a, E> {
             let weight = self.weight.some_rows(classes.clone());
             linear::input_gradient(block.as_ref(), weight, to.into, to.x.reborrow());
             to.into = WriteMode::Add;
-            let d_weight = &mut to.weight[classes.start * width..classes.end * width];
-            let d_weight = MatrixMut::new(d_weight, classes.len(), width);
+            let d_weight = to.weight.as_deref_mut().map(|weight| {
+                let some = &mut weight[classes.start * width..classes.end * width];
+                MatrixMut::new(some, classes.len(), width)
+            });
             let d_bias = to.bias.as_deref_mut().map(|bias| &mut bias[classes]);
             linear::add_gradients(block.as_ref(), self.x, d_weight, d_bias);
         }
@@ -360,7 +364,7 @@ impl<E> Gradients<'_, E> {
         Gradients {
             x: x.split_rows(rows.len()).0,
             into: self.into,
-            weight: self.weight,
+            weight: self.weight.as_deref_mut(),
             bias: self.bias.as_deref_mut(),
         }
     }

@@ -65,10 +65,7 @@ pub(super) fn add_outer_products<E: Pooled>(
     }
     if cols == 0 {
         // There is no product, but there are sums.
-        if !sums.is_empty() {
-            add_column_sums(a, sums);
-        }
-        return;
+        return add_sums(a, sums);
     }
     let [height, width] = tile(rows, depth, cols);
     let mut sums = sums.chunks_mut(height);
@@ -85,6 +82,22 @@ pub(super) fn add_outer_products<E: Pooled>(
         })
     });
     for_each(tiles, Tile::add);
+}
+
+/// The sums of [`add_outer_products`] alone, with the same bits.
+pub(super) fn add_sums<E: Pooled>(a: Matrix<'_, E>, sums: &mut [E]) {
+    let height = sums.len().div_ceil(threads()).max(MIN_ROWS);
+    let parts = sums.chunks_mut(height).enumerate();
+    for_each(parts, |(i, sums)| {
+        let rows = sums.len();
+        Tile {
+            a: a.some_cols(i * height..i * height + rows),
+            b: Matrix::new(&[], a.rows(), 0),
+            to: MatrixMut::new(&mut [], rows, 0),
+            sums,
+        }
+        .add();
+    });
 }
 
 /// The rows and columns of a tile. The bits of the result do not depend on them: no tile has a single row of several, for which
@@ -135,7 +148,9 @@ impl<E: Pooled> Tile<'_, E> {
             for (i, to) in partials.next().into_iter().flatten().enumerate() {
                 *to = sum(columns.row(i));
             }
-            add_product(to.reborrow(), WriteMode::Add, columns, b, Threads::One);
+            if b.cols() > 0 {
+                add_product(to.reborrow(), WriteMode::Add, columns, b, Threads::One);
+            }
         }
         if !sums.is_empty() {
             add_column_sums(Matrix::new(&partial, depth.div_ceil(DEPTH), rows), sums);

@@ -4,14 +4,16 @@ use dfdx::{nn::modules::Repeated, tensor::Tape};
 
 use crate::{
     Backend, Element, Error,
-    fused::{Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer},
+    fused::{
+        Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, WantsGradient,
+    },
     kernel::{Matrix, MatrixMut, dropout::Dropout},
 };
 
 /// A layer on slices.
 pub trait FusedLayer<E: Element> {
     /// The values of its parameters, and the slots of their gradients.
-    type Weights;
+    type Weights: WantsGradient;
 }
 
 /// A layer whose parameters a model reads.

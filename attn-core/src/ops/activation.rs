@@ -121,8 +121,9 @@ pub(crate) fn activate_with_form<
     loops::activation::forward(A::KERNEL, x.values(), &mut y);
     Ok(operation.finish(&device, y, shape, move |d_y, gradients| {
         let mut d_x = x.target();
-        let (d_x, mode) = d_x.numbers_mut(gradients);
-        loops::activation::backward(A::KERNEL, x.values(), d_y, d_x, mode);
+        if let Some((d_x, mode)) = d_x.numbers_mut(gradients) {
+            loops::activation::backward(A::KERNEL, x.values(), d_y, d_x, mode);
+        }
     })?)
 }
 

@@ -326,7 +326,9 @@ pub(crate) mod slices {
                     Scale::All(E::of(number(d_losses[0]) / counted as f64))
                 }
             };
-            let (numbers, into) = d_logits.numbers_mut(gradients);
+            let Some((numbers, into)) = d_logits.numbers_mut(gradients) else {
+                return;
+            };
             let to = MatrixMut::new(numbers, logits.rows(), logits.cols());
             let sums = lse.as_slice();
             known(kernel::backward(

@@ -119,7 +119,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         kernel::cumsum(d_y, axis, true, d_x, into);
     }
 }

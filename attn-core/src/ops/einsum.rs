@@ -172,7 +172,9 @@ pub(crate) mod slices {
         to: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (to, into) = to.numbers_mut(gradients);
+        let Some((to, into)) = to.numbers_mut(gradients) else {
+            return;
+        };
         let axes = axes.gradient(operand);
         match operand {
             0 => contract(axes, d_y, other, to, into),

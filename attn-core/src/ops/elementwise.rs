@@ -2,7 +2,7 @@
 
 use crate::{
     Element,
-    fused::{GradTarget, Gradients},
+    fused::{GradTarget, Gradients, WantsGradient},
     kernel::loops::{self, Loop, Read, Write},
 };
 
@@ -22,6 +22,9 @@ pub fn elementwise_backward<E: Element, const N: usize, const M: usize>(
     to: [&mut GradTarget<'_, E>; M],
     gradients: &mut Gradients<E>,
 ) {
+    if !to.iter().any(|to| to.is_wanted()) {
+        return;
+    }
     let to = GradTarget::all_of(to, gradients);
     let to = to.map(|(numbers, mode)| Write::with_mode(numbers, mode));
     loops::compute(body, x, to);

@@ -266,12 +266,18 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, GradTarget, Gradients, Operand},
+        fused::{AffineMap, GradTarget, Gradients, Operand, WantsGradient},
         kernel::{Matrix, MatrixMut, embedding, linear},
     };
 
     /// The table of an embedding, `[count, width]`. It may also be the weight of a linear layer with `count` outputs.
     pub struct Table<E: Element>(pub Operand<E>);
+
+    impl<E: Element> WantsGradient for Table<E> {
+        fn is_wanted(&self) -> bool {
+            self.0.is_wanted()
+        }
+    }
 
     impl<E: Element> Table<E> {
         /// Copies row `ids[i]` to row `i` of the result.
@@ -284,8 +290,10 @@ pub(crate) mod slices {
 
         /// The derivative of [`forward`](Self::forward).
         pub fn backward(&self, ids: &[usize], d_y: Matrix<'_, E>, gradients: &mut Gradients<E>) {
-            let to = self.0.gradient_matrix(gradients);
-            known(embedding::backward(ids, d_y, to));
+            if self.is_wanted() {
+                let to = self.0.gradient_matrix(gradients);
+                known(embedding::backward(ids, d_y, to));
+            }
         }
 
         /// Copies the first `len` rows to each of the sequences of the result.
@@ -303,7 +311,9 @@ pub(crate) mod slices {
             d_y: Matrix<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            self.backward(&positions(len, d_y.rows()), d_y, gradients)
+            if self.is_wanted() {
+                self.backward(&positions(len, d_y.rows()), d_y, gradients)
+            }
         }
 
         /// The table as the map `y = x Wᵀ`.
@@ -331,10 +341,13 @@ pub(crate) mod slices {
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            linear::add_gradients(d_y, x, self.0.gradient_matrix(gradients), None);
-            let (numbers, into) = d_x.numbers_mut(gradients);
-            let to = MatrixMut::new(numbers, x.rows(), x.cols());
-            linear::input_gradient(d_y, self.0.matrix(), into, to);
+            if self.is_wanted() {
+                linear::add_gradients(d_y, x, Some(self.0.gradient_matrix(gradients)), None);
+            }
+            if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
+                let to = MatrixMut::new(numbers, x.rows(), x.cols());
+                linear::input_gradient(d_y, self.0.matrix(), into, to);
+            }
         }
     }
 

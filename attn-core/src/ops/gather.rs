@@ -334,7 +334,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         kernel::gather(d_y, ids, of, d_x, into);
     }
 }

@@ -428,7 +428,7 @@ pub(crate) mod slices {
     use super::GroupedAffine;
     use crate::{
         Backend, Element,
-        fused::{GradTarget, Gradients, Operand, Operation},
+        fused::{GradTarget, Gradients, Operand, Operation, WantsGradient},
         kernel::{
             Matrix, MatrixMut,
             grouped_linear::{self as kernel, RowGroups},
@@ -467,6 +467,12 @@ pub(crate) mod slices {
         /// `[groups, out]`
         bias: Option<Operand<E>>,
         groups: usize,
+    }
+
+    impl<E: Element> WantsGradient for GroupedLinear<E> {
+        fn is_wanted(&self) -> bool {
+            self.weight.is_wanted() || self.bias.is_wanted()
+        }
     }
 
     impl<E: Element> GroupedLinear<E> {
@@ -508,11 +514,12 @@ pub(crate) mod slices {
         ) {
             let groups = routing.of(d_y.rows(), self.groups);
             let bias = self.bias.as_ref().map(Operand::slot);
-            let (d_weight, d_bias) = gradients.of_affine(self.weight.slot(), bias);
+            let [d_weight, d_bias] = gradients.of_affine(self.weight.slot(), bias);
             kernel::add_gradients(d_y, x, groups, d_weight, d_bias);
-            let (numbers, into) = d_x.numbers_mut(gradients);
-            let d_x = MatrixMut::new(numbers, x.rows(), x.cols());
-            kernel::input_gradient(d_y, self.weight.values(), groups, into, d_x);
+            if let Some((numbers, into)) = d_x.numbers_mut(gradients) {
+                let d_x = MatrixMut::new(numbers, x.rows(), x.cols());
+                kernel::input_gradient(d_y, self.weight.values(), groups, into, d_x);
+            }
         }
     }
 }

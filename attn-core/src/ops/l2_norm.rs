@@ -210,7 +210,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         kernel::backward_along(x, axis, E::of(epsilon), d_y, d_x, into);
     }
 
@@ -233,7 +235,9 @@ pub(crate) mod slices {
     ) {
         let rows = x.rows();
         let width = x.cols();
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         let d_x = MatrixMut::new(d_x, rows, width);
         kernel::backward(x, E::of(epsilon), d_y, d_x, into);
     }

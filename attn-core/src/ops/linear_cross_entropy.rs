@@ -223,7 +223,7 @@ pub(crate) mod slices {
     use crate::{
         Element,
         data::known,
-        fused::{AffineMap, Array, Footprint, GradTarget, Gradients, number},
+        fused::{AffineMap, Array, Footprint, GradTarget, Gradients, Slot, WantsGradient, number},
         kernel::{
             Buffer, Matrix, MatrixMut,
             cross_entropy::{Options, Scale},
@@ -259,7 +259,7 @@ pub(crate) mod slices {
             /// `[n, in]`
             x: Array<E>,
             /// `[classes, in]`
-            weight: Array<E>,
+            weight: Option<Array<E>>,
             /// `[classes]`
             bias: Option<Array<E>>,
         },
@@ -343,13 +343,15 @@ pub(crate) mod slices {
                 }
                 Plan::Gradients => {
                     let mut d_x = Array::uninit(rows, [width]);
-                    let mut weight = Array::zeros(classes, [width]);
-                    let mut bias = layer.bias.map(|_| Array::zeros(classes, [1]));
+                    let weight = layer.d_weight.wanted();
+                    let mut weight = weight.map(|_| Array::zeros(classes, [width]));
+                    let bias = layer.d_bias.and_then(Slot::wanted);
+                    let mut bias = bias.map(|_| Array::zeros(classes, [1]));
                     let mut scratch = Array::uninit(rows_at_once(classes), [classes]);
                     let gradients = kernel::Gradients {
                         x: d_x.view_mut(),
                         into: WriteMode::Overwrite,
-                        weight: weight.as_mut_slice(),
+                        weight: weight.as_mut().map(Array::as_mut_slice),
                         bias: bias.as_mut().map(Array::as_mut_slice),
                     };
                     let scratch = scratch.as_mut_slice();
@@ -383,8 +385,8 @@ pub(crate) mod slices {
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let mut d_weight = GradTarget::slot(layer.d_weight);
-            let mut d_bias = layer.d_bias.map(GradTarget::slot);
+            let [d_weight, d_bias] = [Some(layer.d_weight), layer.d_bias];
+            let [d_weight, d_bias] = [d_weight, d_bias].map(|slot| slot.and_then(Slot::wanted));
             let of = self.classified(layer, x, targets);
             let (mut logits, lse) = match kept {
                 KeptLoss::Nothing => return,
@@ -395,9 +397,10 @@ pub(crate) mod slices {
                         _ => number(d_losses[0]),
                     };
                     d_x.add(scale, x.as_slice(), gradients);
-                    d_weight.add(scale, weight.as_slice(), gradients);
-                    if let (Some(to), Some(bias)) = (&mut d_bias, bias) {
-                        to.add(scale, bias.as_slice(), gradients);
+                    for (slot, d) in [(d_weight, weight), (d_bias, bias)] {
+                        if let Some((slot, d)) = slot.zip(d) {
+                            GradTarget::slot(slot).add(scale, d.as_slice(), gradients);
+                        }
                     }
                     return;
                 }
@@ -412,23 +415,19 @@ pub(crate) mod slices {
                     Scale::All(E::of(number(d_losses[0]) / counted as f64))
                 }
             };
-            let (x, weight, bias) = match &mut d_bias {
-                None => {
-                    let [x, weight] = GradTarget::all_of([d_x, &mut d_weight], gradients);
-                    (x, weight, None)
-                }
-                Some(d_bias) => {
-                    let all = [d_x, &mut d_weight, d_bias];
-                    let [x, weight, bias] = GradTarget::all_of(all, gradients);
-                    (x, weight, Some(bias))
-                }
-            };
-            let (numbers, into) = x;
+            if !(d_x.is_wanted() || d_weight.is_some() || d_bias.is_some()) {
+                return;
+            }
+            let nowhere = || GradTarget::local(&mut [], WriteMode::Add);
+            let [mut to_weight, mut to_bias] =
+                [d_weight, d_bias].map(|slot| slot.map_or_else(nowhere, GradTarget::slot));
+            let all = [d_x, &mut to_weight, &mut to_bias];
+            let [(numbers, into), (weight, _), (bias, _)] = GradTarget::all_of(all, gradients);
             let to = kernel::Gradients {
                 x: MatrixMut::new(numbers, of.x.rows(), of.x.cols()),
                 into,
-                weight: weight.0,
-                bias: bias.map(|(bias, _)| bias),
+                weight: d_weight.map(|_| weight),
+                bias: d_bias.map(|_| bias),
             };
             let logits = logits.as_mut().map(Array::as_mut_slice);
             let logits = logits.unwrap_or_default();

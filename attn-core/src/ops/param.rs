@@ -97,11 +97,17 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Gradients, Operand, accumulate},
+        fused::{Gradients, Operand, WantsGradient, accumulate},
     };
 
     /// A parameter of a model.
     pub struct Param<E: Element>(pub(super) Operand<E>);
+
+    impl<E: Element> WantsGradient for Param<E> {
+        fn is_wanted(&self) -> bool {
+            self.0.is_wanted()
+        }
+    }
 
     impl<E: Element> Param<E> {
         /// Copies the numbers.
@@ -111,7 +117,9 @@ pub(crate) mod slices {
 
         /// The derivative of [`forward`](Self::forward).
         pub fn backward(&self, d_y: &[E], gradients: &mut Gradients<E>) {
-            accumulate(self.0.gradient(gradients), d_y);
+            if self.0.is_wanted() {
+                accumulate(self.0.gradient(gradients), d_y);
+            }
         }
     }
 }

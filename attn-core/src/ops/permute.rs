@@ -139,7 +139,9 @@ pub(crate) mod slices {
         for (i, &axis) in axes.iter().enumerate() {
             inverse[axis] = i;
         }
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         permute::permute(d_y, &after, &inverse, d_x, into);
     }
 }

@@ -365,8 +365,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let to = d_x.numbers_mut(gradients);
-        rotate(d_y, width, rotary, positions, true, to);
+        if let Some(to) = d_x.numbers_mut(gradients) {
+            rotate(d_y, width, rotary, positions, true, to);
+        }
     }
 
     fn rotate<E: Element>(

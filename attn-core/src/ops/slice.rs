@@ -274,7 +274,9 @@ pub(crate) mod slices {
         d_x: &mut GradTarget<'_, E>,
         gradients: &mut Gradients<E>,
     ) {
-        let (d_x, into) = d_x.numbers_mut(gradients);
+        let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+            return;
+        };
         let d_x = MatrixMut::new(d_x, axis.outer, axis.len * axis.inner);
         let (before, rest) = d_x.split_cols(start * axis.inner);
         let (to, behind) = rest.split_cols(len * axis.inner);

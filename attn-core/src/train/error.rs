@@ -62,7 +62,7 @@ pub enum UpdateError<Dev> {
         expected: &'static str,
     },
 
-    /// A group of parameters has none. Nothing has changed.
+    /// A group of parameters, or a pattern of parameters to freeze, has none. Nothing has changed.
     #[error(
         "no parameter has a name like `{pattern}`: the names are {}",
         some_of(names)
@@ -73,6 +73,10 @@ pub enum UpdateError<Dev> {
         /// The names of all parameters.
         names: Vec<String>,
     },
+
+    /// No parameter is trained. Nothing has changed. PyTorch: "element 0 of tensors does not require grad".
+    #[error("all parameters are frozen: a step trains nothing")]
+    AllFrozen,
 
     /// The algorithm cannot take a step now. Nothing has changed.
     #[error("{reason}")]

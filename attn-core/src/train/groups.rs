@@ -28,14 +28,10 @@ impl<A> Group<A> {
     pub(super) fn settings(&self, of_optimizer: &A) -> A {
         (self.settings)(of_optimizer)
     }
-
-    pub(super) fn matches(&self, name: &str) -> bool {
-        matches(&self.pattern, name)
-    }
 }
 
 /// Whether a name matches a pattern, in which each `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let mut texts = pattern.split('*');
     let first = texts.next().unwrap_or_default();
     let Some(rest) = name.strip_prefix(first) else {

@@ -142,7 +142,9 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
-pub use trainer::{NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
+pub use trainer::{
+    NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
+};
 
 #[doc(no_inline)]
 pub use crate::ops::{CrossEntropyOptions, cross_entropy, try_cross_entropy};

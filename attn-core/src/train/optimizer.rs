@@ -12,7 +12,10 @@ use dfdx::{
 
 use super::algorithm::{Algorithm, List, ListStart, Update};
 use super::parameters::{check_gradients, for_each, for_each_mut, without_gradient};
-use super::{OptimizerState, ParameterInfo, UpdateError, groups::Group};
+use super::{
+    OptimizerState, ParameterInfo, UpdateError,
+    groups::{Group, matches},
+};
 use crate::{Backend, Element, fused::zeros, kernel::Buffer};
 
 /// An optimizer: an [`Algorithm`], and its state for a model.
@@ -37,6 +40,7 @@ pub struct Optimizer<E, A> {
     pub state: OptimizerState<E, A>,
     decays: Box<Decays>,
     groups: Vec<Group<A>>,
+    frozen: Vec<Freeze>,
     last_step: Option<LastStep>,
 }
 
@@ -46,6 +50,13 @@ pub(super) struct Choice {
     decays: bool,
     /// The groups that it is in, by their index.
     groups: Vec<usize>,
+    is_frozen: bool,
+}
+
+/// Freezes the parameters whose names match a pattern, or trains them again.
+struct Freeze {
+    pattern: String,
+    is_frozen: bool,
 }
 
 /// How the parameters of a model are updated.
@@ -59,6 +70,10 @@ pub(super) struct Choices {
 impl Choices {
     pub(super) fn of(&self, parameter: UniqueId) -> &Choice {
         self.by_id.get(&parameter).unwrap_or(&self.other)
+    }
+
+    pub(super) fn is_frozen(&self, parameter: UniqueId) -> bool {
+        self.of(parameter).is_frozen
     }
 }
 
@@ -80,6 +95,7 @@ impl<E, A> Optimizer<E, A> {
             state: OptimizerState::default(),
             decays: Box::new(|parameter| parameter.decays_by_default()),
             groups: Vec::new(),
+            frozen: Vec::new(),
             last_step: None,
         }
     }
@@ -137,6 +153,59 @@ impl<E, A> Optimizer<E, A> {
     }
 }
 
+impl<E, A> Optimizer<E, A> {
+    /// Freezes the parameters whose names match a pattern, in which each `*` stands for any characters: steps do not change them, and keep
+    /// nothing for them.
+    ///
+    /// The last of several [`freeze`](Self::freeze) and [`unfreeze`](Self::unfreeze) that has a parameter holds. A parameter with several
+    /// names, such as a table that the output layer shares, is meant by any of them. A pattern without a parameter is an error of the next
+    /// step, and so is a model whose parameters are all frozen. A frozen parameter needs no gradient. What was kept for it in earlier steps
+    /// stays, for the step after it is trained again.
+    ///
+    /// Here gradients come from dfdx's tape, which computes those of frozen parameters, too, and the functions
+    /// [`grad_norm`](super::grad_norm) and [`clip_grad_norm`](super::clip_grad_norm) count them. A [`Trainer`](super::Trainer) does neither.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig}};
+    ///
+    /// let dev = Cpu::default();
+    /// let mut model = dev.build_module::<(Linear<2, 2>, Linear<2, 1>), f32>();
+    /// let mut optimizer = AdamW::new(AdamWConfig::default()).freeze("0.*");
+    /// let mut gradients = model.alloc_grads();
+    /// let before = model.0.weight.array();
+    /// optimizer.update(&mut model, &mut gradients)?;
+    /// assert_eq!(model.0.weight.array(), before);
+    /// assert!(optimizer.state.lists.keys().all(|name| name.starts_with("1.")));
+    /// # Ok::<(), attn::train::UpdateError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `p.requires_grad_(False)`.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn freeze(mut self, pattern: &str) -> Self {
+        self.set_frozen(pattern, true);
+        self
+    }
+
+    /// Trains the parameters whose names match a pattern, although another one [freezes](Self::freeze) them.
+    ///
+    /// PyTorch: `p.requires_grad_(True)`.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn unfreeze(mut self, pattern: &str) -> Self {
+        self.set_frozen(pattern, false);
+        self
+    }
+
+    /// [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) from the next step on.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn set_frozen(&mut self, pattern: &str, is_frozen: bool) {
+        self.frozen.retain(|other| other.pattern != pattern);
+        self.frozen.push(Freeze {
+            pattern: pattern.to_owned(),
+            is_frozen,
+        });
+    }
+}
+
 impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// One step: updates the parameters of `model` by their gradients.
     ///
@@ -144,8 +213,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     ///
     /// # Errors
     /// [`UpdateError::Config`] if the [`config`](Self::config) or a group has an invalid number; [`UpdateError::NoParameter`] if a
-    /// [`group`](Self::group) has no parameter; [`UpdateError::OtherModel`] if earlier steps
-    /// updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient;
+    /// [`group`](Self::group) or a pattern to [freeze](Self::freeze) has no parameter; [`UpdateError::AllFrozen`] if nothing is trained; [`UpdateError::OtherModel`] if earlier steps
+    /// updated other parameters; [`UpdateError::NoGradient`] with the names of parameters that have no gradient and are not frozen;
     /// [`UpdateError::StateMismatch`] if the state is that of another model; [`UpdateError::NotReady`] if the algorithm cannot take a
     /// step now; [`UpdateError::Device`] if dfdx fails. No parameter has changed then.
     #[doc(alias = "step")]
@@ -156,12 +225,16 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     ) -> Result<(), UpdateError<D::Err>> {
         self.check_settings(model)?;
         let parameters = self.check_model(model)?;
-        check_gradients(model, gradients)?;
+        let choices = self.choices(model);
+        check_gradients(model, gradients, |id| !choices.is_frozen(id))?;
         let choices = self.begin(model)?;
         let step = self.state.step;
         self.last_step = Some(LastStep { step, parameters });
         for_each_mut(model, |path, parameter| {
             let choice = choices.of(parameter.id());
+            if choice.is_frozen {
+                return Ok(());
+            }
             let dims = parameter.dims();
             let gradient = parameter.gradient(gradients)?;
             let mut numbers = Buffer::uninit(gradient.len());
@@ -180,28 +253,41 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         self.last_step = (step > 0).then_some(LastStep { step, parameters });
     }
 
-    /// Checks the settings, and that every group has a parameter.
+    /// Checks that a parameter of the model has a name like this.
+    pub(super) fn check_pattern<M: TensorCollection<E, D>, D: Backend<E>>(
+        model: &M,
+        pattern: &str,
+    ) -> Result<(), UpdateError<D::Err>> {
+        let names = names_of(model);
+        if names.iter().any(|name| matches(pattern, name)) {
+            return Ok(());
+        }
+        let pattern = pattern.to_owned();
+        Err(UpdateError::NoParameter { pattern, names })
+    }
+
+    /// Checks the settings, that every pattern has a parameter, and that something is trained.
     pub(super) fn check_settings<M: TensorCollection<E, D>, D: Backend<E>>(
         &self,
         model: &M,
     ) -> Result<(), UpdateError<D::Err>> {
         self.config.check().map_err(UpdateError::of_setting)?;
-        if self.groups.is_empty() {
+        if self.groups.is_empty() && self.frozen.is_empty() {
             return Ok(());
         }
-        let mut names = Vec::new();
-        let Ok(()) = for_each(model, |path, _| {
-            names.push(path.name);
-            Ok::<_, Infallible>(())
-        });
-        let mut groups = self.groups.iter();
-        if let Some(group) = groups.find(|group| !names.iter().any(|name| group.matches(name))) {
-            return Err(UpdateError::NoParameter {
-                pattern: group.pattern.clone(),
-                names,
-            });
+        let names = names_of(model);
+        let groups = self.groups.iter().map(|group| &group.pattern);
+        let mut patterns = groups.chain(self.frozen.iter().map(|freeze| &freeze.pattern));
+        let has_none = |pattern: &&String| !names.iter().any(|name| matches(pattern, name));
+        if let Some(pattern) = patterns.find(has_none) {
+            let pattern = pattern.clone();
+            return Err(UpdateError::NoParameter { pattern, names });
         }
-        for choice in self.choices(model).by_id.values() {
+        let choices = self.choices(model);
+        if !names.is_empty() && choices.by_id.values().all(|choice| choice.is_frozen) {
+            return Err(UpdateError::AllFrozen);
+        }
+        for choice in choices.by_id.values() {
             let checked = self.with_settings(choice, Algorithm::check);
             checked.map_err(UpdateError::of_setting)?;
         }
@@ -228,10 +314,18 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let begun = self.config.begin(step, &mut self.state.numbers);
         begun.map_err(|reason| UpdateError::NotReady { reason })?;
         self.state.step = step;
+        self.state.frozen.clear();
+        let Ok(()) = for_each(model, |path, parameter| {
+            if choices.is_frozen(parameter.id()) {
+                self.state.frozen.insert(path.name);
+            }
+            Ok::<_, Infallible>(())
+        });
         Ok(choices)
     }
 
-    /// Updates the numbers of a parameter, in a step that has begun. Without a gradient it is left alone, but it has lists.
+    /// Updates the numbers of a parameter, in a step that has begun. Without a gradient it is left alone, but it has lists. A frozen one has
+    /// none, unless it was trained before.
     pub(super) fn update_numbers(
         &mut self,
         info: ParameterInfo<'_>,
@@ -239,6 +333,9 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         numbers: &mut [E],
         gradient: Option<&[E]>,
     ) {
+        if choice.is_frozen {
+            return;
+        }
         let mut lists: Vec<_> = A::LISTS
             .iter()
             .map(|list| self.take_list(list, &info, choice, numbers))
@@ -288,15 +385,23 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     /// How each parameter is updated.
     pub(super) fn choices<M: TensorCollection<E, D>, D: Backend<E>>(&self, model: &M) -> Choices {
         let mut choices = Choices::default();
+        // By the last rule that has one of its names.
+        let mut frozen_by = BTreeMap::new();
         let Ok(()) = for_each(model, |path, parameter| {
+            let mut rules = self.frozen.iter();
+            let last = rules.rposition(|rule| matches(&rule.pattern, &path.name));
+            let by = frozen_by.entry(parameter.id()).or_insert(last);
+            *by = last.max(*by);
+            let is_frozen = by.is_some_and(|rule| self.frozen[rule].is_frozen);
             let choice = choices.by_id.entry(parameter.id());
             let choice = choice.or_insert(Choice {
                 decays: true,
-                groups: Vec::new(),
+                ..Choice::default()
             });
+            choice.is_frozen = is_frozen;
             choice.decays &= (self.decays)(&path.info(&parameter.dims()));
             for (index, group) in self.groups.iter().enumerate() {
-                if group.matches(&path.name) && !choice.groups.contains(&index) {
+                if matches(&group.pattern, &path.name) && !choice.groups.contains(&index) {
                     choice.groups.push(index);
                 }
             }
@@ -384,6 +489,16 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
     }
 }
 
+/// The names of all parameters, in the order of the model.
+fn names_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(model: &M) -> Vec<String> {
+    let mut names = Vec::new();
+    let Ok(()) = for_each(model, |path, _| {
+        names.push(path.name);
+        Ok::<_, Infallible>(())
+    });
+    names
+}
+
 /// The ids of all parameters, in the order of the model.
 fn ids_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(model: &M) -> Vec<UniqueId> {
     let mut parameters = Vec::new();
@@ -415,7 +530,9 @@ impl<M: TensorCollection<E, D>, E: Element, D: Backend<E>, A: Algorithm> DfdxOpt
         let mut gradients = gradients.clone();
         let missing =
             without_gradient(model, &mut gradients).map_err(OptimizerUpdateError::DeviceError)?;
-        let ids: Vec<_> = missing.into_iter().map(|(_, id)| id).collect();
+        let choices = self.choices(model);
+        let ids = missing.into_iter().map(|(_, id)| id);
+        let ids: Vec<_> = ids.filter(|id| !choices.is_frozen(*id)).collect();
         if !ids.is_empty() {
             return Err(OptimizerUpdateError::UnusedParams(UnusedTensors { ids }));
         }

@@ -202,16 +202,18 @@ where
     }
 }
 
-/// Whether every parameter has a gradient.
+/// Whether every parameter that needs one has a gradient.
 pub(super) fn check_gradients<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
     model: &M,
     gradients: &mut Gradients<E, D>,
+    is_needed: impl Fn(UniqueId) -> bool,
 ) -> Result<(), UpdateError<D::Err>> {
-    let missing = without_gradient(model, gradients)?;
-    if missing.is_empty() {
+    let missing = without_gradient(model, gradients)?.into_iter();
+    let missing = missing.filter(|(_, id)| is_needed(*id));
+    let names: Vec<_> = missing.map(|(name, _)| name).collect();
+    if names.is_empty() {
         return Ok(());
     }
-    let names = missing.into_iter().map(|(name, _)| name).collect();
     Err(UpdateError::NoGradient { names })
 }
 

@@ -1,6 +1,6 @@
 //! The state of an optimizer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 
@@ -31,6 +31,8 @@ pub struct OptimizerState<E, A> {
     pub numbers: BTreeMap<String, f64>,
     /// What it keeps for each parameter, row-major, by the names `<parameter>.<list>`.
     pub lists: BTreeMap<String, Vec<E>>,
+    /// The names of the parameters that were [frozen](super::Optimizer::freeze) in the last step.
+    pub frozen: BTreeSet<String>,
     #[doc(hidden)]
     pub algorithm: PhantomData<fn() -> A>,
 }
@@ -42,6 +44,7 @@ impl<E, A> Default for OptimizerState<E, A> {
             step: 0,
             numbers: BTreeMap::new(),
             lists: BTreeMap::new(),
+            frozen: BTreeSet::new(),
             algorithm: PhantomData,
         }
     }
@@ -53,6 +56,7 @@ impl<E: Clone, A> Clone for OptimizerState<E, A> {
             step: self.step,
             numbers: self.numbers.clone(),
             lists: self.lists.clone(),
+            frozen: self.frozen.clone(),
             algorithm: PhantomData,
         }
     }
@@ -60,7 +64,10 @@ impl<E: Clone, A> Clone for OptimizerState<E, A> {
 
 impl<E: PartialEq, A> PartialEq for OptimizerState<E, A> {
     fn eq(&self, other: &Self) -> bool {
-        self.step == other.step && self.numbers == other.numbers && self.lists == other.lists
+        self.step == other.step
+            && self.numbers == other.numbers
+            && self.lists == other.lists
+            && self.frozen == other.frozen
     }
 }
 
@@ -70,6 +77,7 @@ impl<E: Debug, A> Debug for OptimizerState<E, A> {
             .field("step", &self.step)
             .field("numbers", &self.numbers)
             .field("lists", &self.lists)
+            .field("frozen", &self.frozen)
             .finish_non_exhaustive()
     }
 }

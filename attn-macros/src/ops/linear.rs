@@ -169,6 +169,10 @@ impl ModelOp for Linear {
         }
     }
 
+    fn parameters(&self) -> Option<&ParamPath> {
+        Some(&self.place)
+    }
+
     fn decode(&self, _: &Model) -> Result<Decode, String> {
         Ok(Decode::PerToken)
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame};
-use crate::model::graph::Model;
+use crate::model::graph::{Model, ParamPath};
 
 /// Of vectors and targets: the `loss` of what `linear` makes of the vectors.
 pub(crate) struct LinearCrossEntropy {
@@ -42,6 +42,10 @@ impl Op for LinearCrossEntropy {
 impl ModelOp for LinearCrossEntropy {
     fn description(&self) -> Description<'_> {
         self.loss.description()
+    }
+
+    fn parameters(&self) -> Option<&ParamPath> {
+        Some(&self.linear.place)
     }
 
     fn decode(&self, model: &Model) -> Result<Decode, String> {

@@ -280,6 +280,14 @@ pub(crate) trait Emit<F: block::Frame>: Op {
 pub(crate) trait ModelOp: for<'a> Emit<ModelFrame<'a>> {
     fn description(&self) -> Description<'_>;
 
+    /// The layer with its parameters, if it has any.
+    fn parameters(&self) -> Option<&ParamPath> {
+        match self.description().label {
+            Label::Layer(place) => Some(place),
+            Label::Text(_) => None,
+        }
+    }
+
     /// Whether a session can go on token by token. An error says why not.
     fn decode(&self, model: &Model) -> Result<Decode, String>;
 

@@ -38,7 +38,7 @@ compiled! {
         });
     }
 
-    /// The derivative of [`per_head_linear`], from `d`, the gradient of the result. It overwrites `d_x` and adds to `d_w`.
+    /// The derivative of [`per_head_linear`], from `d`, the gradient of the result. It overwrites `d_x`, and adds to `d_w` if that is there.
     ///
     /// `d`: `[rows, heads * out]`; `d_x` and `d_w` as `x` and `w`.
     ///
@@ -50,17 +50,19 @@ compiled! {
         w: Matrix<'_, E>,
         d: Matrix<'_, E>,
         d_x: MatrixMut<'_, E>,
-        d_w: MatrixMut<'_, E>,
+        d_w: Option<MatrixMut<'_, E>>,
     ) {
         let maps = Maps::new(heads, x, w, (d.rows(), d.cols()));
+        let is_of_w = |d_w: &MatrixMut<'_, E>| (d_w.rows(), d_w.cols()) == (w.rows(), w.cols());
         assert!(
-            (d_x.rows(), d_x.cols()) == (x.rows(), x.cols())
-                && (d_w.rows(), d_w.cols()) == (w.rows(), w.cols()),
+            (d_x.rows(), d_x.cols()) == (x.rows(), x.cols()) && d_w.as_ref().is_none_or(is_of_w),
             "derivatives {d_x:?} of {x:?} and {d_w:?} of {w:?}"
         );
         let width = maps.width;
         let out = maps.out;
-        let tasks = maps.columns(d_x).zip(maps.rows(d_w));
+        let mut d_w = d_w.map(|d_w| maps.rows(d_w));
+        let tasks = maps.columns(d_x);
+        let tasks = tasks.map(|d_x| (d_x, d_w.as_mut().and_then(Iterator::next)));
         maps.for_each(tasks.enumerate(), |(head, (d_x, d_w))| {
             let (x, w) = maps.head(head);
             let d = d.some_cols(head * out..(head + 1) * out);
@@ -69,7 +71,9 @@ compiled! {
             transpose(w, MatrixMut::new(&mut transposed, out, width));
             let w = Matrix::new(&transposed, out, width);
             product(d_x, WriteMode::Overwrite, E::ONE, d, w, Threads::One);
-            product(d_w, WriteMode::Add, E::ONE, x.transposed(), d, Threads::One);
+            if let Some(d_w) = d_w {
+                product(d_w, WriteMode::Add, E::ONE, x.transposed(), d, Threads::One);
+            }
         });
     }
 }
@@ -191,7 +195,7 @@ mod tests {
             Matrix::new(w, heads * width, out),
             Matrix::new(d, rows, heads * out),
             MatrixMut::new(&mut d_x, rows, heads * width),
-            MatrixMut::new(&mut d_w, heads * width, out),
+            Some(MatrixMut::new(&mut d_w, heads * width, out)),
         );
         (d_x, d_w)
     }

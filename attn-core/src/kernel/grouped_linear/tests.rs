@@ -93,7 +93,7 @@ fn computed<E: Pooled + GroupedLinear<E>>(
     }
     let mut d_w = vec![E::ONE; w.len()];
     let mut d_b = vec![E::ONE; bias.len()];
-    add_gradients(d_y, x, of, &mut d_w, Some(&mut d_b));
+    add_gradients(d_y, x, of, Some(&mut d_w), Some(&mut d_b));
     [y, d_x, d_w, d_b]
 }
 
@@ -289,7 +289,7 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
             input_gradient(d_y, &w, of, WriteMode::Add, to);
             let mut d_w = vec![0.0; w.len()];
             let mut d_b = vec![0.0; bias.len()];
-            add_gradients(d_y, x, of, &mut d_w, Some(&mut d_b));
+            add_gradients(d_y, x, of, Some(&mut d_w), Some(&mut d_b));
             (y, d_x, d_w, d_b)
         });
     }

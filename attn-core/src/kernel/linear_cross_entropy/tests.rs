@@ -90,7 +90,7 @@ fn unfused(case: &Case, scale: Scale<'_, f64>) -> Found {
     let to = MatrixMut::new(&mut x, rows, width);
     linear::input_gradient(d, of.weight, WriteMode::Add, to);
     let to = MatrixMut::new(&mut weight, classes, width);
-    linear::add_gradients(d, of.x, to, Some(&mut bias));
+    linear::add_gradients(d, of.x, Some(to), Some(&mut bias));
     Found {
         loss,
         losses,
@@ -108,7 +108,7 @@ fn fused(case: &Case, scale: Scale<'_, f64>, keeps: bool) -> Found {
     let to = Gradients {
         x: MatrixMut::new(x, rows, width),
         into: WriteMode::Add,
-        weight,
+        weight: Some(weight),
         bias: Some(bias),
     };
     backward(case.classified(), &mut logits, &lse, scale, to).unwrap();
@@ -129,7 +129,7 @@ fn with_gradients(case: &Case) -> (Loss, [Vec<f64>; 3]) {
     let to = Gradients {
         x: MatrixMut::new(x, rows, width),
         into: WriteMode::Overwrite,
-        weight,
+        weight: Some(weight),
         bias: Some(bias),
     };
     let loss = forward_with_gradients(case.classified(), &mut scratch, to).unwrap();

@@ -480,7 +480,7 @@ pub(crate) mod slices {
     use super::Plan;
     use crate::{
         Element,
-        fused::{GradTarget, Gradients, Operand},
+        fused::{GradTarget, Gradients, Operand, WantsGradient},
         kernel::convolution::{self as kernel, Channels, Convolution, Start},
     };
 
@@ -489,6 +489,12 @@ pub(crate) mod slices {
         pub(super) weight: Operand<E>,
         pub(super) bias: Option<Operand<E>>,
         pub(super) plan: Plan,
+    }
+
+    impl<E: Element> WantsGradient for Convolve<E> {
+        fn is_wanted(&self) -> bool {
+            self.weight.is_wanted() || self.bias.is_wanted()
+        }
     }
 
     impl<E: Element> Convolve<E> {
@@ -544,16 +550,20 @@ pub(crate) mod slices {
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
-            let d_weight = self.weight.gradient(gradients);
-            match self.plan.is_transposed {
-                false => kernel::add_weight_gradient(x, d_y, of, d_weight),
-                true => kernel::add_weight_gradient(d_y, x, of, d_weight),
+            if self.weight.is_wanted() {
+                let d_weight = self.weight.gradient(gradients);
+                match self.plan.is_transposed {
+                    false => kernel::add_weight_gradient(x, d_y, of, d_weight),
+                    true => kernel::add_weight_gradient(d_y, x, of, d_weight),
+                }
             }
-            if let Some(bias) = &self.bias {
+            if let Some(bias) = self.bias.as_ref().filter(|bias| bias.is_wanted()) {
                 let d_bias = bias.gradient(gradients);
                 kernel::add_bias_gradient(d_y, of.layout, of.images, d_bias);
             }
-            let (d_x, into) = d_x.numbers_mut(gradients);
+            let Some((d_x, into)) = d_x.numbers_mut(gradients) else {
+                return;
+            };
             let w = self.weight.values();
             match self.plan.is_transposed {
                 false => kernel::input_gradient(d_y, w, of, into.into(), d_x),

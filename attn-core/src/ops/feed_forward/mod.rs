@@ -380,7 +380,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Entry, Footprint, GradTarget, Gradients, Projection},
+        fused::{Array, Entry, Footprint, GradTarget, Gradients, Projection, WantsGradient},
         kernel::{
             Matrix, MatrixMut, activation as kernel,
             dropout::Dropout,
@@ -482,6 +482,12 @@ pub(crate) mod slices {
         }
     }
 
+    impl<K, E: Element> WantsGradient for FeedForward<K, E> {
+        fn is_wanted(&self) -> bool {
+            self.up.is_wanted() || self.down.is_wanted()
+        }
+    }
+
     impl<K: kernel::Activation, E: Element> FeedForward<K, E> {
         /// Computes the result. What it returns is for the backward pass, which recomputes the output of the hidden layer.
         pub fn forward(
@@ -507,6 +513,9 @@ pub(crate) mod slices {
             d_x: &mut GradTarget<'_, E>,
             gradients: &mut Gradients<E>,
         ) {
+            if !self.up.is_wanted() && !d_x.is_wanted() && !self.down.is_wanted() {
+                return;
+            }
             let Hidden { mut input, dropout } = hidden;
             let mut active = Array::uninit(d_y.rows(), [self.middle.width]);
             self.down

@@ -193,7 +193,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Footprint, GradTarget, Gradients, Operand, accumulate},
+        fused::{Array, Footprint, GradTarget, Gradients, Operand, WantsGradient, accumulate},
         kernel::{
             Buffer, Matrix, MatrixMut,
             axis::Axis,
@@ -255,6 +255,16 @@ pub(crate) mod slices {
         }
     }
 
+    impl<E: Element> WantsGradient for GroupNorm<E> {
+        fn is_wanted(&self) -> bool {
+            self.gain
+                .as_ref()
+                .learned()
+                .is_some_and(WantsGradient::is_wanted)
+                || self.bias.is_wanted()
+        }
+    }
+
     impl<E: Element> GroupNorm<E> {
         /// `body(norm, rows, width)` with the norm of the rows, each of a group.
         fn with_rows<R>(
@@ -303,10 +313,14 @@ pub(crate) mod slices {
             gradients: &mut Gradients<E>,
         ) {
             let learned = [self.gain.as_ref().learned(), self.bias.as_ref()];
+            let learned = learned.map(|learned| learned.filter(|learned| learned.is_wanted()));
             let mut sums =
                 learned.map(|learned| learned.map(|_| Buffer::zeros(axis.len * axis.inner)));
             // Only one gradient of the tape can be borrowed at a time.
-            let (numbers, into) = d_x.numbers_mut(gradients);
+            if !d_x.is_wanted() && learned.iter().all(Option::is_none) {
+                return;
+            }
+            let [(numbers, into)] = GradTarget::all_of([d_x], gradients);
             self.with_rows(axis, |kernel, rows, width| {
                 let [d_gain, d_bias] = &mut sums;
                 let to = NormGradients {

@@ -294,7 +294,7 @@ impl<T> Pass<'_, T> {
 pub(crate) mod slices {
     use crate::{
         Element,
-        fused::{Array, Footprint, GradTarget, Gradients, Operand, accumulate},
+        fused::{Array, Footprint, GradTarget, Gradients, Operand, WantsGradient, accumulate},
         kernel::{
             Matrix, MatrixMut,
             norm::{Gain, Gradients as NormGradients, Norm as Kernel, NormKind, STATISTICS},
@@ -320,6 +320,16 @@ pub(crate) mod slices {
         Footprint {
             backward: Footprint::backward_only(&[learned, width]).backward,
             ..statistics
+        }
+    }
+
+    impl<E: Element> WantsGradient for Norm<E> {
+        fn is_wanted(&self) -> bool {
+            self.gain
+                .as_ref()
+                .learned()
+                .is_some_and(WantsGradient::is_wanted)
+                || self.bias.is_wanted()
         }
     }
 
@@ -358,10 +368,14 @@ pub(crate) mod slices {
             let rows = x.rows();
             let width = x.cols();
             let learned = [self.gain.as_ref().learned(), self.bias.as_ref()];
+            let learned = learned.map(|learned| learned.filter(|learned| learned.is_wanted()));
             // Only one gradient of the tape can be borrowed at a time.
             let [mut d_gain, mut d_bias] =
                 learned.map(|learned| learned.map(|_| Array::zeros(1, [width])));
-            let (numbers, into) = d_x.numbers_mut(gradients);
+            if !d_x.is_wanted() && learned.iter().all(Option::is_none) {
+                return;
+            }
+            let [(numbers, into)] = GradTarget::all_of([d_x], gradients);
             let to = NormGradients {
                 x: MatrixMut::new(numbers, rows, width),
                 into,

@@ -4,7 +4,7 @@ mod error;
 mod model;
 mod parameters;
 
-use std::{cell::RefCell, convert::Infallible, fmt, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, fmt, rc::Rc, sync::Arc};
 
 use dfdx::{
     shapes::Rank0,
@@ -85,6 +85,8 @@ pub struct Trainer<M: Trainable, A> {
     model: M,
     optimizer: Optimizer<M::Element, A>,
     parameters: Option<Parameters<M::Element>>,
+    /// Whether it is known which of the parameters are trained.
+    knows_trained: bool,
     /// Whether the parameters have changed since they were copied into the model.
     has_news: bool,
     clip: Option<f64>,
@@ -93,6 +95,18 @@ pub struct Trainer<M: Trainable, A> {
     non_finite: NonFinite,
     /// The losses of the batches since the last step.
     losses: Vec<f64>,
+}
+
+/// A parameter of the model of a [`Trainer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TrainerParameter {
+    /// The name under which it is saved.
+    pub name: String,
+    /// Its sizes.
+    pub dims: Vec<usize>,
+    /// Whether steps leave it alone: see [`Trainer::freeze`].
+    pub frozen: bool,
 }
 
 /// Sets the learning rate of a step.
@@ -105,6 +119,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             model,
             optimizer: Optimizer::new(algorithm),
             parameters: None,
+            knows_trained: false,
             has_news: false,
             clip: None,
             schedule: None,
@@ -168,15 +183,106 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// The names and sizes of the parameters, in the order of the model. PyTorch: `model.named_parameters()`.
+    /// Freezes the parameters whose names match a pattern, in which each `*` stands for any characters. Steps do not change them, and do not
+    /// compute their gradients: the backward pass ends where no parameter before is trained.
+    ///
+    /// The last of several [`freeze`](Self::freeze) and [`unfreeze`](Self::unfreeze) that has a parameter holds. A parameter with several
+    /// names, such as a table that the output layer shares, is meant by any of them. A pattern without a parameter is an error of the next
+    /// step, and so is a model whose parameters are all frozen. [`set_frozen`](Self::set_frozen) does it between steps.
+    ///
+    /// A frozen parameter has no weight decay, no share in the norm for [`clip`](Self::clip), and no gradient in memory. The optimizer keeps
+    /// nothing for it, unless it was trained before. Gradients and steps of the others have the same bits as if nothing were frozen.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::AdamWConfig};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { let mut h = x; repeat 3 { h += gelu(linear::<d>(h)); } linear::<1>(h) }
+    /// #     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(forward(x)) }
+    /// # }
+    /// # let dev = Cpu::default();
+    /// # let x: Tensor<Rank2<4, 2>, f32, _> = dev.sample_normal();
+    /// # let model = dev.build_module::<Net, f32>();
+    /// // All but the last block and the head.
+    /// let mut trainer = model
+    ///     .trainer(AdamWConfig::default())
+    ///     .freeze("*")
+    ///     .unfreeze("blocks.2.*")
+    ///     .unfreeze("linear.*");
+    /// let frozen = trainer.parameters().into_iter().filter(|parameter| parameter.frozen);
+    /// assert!(frozen.map(|parameter| parameter.name).eq([
+    ///     "blocks.0.linear.weight",
+    ///     "blocks.0.linear.bias",
+    ///     "blocks.1.linear.weight",
+    ///     "blocks.1.linear.bias",
+    /// ]));
+    /// trainer.step(x)?;
+    /// # Ok::<(), attn::train::TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `p.requires_grad_(False)`.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn freeze(mut self, pattern: &str) -> Self {
+        self.optimizer.set_frozen(pattern, true);
+        self.forget_trained();
+        self
+    }
+
+    /// Trains the parameters whose names match a pattern, although another one [freezes](Self::freeze) them.
+    ///
+    /// PyTorch: `p.requires_grad_(True)`.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn unfreeze(mut self, pattern: &str) -> Self {
+        self.optimizer.set_frozen(pattern, false);
+        self.forget_trained();
+        self
+    }
+
+    /// [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) from the next step on. Accumulated batches are forgotten.
+    ///
+    /// # Errors
+    /// [`UpdateError::NoParameter`] if no parameter has such a name. Nothing has changed then.
+    #[doc(alias("requires_grad_", "requires_grad"))]
+    pub fn set_frozen(
+        &mut self,
+        pattern: &str,
+        is_frozen: bool,
+    ) -> Result<(), UpdateError<ErrOf<M>>> {
+        Optimizer::<M::Element, A>::check_pattern(&self.model, pattern)?;
+        self.optimizer.set_frozen(pattern, is_frozen);
+        self.forget_trained();
+        Ok(())
+    }
+
+    /// The next step asks which parameters are trained. Accumulated batches are forgotten.
+    fn forget_trained(&mut self) {
+        self.knows_trained = false;
+        self.losses.clear();
+        if let Some(parameters) = &mut self.parameters {
+            parameters.forget();
+        }
+    }
+
+    /// The parameters, in the order of the model. PyTorch: `model.named_parameters()`.
     #[doc(alias = "named_parameters")]
-    pub fn parameters(&self) -> Vec<(String, Vec<usize>)> {
+    pub fn parameters(&self) -> Vec<TrainerParameter> {
+        let choices = self.optimizer.choices(&self.model);
         let mut all = Vec::new();
         let Ok(()) = for_each(&self.model, |path, parameter| {
-            all.push((path.name, parameter.dims()));
+            all.push(TrainerParameter {
+                name: path.name,
+                dims: parameter.dims(),
+                frozen: choices.is_frozen(parameter.id()),
+            });
             Ok::<_, Infallible>(())
         });
         all
+    }
+
+    /// The bytes of the gradients that the trainer keeps from step to step. [Frozen](Self::freeze) parameters have none.
+    pub fn gradient_bytes(&self) -> usize {
+        let parameters = self.parameters.as_ref();
+        parameters.map_or(0, Parameters::gradient_bytes)
     }
 
     /// The seed of dropout: 0 by default. PyTorch: `torch.manual_seed`.
@@ -232,11 +338,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
+        if !std::mem::replace(&mut self.knows_trained, true) {
+            let choices = self.optimizer.choices(&self.model);
+            parameters.train(|id| !choices.is_frozen(id));
+        }
         let derived = Rc::new(RefCell::new(None));
-        let operation = Operation::of_step(
-            Arc::clone(&parameters.arena),
-            Some(Rc::clone(&derived)),
-            Some(StepSeeds::new(self.seed, step, number)),
+        let operation = Operation::of_step(Arc::clone(&parameters.arena)).deriving(
+            Rc::clone(&derived),
+            StepSeeds::new(self.seed, step, number),
+            Arc::clone(&parameters.trained),
         );
         let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
         if let Some(derivative) = derived.take() {
@@ -284,7 +394,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("validate", "no_grad", "eval"))]
     pub fn evaluate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        let operation = Operation::of_step(Arc::clone(&parameters.arena), None, None);
+        let operation = Operation::of_step(Arc::clone(&parameters.arena));
         let loss: Tensor<_, _, _, NoneTape> = batch.loss(&self.model, operation)?;
         Ok(number_of(&loss))
     }
@@ -320,7 +430,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The next step reads the parameters of the model. Accumulated batches are forgotten.
     pub(crate) fn read_again(&mut self) {
         self.parameters = None;
-        self.losses.clear();
+        self.forget_trained();
     }
 
     /// The model with the current parameters, for good.
@@ -343,6 +453,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The settings of the algorithm, for the next step.
     pub fn config_mut(&mut self) -> &mut A {
         &mut self.optimizer.config
+    }
+
+    /// The names of the frozen parameters.
+    pub(crate) fn frozen(&self) -> BTreeSet<String> {
+        let frozen = self.parameters().into_iter().filter(|of| of.frozen);
+        frozen.map(|of| of.name).collect()
     }
 
     /// The state of the optimizer.

@@ -16,11 +16,13 @@ use crate::{
 pub(super) struct Parameters<E: Element> {
     pub(super) arena: Arena<E>,
     pub(super) all: Vec<Trained>,
+    /// The tensor of each slot.
+    ids: Vec<UniqueId>,
+    /// Whether the gradient of each slot is wanted.
+    pub(super) trained: Arc<[bool]>,
     /// The slots of tensors with one id, of which each has a part of the gradient.
     same: Vec<Vec<Slot>>,
     gradients: Gradients<E>,
-    /// The number of parameters in the arena.
-    count: usize,
     /// The number of operands of the loss before the parameters.
     inputs: usize,
 }
@@ -44,16 +46,16 @@ impl<E: Element> Parameters<E> {
         let mut made = Made::new();
         for_each_mut(model, |_, parameter| parameter.make_contiguous(&mut made))?;
         let arena = Arena::default();
-        let mut operation = Operation::of_step(Arc::clone(&arena), None, None);
+        let mut operation = Operation::of_step(Arc::clone(&arena));
         operation.begin_parameters();
         model.reserve(&mut operation)?;
         let reserved = operation.into_parameters();
         let mut places: BTreeMap<_, Vec<(Slot, Range<usize>)>> = BTreeMap::new();
-        let mut count = 0;
+        let mut ids = Vec::new();
         if let Some(reserved) = reserved {
             reserved.fill();
-            count = reserved.tensors.len();
             for tensor in &reserved.tensors {
+                ids.push((tensor.slot.index(), tensor.id()));
                 let of_id = places.entry(tensor.id()).or_default();
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
@@ -79,6 +81,8 @@ impl<E: Element> Parameters<E> {
             *before += 1;
             Ok::<_, Infallible>(())
         });
+        ids.sort_unstable_by_key(|(slot, _)| *slot);
+        let ids: Vec<_> = ids.into_iter().map(|(_, id)| id).collect();
         let same = places.into_values().filter(|places| places.len() > 1);
         let same = same.map(|places| places.into_iter().map(|(slot, _)| slot).collect());
         Ok(Self {
@@ -86,14 +90,36 @@ impl<E: Element> Parameters<E> {
             all,
             same: same.collect(),
             gradients: Gradients::default(),
-            count,
+            trained: vec![true; ids.len()].into(),
+            ids,
             inputs: 0,
         })
     }
 
+    /// Says which tensors are trained. The gradients of the others are not computed from here on, and their memory goes back.
+    pub(super) fn train(&mut self, is_trained: impl Fn(UniqueId) -> bool) {
+        self.trained = self.ids.iter().map(|id| is_trained(*id)).collect();
+        for of in &mut self.all {
+            of.slot = of.slot.if_wanted(is_trained(of.id));
+        }
+        for slot in self.same.iter_mut().flatten() {
+            *slot = slot.if_wanted(self.trained[slot.index()]);
+        }
+        for (slot, is_trained) in self.trained.iter().enumerate() {
+            if !is_trained {
+                self.gradients.release(slot + self.inputs);
+            }
+        }
+    }
+
+    /// The bytes of the gradients.
+    pub(super) fn gradient_bytes(&self) -> usize {
+        self.gradients.len_behind(self.inputs) * size_of::<E>()
+    }
+
     /// Adds the gradients of a loss.
     pub(super) fn add(&mut self, derivative: Derivative<E>) {
-        let inputs = derivative.lens.len() - self.count;
+        let inputs = derivative.lens.len() - self.ids.len();
         self.inputs = inputs;
         self.gradients
             .prepare(&derivative.lens, |slot| slot.is_behind(inputs));

@@ -1,7 +1,9 @@
 //! The derivative: the lines of [`diff`](crate::model::diff), backwards through the operations.
 
+use std::collections::BTreeMap;
+
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 
 use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Gradients, Rounds, saved_fields};
@@ -41,6 +43,7 @@ impl<F: Frame> Backward<'_, F> {
         let last = lines.iter().rposition(|line| !is_free(line));
         let free = last_reads(self.frame.block(), lines, &plan.saved);
         for (index, (line, free)) in lines.iter().zip(free).enumerate() {
+            self.emit_end(emitted, region, lines, index);
             self.emit_line(emitted, region, plan, line);
             // Behind the last line, all memory goes by itself.
             if Some(index) < last {
@@ -52,6 +55,77 @@ impl<F: Frame> Backward<'_, F> {
                 }
                 free.iter().for_each(|name| emitted.drop(name));
             }
+        }
+    }
+
+    /// Whether these lines end where no gradient of those that follow is wanted.
+    fn may_end(&self, region: &Region<F::Op>) -> bool {
+        let is_whole = std::ptr::eq(region, self.frame.block().body);
+        is_whole && self.strips.is_none() && self.frame.may_end()
+    }
+
+    /// How many rounds of a loop the derivative takes.
+    fn rounds_wanted(&self) -> TokenStream {
+        self.frame.own("wanted", 0).into_token_stream()
+    }
+
+    /// In front of a line and behind one with parameters, the end, if nothing that follows is wanted. In front of a loop, how many rounds of it
+    /// are.
+    fn emit_end(
+        &self,
+        emitted: &mut TrackedCode,
+        region: &Region<F::Op>,
+        lines: &[BackwardStep<'_, F::Op>],
+        index: usize,
+    ) {
+        if !self.may_end(region) {
+            return;
+        }
+        let any = |lines: &[BackwardStep<'_, F::Op>]| {
+            let mut all = BTreeMap::new();
+            lines.iter().for_each(|line| self.wanted_by(line, &mut all));
+            let all: Vec<_> = all.into_values().collect();
+            (!all.is_empty()).then(|| quote!(p::any_wanted(&[#(&#all),*])))
+        };
+        let is_behind = index > 0 && any(&lines[index - 1..index]).is_some();
+        if let Some(rest) = any(&lines[index..]).filter(|_| is_behind) {
+            emitted.line(quote!(if !#rest { return; }));
+        }
+        if let BackwardStep::Repeat { repeat, .. } = &lines[index]
+            && let Some(rounds) = self.frame.rounds(repeat)
+        {
+            let before = any(&lines[index + 1..]).unwrap_or(quote!(false));
+            let [sets, wanted] = [&rounds.backward, &self.rounds_wanted()];
+            emitted.line(quote!(let #wanted = p::rounds_wanted(#before, #sets);));
+        }
+    }
+
+    /// The parameters and inputs, by their text, whose gradients a line adds to.
+    fn wanted_by(&self, line: &BackwardStep<'_, F::Op>, all: &mut BTreeMap<String, TokenStream>) {
+        let mut add = |of: Option<TokenStream>| all.extend(of.map(|of| (of.to_string(), of)));
+        let input = |to: &GradTarget| match to {
+            GradTarget::Input(id) => Some(self.frame.d_input(*id)),
+            _ => None,
+        };
+        match line {
+            BackwardStep::Adjoint { node, to, .. } => {
+                add(self.frame.parameters(node));
+                to.iter().for_each(|(_, to)| add(input(to)));
+            }
+            BackwardStep::Add { to, .. } => add(input(to)),
+            BackwardStep::Scan { scan, to, .. } => {
+                let nodes = scan.body.nodes().into_iter();
+                nodes.for_each(|node| add(self.frame.parameters(node)));
+                to.iter().for_each(|(_, to)| add(input(to)));
+            }
+            BackwardStep::Repeat { repeat, lines, .. } => {
+                add(self.frame.parameters_of_rounds(repeat));
+                lines.iter().for_each(|line| self.wanted_by(line, all));
+            }
+            BackwardStep::Strips { lines, .. } => {
+                lines.iter().for_each(|line| self.wanted_by(line, all));
+            }
+            _ => {}
         }
     }
 
@@ -123,7 +197,11 @@ impl<F: Frame> Backward<'_, F> {
                     Step::Repeat(other) if std::ptr::eq(other, *repeat) => Some(&planned.body),
                     _ => None,
                 });
-                if let (Some(body), Some(rounds)) = (bodies.next(), self.frame.rounds(repeat)) {
+                if let (Some(body), Some(mut rounds)) = (bodies.next(), self.frame.rounds(repeat)) {
+                    if self.may_end(region) {
+                        let [sets, wanted] = [&rounds.backward, &self.rounds_wanted()];
+                        rounds.backward = quote!(#sets.take(#wanted));
+                    }
                     self.emit_rounds(emitted, (repeat, &rounds), body, carried, lines);
                 }
             }

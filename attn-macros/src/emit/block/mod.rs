@@ -172,6 +172,21 @@ pub(crate) trait Frame: Sized {
         [self.rows(&axes[..axes.len().saturating_sub(1)]), width]
     }
 
+    /// Whether the lines of the derivative are a function of their own, which may end before the last of them.
+    fn may_end(&self) -> bool {
+        false
+    }
+
+    /// The parameters of an operation, outside of loops.
+    fn parameters(&self, _: &Node<Self::Op>) -> Option<TokenStream> {
+        None
+    }
+
+    /// Those of all rounds of a loop.
+    fn parameters_of_rounds(&self, _: &Repeat<Self::Op>) -> Option<TokenStream> {
+        None
+    }
+
     /// The derivative of a product in a scan by its operand. That by the weights is computed behind the steps, of all of them.
     fn emit_product_of_step(&self, _: &Node<Self::Op>, _: &Gradients) -> Option<TokenStream>;
 

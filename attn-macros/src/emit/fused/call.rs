@@ -44,6 +44,13 @@ impl LayerFrame<'_> {
         projections.collect()
     }
 
+    /// The fields of `Weights` with parameters.
+    pub(super) fn fields_of_weights(&self) -> Vec<Ident> {
+        let linears = self.projections().into_iter().map(|(name, _)| name);
+        let operands = self.operands().into_iter().map(|(name, _)| name);
+        linears.chain(operands).collect()
+    }
+
     /// A trait that a model knows of names these types.
     fn vis(&self) -> Option<TokenStream> {
         (self.cx.caller != Caller::User).then(|| quote!(pub))

@@ -204,7 +204,7 @@ impl BlockNode<'_, LayerFrame<'_>> {
             make: quote!(let mut #name = p::Array::<E>::like(#field.matrix());),
             footprints: vec![tracked_code::array(&sizes)],
             argument: quote!(Some(#name.#view())),
-            add: quote!(p::accumulate(#field.gradient(gradients), #name.as_slice());),
+            add: quote!(#field.target().add(1.0, #name.as_slice(), gradients);),
         }
     }
 

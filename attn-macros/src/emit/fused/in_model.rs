@@ -24,6 +24,7 @@ impl LayerFrame<'_> {
         let check_integers = bounds::emit_call(self.cx);
         let seed = self.dropout().map(|_| quote!(, seed));
         let given_numbers = self.given();
+        let fields = self.fields_of_weights();
         let (weighted, given) = match self.has_projections() {
             true => ("WithProjections", Some(quote!(projections,))),
             false => ("Weighted", None),
@@ -33,6 +34,12 @@ impl LayerFrame<'_> {
             .as_ref()
             .map(|_| quote!(projections: &[&dyn p::ProjectionLayer<E, D, T>],));
         quote_spanned! {self.cx.at=>
+            impl<E: p::Element> p::WantsGradient for Weights<E> {
+                fn is_wanted(&self) -> bool {
+                    p::any_wanted(&[#(&self.#fields),*])
+                }
+            }
+
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = Weights<E>;
             }

@@ -68,7 +68,8 @@ impl Emit<LayerFrame<'_>> for PerHeadLinear {
         let d_y = gradients.matrix();
         let d_x = of.gradient_mut(gradients, 0);
         quote! {
-            let d_weights = #weights.gradient_matrix(gradients);
+            let d_weights = p::WantsGradient::is_wanted(&#weights);
+            let d_weights = d_weights.then(|| #weights.gradient_matrix(gradients));
             p::per_head_linear_backward(#heads, #x, #weights.matrix(), #d_y, #d_x, d_weights);
         }
     }

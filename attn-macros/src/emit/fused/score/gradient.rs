@@ -1,5 +1,7 @@
 //! The gradients of what the function of the score reads, from the sums that the kernel has computed.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote};
 
@@ -54,9 +56,23 @@ impl<'a> Score<'a> {
                 let mut d_score = p::ScoreGradient::<E>::uninit(call.sizes, p::Score::sums(&modified(call, weights #(, #given.values())*)));
             },
             footprints: footprints.map(|axes| tracked_code::array(&axes)).collect(),
-            argument: quote!(Some(d_score.as_mut())),
+            argument: self.wanted(&quote!(d_score.as_mut())),
             add: quote!(#(#adds)*),
         })
+    }
+
+    /// Some sums, if anything wants them: a value does always.
+    fn wanted(&self, sums: &TokenStream) -> TokenStream {
+        let bias_terms = self.bias_terms.iter().filter(|of| is_learned(of));
+        let reads = bias_terms.flat_map(|bias_term| param_reads(&bias_term.expr));
+        let names: BTreeSet<_> = reads.map(|(name, _)| param_field(&var(name))).collect();
+        match names.iter().any(|name| self.is_given(name)) {
+            true => quote!(Some(#sums)),
+            false => {
+                let names = names.iter();
+                quote!(p::any_wanted(&[#(&weights.#names),*]).then(|| #sums))
+            }
+        }
     }
 
     fn emit_learned_gradient(&self, learned: &Learned<'_>) -> TokenStream {
@@ -146,7 +162,8 @@ impl<'a> Score<'a> {
     /// The line that adds to the gradient of a learned tensor, or of an input.
     fn with_gradient(&self, name: &Ident, add: &dyn Fn(TokenStream) -> TokenStream) -> TokenStream {
         if !self.is_given(name) {
-            return add(quote!(weights.#name.gradient(gradients)));
+            let add = add(quote!(weights.#name.gradient(gradients)));
+            return quote!(if p::WantsGradient::is_wanted(&weights.#name) { #add });
         }
         let target = format_ident!("d_{name}");
         let add = add(quote!(to));

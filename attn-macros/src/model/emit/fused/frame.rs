@@ -97,6 +97,18 @@ impl Frame for ModelFrame<'_> {
         self.step.as_ref()?.product(self, node, gradients)
     }
 
+    fn may_end(&self) -> bool {
+        self.step.is_none()
+    }
+
+    fn parameters(&self, node: &Node) -> Option<TokenStream> {
+        self.weights_outside(node.op.parameters()?)
+    }
+
+    fn parameters_of_rounds(&self, repeat: &Repeat) -> Option<TokenStream> {
+        self.weights_outside(&repeat.place)
+    }
+
     fn place_of_step(&self, id: ValueId) -> Option<TokenStream> {
         self.step.as_ref()?.place(self, id)
     }
@@ -166,6 +178,16 @@ impl ModelFrame<'_> {
         let field = field(&path.field);
         let module = self.weights_of(path.module);
         quote!(#module.#field)
+    }
+
+    /// [`weights`](Self::weights), unless they are those of a round of a loop.
+    fn weights_outside(&self, path: &ParamPath) -> Option<TokenStream> {
+        let mut module = path.module;
+        while let Holder::Field(place) = &self.model().module(module).holder {
+            module = place.module;
+        }
+        let model = &self.model().modules[0];
+        std::ptr::eq(self.model().module(module), model).then(|| self.weights(path))
     }
 
     /// The weights of a module.

@@ -205,6 +205,12 @@ impl ModelFrame<'_> {
                 __types: p::PhantomData<E>,
             }
 
+            impl<E: p::Element> p::WantsGradient for #weights<E> {
+                fn is_wanted(&self) -> bool {
+                    p::any_wanted(&[#(&self.#fields),*])
+                }
+            }
+
             impl<E: p::Element, D: p::Storage<E>> p::FusedLayer<E> for #name<E, D> {
                 type Weights = #weights<E>;
             }

@@ -1,0 +1,24 @@
+//! Frozen parameters: `freeze`, `unfreeze` and `set_frozen` of trainers and optimizers.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+use attn::{
+    dfdx::prelude::*,
+    model,
+    train::{AdamWConfig, Trainer},
+};
+use support::{
+    cases::{ids, scatter},
+    tensors::parameters,
+};
+
+mod between;
+mod checkpoints;
+mod every_layer;
+mod models;
+mod refused;
+
+use models::*;
