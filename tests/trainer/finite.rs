@@ -88,18 +88,24 @@ fn inputs_by_name_are_run_again_too() {
     let mut trainer = deep();
     let (x, scale) = batch(f64::NAN);
     let first = named(&mut trainer, DeepLossInputs { x, scale }).unwrap();
-    assert_eq!((first.operation.as_str(), first.pass), ("*", Pass::Forward));
+    assert_eq!(
+        (first.operation.as_str(), first.pass),
+        ("expand", Pass::Forward)
+    );
 }
 
 model! {
     /// The derivative of `sqrt` at 0 is infinite.
     struct Named<d = 2>;
 
-    fn loss(x: [batch, d]) -> { loss: [] } {
+    fn forward(x: [batch, d]) -> [batch, d] {
         param gain: [d] = 1;
         let y = x * gain;
-        let root = sqrt(y);
-        { loss: mean::<[batch, d]>(root) }
+        sqrt(y)
+    }
+
+    fn loss(x: [batch, d]) -> { loss: [] } {
+        { loss: mean::<[batch, d]>(forward(x)) }
     }
 }
 
@@ -121,8 +127,12 @@ fn the_first_gradient_that_is_not_finite_is_named() {
 model! {
     struct Overflow<d = 2>;
 
+    fn forward(x: [batch, d]) -> [batch, 1] {
+        linear::<1, bias = false>(x)
+    }
+
     fn loss(x: [batch, d]) -> [] {
-        sum::<[batch, 1]>(linear::<1, bias = false>(x))
+        sum::<[batch, 1]>(forward(x))
     }
 }
 
@@ -149,11 +159,15 @@ model! {
     /// Not finite if the one number is dropped.
     struct Dropped<d = 1>;
 
-    fn loss(x: [batch, d]) -> [] {
+    fn forward(x: [batch, d]) -> [batch, d] {
         param gain: [d] = 1;
         let kept = dropout::<0.5>(x * gain);
         let inverse = 1 / kept;
-        mean::<[batch, d]>(inverse)
+        inverse
+    }
+
+    fn loss(x: [batch, d]) -> [] {
+        mean::<[batch, d]>(forward(x))
     }
 }
 
@@ -185,7 +199,7 @@ fn of_accumulated_batches_it_is_the_one_that_is_not_finite() {
     trainer.accumulate(batch(f64::INFINITY)).unwrap();
     trainer.accumulate(batch(1.0)).unwrap();
     let error = trainer.apply().unwrap_err().to_string();
-    assert!(error.contains("the result of `*`"), "{error}");
+    assert!(error.contains("the result of `expand`"), "{error}");
     // It is forgotten with the batches.
     trainer.step(batch(1.0)).unwrap();
     assert!(named(&mut trainer, batch(f64::NAN)).is_some());

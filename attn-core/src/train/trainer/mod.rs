@@ -198,10 +198,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// # use attn::{prelude::*, train::SgdConfig};
     /// model! {
     ///     struct Root<d = 2>;
-    ///     fn loss(x: [batch, d]) -> [] {
+    ///     fn forward(x: [batch, d]) -> [batch, 1] {
     ///         let y = linear::<1, bias = false>(x);
     ///         let root = sqrt(y - 100);
-    ///         mean::<[batch, 1]>(root)
+    ///         root
+    ///     }
+    ///     fn loss(x: [batch, d]) -> [] {
+    ///         mean::<[batch, 1]>(forward(x))
     ///     }
     /// }
     ///
