@@ -20,14 +20,13 @@ use attn::{
     dfdx::prelude::*,
     maps::AttentionMap,
     model,
-    ops::{CrossEntropyOptions, cross_entropy},
-    train::{AdamW, AdamWConfig, Noam, Schedule},
-    viz::{self, Head, Labels, LossChart, Metrics, Record, Report, Viewer, terminal},
+    train::{AdamWConfig, FitConfig, FitState, Noam},
+    viz::{self, Head, Labels, TrainingLog, Viewer, terminal},
 };
 use clap::Parser;
-use dates::{ANSWER, BEGIN, CHARACTERS, Date, END, ROOM, encode, letter, likeliest};
+use dates::{ANSWER, BEGIN, CHARACTERS, Date, END, Ids, Lens, ROOM, encode, letter, likeliest};
 use rand::{SeedableRng, rngs::StdRng};
-use std::{fs, path::PathBuf};
+use std::{convert::Infallible, path::PathBuf};
 
 const D_MODEL: usize = 64;
 const BATCH: usize = 64;
@@ -50,6 +49,10 @@ model! {
         }
         linear::<tied = characters>(y)
     }
+
+    fn loss(source: ids[batch, s], target: ids[batch, t], lens: lens[batch], next: ids[batch, t]) -> [] {
+        cross_entropy::<ignore_index = ROOM, label_smoothing = 0.1>(forward(source, target, lens), next)
+    }
 }
 
 type Model = Transformer<f32, Cpu>;
@@ -69,62 +72,62 @@ struct Options {
     out: PathBuf,
 }
 
-/// The loss: cross entropy with label smoothing of a tenth.
-const LOSS: CrossEntropyOptions = CrossEntropyOptions {
-    label_smoothing: 0.1,
-    ignore_index: Some(ROOM),
-};
-
 fn main() -> Result<()> {
     let options = Options::parse();
-    fs::create_dir_all(&options.out)?;
-    let mut metrics = Metrics::create(options.out.join("metrics.jsonl"))?;
     let device = Cpu::seed_from_u64(7);
-    let mut rng = StdRng::seed_from_u64(7);
-    let mut model = device.build_module::<Transformer, f32>();
     println!("{}\n", Transformer::summary());
-    let mut optimizer = AdamW::new(AdamWConfig {
+    let adam = AdamWConfig {
         betas: [0.9, 0.98],
         epsilon: 1e-9,
         weight_decay: 0.0,
         ..Default::default()
-    });
+    };
     let schedule = Noam {
         d_model: D_MODEL,
         warm_up: 300,
         factor: 0.3,
     };
-    let mut gradients = model.alloc_grads();
-    for step in 1..=options.steps {
-        let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(&mut rng, true)).collect();
-        let texts: Vec<String> = dates.iter().map(|date| date.text(&mut rng)).collect();
-        let PaddedPairs { source, target } = dates::batch(&dates, &texts, &device);
-        let input = (source.ids.traced(gradients), target.ids, source.lens);
-        let logits = model.forward_mut(input);
-        let loss = cross_entropy(logits, &target.targets, LOSS);
-        metrics.write(step, &[("train_loss", loss.array().into())])?;
-        if step % 300 == 0 || step == 1 || step == options.steps {
-            let right = accuracy(&model, &device, &mut rng, 200)?;
-            let new = validation_loss(&model, &device, &mut rng);
-            metrics.write(step, &[("validation_loss", new), ("right", right)])?;
-            println!(
-                "step {step:>4}  loss {:.3}  new dates without a mistake: {:>5.1}%",
-                loss.array(),
-                100.0 * right
-            );
-        }
-        gradients = loss.backward();
-        optimizer.config.lr = schedule.rate(step);
-        optimizer.update(&mut model, &mut gradients)?;
-        model.zero_grads(&mut gradients);
-    }
-    let right = 100.0 * accuracy(&model, &device, &mut rng, 2000)?;
+    let mut trainer = device
+        .build_module::<Transformer, f32>()
+        .trainer(adam)
+        .schedule(schedule);
+
+    let mut rng = StdRng::seed_from_u64(7);
+    let batches = std::iter::repeat_with(|| Ok::<_, Infallible>(batch(&mut rng, true, &device)));
+    let new = batch(&mut StdRng::seed_from_u64(8), false, &device);
+    let mut state = FitState::default();
+    let mut log = TrainingLog::new(&options.out, &state, options.steps)?
+        .work(BATCH, "dates")
+        .title("Loss, in nats per character")
+        .baseline("any character", (CHARACTERS.len() as f64).ln());
+    let config = FitConfig {
+        steps: options.steps,
+        evaluate_every: 300,
+        patience: None,
+    };
+    trainer
+        .fit(config)
+        .evaluate(|trainer| trainer.evaluate(new.clone()))
+        .measure("right", |trainer| accuracy(trainer.model(), &device, 200))
+        .observe(|state, event| log.observe(state, event))
+        .run(batches, &mut state)?;
+
+    let model = trainer.into_model();
+    let right = 100.0 * accuracy(&model, &device, 2000)?;
     println!("\nof 2000 dates that it never saw, {right:.2}% are right\n");
-    report(&model, &device, &mut rng, &options, right)?;
+    report(&model, &device, &mut log, &options)?;
     if options.steps >= STEPS {
         ensure!(right > 99.0, "the dates have to be learned: {right:.2}%");
     }
     Ok(())
+}
+
+/// The arguments of the loss: texts, answers, the lengths of the texts, and the next characters of the answers.
+fn batch(rng: &mut StdRng, to_learn: bool, device: &Cpu) -> (Ids, Ids, Lens, Ids) {
+    let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, to_learn)).collect();
+    let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
+    let PaddedPairs { source, target } = dates::batch(&dates, &texts, device);
+    (source.ids, target.ids, source.lens, target.targets)
 }
 
 /// Greedy decoding of answers, character by character. The sessions read the texts once.
@@ -146,8 +149,9 @@ fn translate(model: &Model, texts: &[String], device: &Cpu) -> Result<Vec<String
     Ok(words.collect())
 }
 
-/// The percentage of held-out dates that are translated without a mistake.
-fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Result<f64> {
+/// The share of held-out dates that are translated without a mistake.
+fn accuracy(model: &Model, device: &Cpu, count: usize) -> Result<f64> {
+    let rng = &mut StdRng::seed_from_u64(count as u64);
     let dates: Vec<Date> = (0..count).map(|_| Date::random(rng, false)).collect();
     let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
     let answers = translate(model, &texts, device)?;
@@ -158,23 +162,9 @@ fn accuracy(model: &Model, device: &Cpu, rng: &mut StdRng, count: usize) -> Resu
     Ok(right.count() as f64 / count as f64)
 }
 
-/// The loss on held-out dates.
-fn validation_loss(model: &Model, device: &Cpu, rng: &mut StdRng) -> f64 {
-    let dates: Vec<Date> = (0..BATCH).map(|_| Date::random(rng, false)).collect();
-    let texts: Vec<String> = dates.iter().map(|date| date.text(rng)).collect();
-    let PaddedPairs { source, target } = dates::batch(&dates, &texts, device);
-    let logits = model.forward((source.ids, target.ids, source.lens));
-    cross_entropy(logits, &target.targets, LOSS).array().into()
-}
-
 /// Draws one date's attention in the terminal, and writes a page for the run.
-fn report(
-    model: &Model,
-    device: &Cpu,
-    rng: &mut StdRng,
-    options: &Options,
-    right: f64,
-) -> Result<()> {
+fn report(model: &Model, device: &Cpu, log: &mut TrainingLog, options: &Options) -> Result<()> {
+    let rng = &mut StdRng::seed_from_u64(9);
     let date = Date::random(rng, false);
     let text = date.text(rng);
     let maps = attention_maps(model, device, date, &text);
@@ -191,23 +181,10 @@ fn report(
         );
     }
 
-    let records = Metrics::read(options.out.join("metrics.jsonl"))?;
-    let chart = LossChart::new("Loss, in nats per character")
-        .train(Record::series(&records, "train_loss"))
-        .validation(Record::series(&records, "validation_loss"))
-        .baseline("any character", (CHARACTERS.len() as f64).ln())
-        .svg()?;
-    viz::write(options.out.join("loss.svg"), &chart)?;
+    viz::write(options.out.join("loss.svg"), &log.chart()?.svg()?)?;
     let texts: Vec<String> = (0..8).map(|_| Date::random(rng, false).text(rng)).collect();
     let answers = translate(model, &texts, device)?;
-    let configuration = [
-        ("steps", options.steps.to_string()),
-        ("dates in a step", BATCH.to_string()),
-        ("new dates without a mistake", format!("{right:.2}%")),
-    ];
-    Report::new("Dates")
-        .table("Configuration", configuration)
-        .picture("Loss", "The losses of training and of new dates.", &chart)
+    log.report("Dates")?
         .table("Dates that it never saw", texts.iter().zip(answers))
         .maps(&viewer)
         .text("Parameters", &Transformer::summary())

@@ -8,11 +8,11 @@
 //! cargo run --release --example 08_copy_task
 //! ```
 
+use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
     model,
-    ops::{CrossEntropyOptions, cross_entropy},
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamWConfig, Cosine},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::RangeInclusive;
@@ -40,55 +40,43 @@ model! {
         }
         linear::<vocab>(layer_norm(x))
     }
+
+    /// The first symbols are unpredictable: they have the target `vocab`, and are no part of the loss.
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy::<ignore_index = vocab>(forward(tokens), targets)
+    }
 }
 
 type Tokens = Tensor<(usize, usize), usize, Cpu>;
 
-fn main() {
+fn main() -> Result<()> {
     let device = Cpu::seed_from_u64(8);
     let mut rng = StdRng::seed_from_u64(8);
-    let mut copier = device.build_module::<Copier, f32>();
     println!("{}", Copier::summary());
-    let mut optimizer = AdamW::new(AdamWConfig::default());
     let rates = Cosine {
         highest: 3e-3,
         lowest: 3e-4,
         warm_up: 30,
         steps: STEPS,
     };
-    let mut gradients = copier.alloc_grads();
+    let mut trainer = device
+        .build_module::<Copier, f32>()
+        .trainer(AdamWConfig::default())
+        .schedule(rates)
+        .clip(1.0);
     for step in 1..=STEPS {
-        let (tokens, targets) = batch(&device, &mut rng);
-        let logits = copier.forward_mut(tokens.traced(gradients));
-        let loss = cross_entropy(logits, &targets, only_the_copy());
+        let loss = trainer.step(batch(&device, &mut rng))?.loss;
         if step % 100 == 0 || step == 1 {
-            let right = 100.0 * accuracy(&copier, &device, &mut rng);
-            println!(
-                "step {step:>3}  loss {:.3}  new texts without a mistake: {right:>3.0}%",
-                loss.array()
-            );
+            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng);
+            println!("step {step:>3}  loss {loss:.3}  new texts without a mistake: {right:>3.0}%");
         }
-        gradients = loss.backward();
-        clip_grad_norm(&copier, &mut gradients, 1.0).expect("every parameter has a gradient");
-        optimizer.config.lr = rates.rate(step);
-        optimizer
-            .update(&mut copier, &mut gradients)
-            .expect("every parameter has a gradient");
-        copier.zero_grads(&mut gradients);
     }
     for _ in 0..10 {
-        let right = accuracy(&copier, &device, &mut rng);
-        assert_eq!(right, 1.0, "the copier has to reach 100%");
+        let right = accuracy(trainer.model(), &device, &mut rng);
+        ensure!(right == 1.0, "the copier has to reach 100%: {right}");
     }
     println!("{} more texts without a mistake", 10 * BATCH);
-}
-
-/// The first symbols are unpredictable, so they are not part of the loss.
-fn only_the_copy() -> CrossEntropyOptions {
-    CrossEntropyOptions {
-        ignore_index: Some(VOCAB),
-        ..Default::default()
-    }
+    Ok(())
 }
 
 /// Texts, and the next token after each of their tokens, where it is predictable.

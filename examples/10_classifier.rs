@@ -7,11 +7,11 @@
 //! cargo run --release --example 10_classifier
 //! ```
 
+use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
     model,
-    ops::cross_entropy,
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamWConfig, Cosine},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
@@ -34,6 +34,10 @@ model! {
         }
         linear::<2>(mean_pool(layer_norm(x), lens))
     }
+
+    fn loss(tokens: ids[batch, seq], lens: lens[batch], answers: ids[batch]) -> [] {
+        cross_entropy(forward(tokens, lens), answers)
+    }
 }
 
 type Tokens = Tensor<(usize, usize), usize, Cpu>;
@@ -45,43 +49,35 @@ struct Batch {
     answers: Vec<usize>,
 }
 
-fn main() {
+fn main() -> Result<()> {
     let device = Cpu::seed_from_u64(10);
     let mut rng = StdRng::seed_from_u64(10);
-    let mut reader = device.build_module::<Reader, f32>();
     println!("{}", Reader::summary());
-    let mut optimizer = AdamW::new(AdamWConfig::default());
     let rates = Cosine {
         highest: 2e-3,
         lowest: 1e-4,
         warm_up: 30,
         steps: STEPS,
     };
-    let mut gradients = reader.alloc_grads();
+    let mut trainer = device
+        .build_module::<Reader, f32>()
+        .trainer(AdamWConfig::default())
+        .schedule(rates)
+        .clip(1.0);
     for step in 1..=STEPS {
         let batch = Batch::random(BATCH, &mut rng);
         let (tokens, lens) = batch.tensors(&device);
-        let logits = reader.forward_mut((tokens.traced(gradients), lens));
         let answers = device.tensor_from_vec(batch.answers, (BATCH,));
-        let loss = cross_entropy(logits, &answers, Default::default());
+        let loss = trainer.step((tokens, lens, answers))?.loss;
         if step % 250 == 0 || step == 1 {
-            let right = 100.0 * accuracy(&reader, &device, &mut rng);
-            println!(
-                "step {step:>4}  loss {:.3}  right about new texts: {right:.1}%",
-                loss.array()
-            );
+            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng);
+            println!("step {step:>4}  loss {loss:.3}  right about new texts: {right:.1}%");
         }
-        gradients = loss.backward();
-        clip_grad_norm(&reader, &mut gradients, 1.0).expect("every parameter has a gradient");
-        optimizer.config.lr = rates.rate(step);
-        optimizer
-            .update(&mut reader, &mut gradients)
-            .expect("every parameter has a gradient");
-        reader.zero_grads(&mut gradients);
     }
+    let reader = trainer.into_model();
     let right = accuracy(&reader, &device, &mut rng);
     // Half of the texts are closed, so a guess is right about half of the time. This run ends at 92%.
-    assert!(right > 0.8, "the brackets have to be learned: {right}");
+    ensure!(right > 0.8, "the brackets have to be learned: {right}");
     println!();
     let batch = Batch::random(8, &mut rng);
     for (text, (answer, found)) in batch
@@ -96,6 +92,7 @@ fn main() {
             words[*answer], words[found]
         );
     }
+    Ok(())
 }
 
 impl Batch {

@@ -7,12 +7,12 @@
 //! cargo run --release --example 11_class_token
 //! ```
 
+use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
     maps::AttentionMap,
     model,
-    ops::cross_entropy,
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamWConfig, Cosine},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -38,45 +38,42 @@ model! {
         }
         linear::<10>(layer_norm(x[tokens = 0]))
     }
+
+    fn loss(image: [batch, patches, pixels], digits: ids[batch]) -> [] {
+        cross_entropy(forward(image), digits)
+    }
 }
 
 type Images = Tensor<(usize, Const<{ GRID * GRID }>, Const<{ PATCH * PATCH }>), f32, Cpu>;
 
-fn main() {
+fn main() -> Result<()> {
     let device = Cpu::seed_from_u64(11);
     let mut rng = StdRng::seed_from_u64(11);
-    let mut vit = device.build_module::<Vit, f32>();
     println!("{}", Vit::summary());
-    let mut optimizer = AdamW::new(AdamWConfig::default());
     let rates = Cosine {
         highest: 2e-3,
         lowest: 1e-4,
         warm_up: 50,
         steps: STEPS,
     };
-    let mut gradients = vit.alloc_grads();
+    let mut trainer = device
+        .build_module::<Vit, f32>()
+        .trainer(AdamWConfig::default())
+        .schedule(rates)
+        .clip(1.0);
     for step in 1..=STEPS {
         let digits = Digits::random(BATCH, &mut rng);
-        let logits = vit.forward_mut(digits.tensor(&device).traced(gradients));
+        let images = digits.tensor(&device);
         let classes = device.tensor_from_vec(digits.classes, (BATCH,));
-        let loss = cross_entropy(logits, &classes, Default::default());
+        let loss = trainer.step((images, classes))?.loss;
         if step % 200 == 0 || step == 1 {
-            let right = 100.0 * accuracy(&vit, &device, &mut rng);
-            println!(
-                "step {step:>4}  loss {:.3}  right about new images: {right:.1}%",
-                loss.array()
-            );
+            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng);
+            println!("step {step:>4}  loss {loss:.3}  right about new images: {right:.1}%");
         }
-        gradients = loss.backward();
-        clip_grad_norm(&vit, &mut gradients, 1.0).expect("every parameter has a gradient");
-        optimizer.config.lr = rates.rate(step);
-        optimizer
-            .update(&mut vit, &mut gradients)
-            .expect("every parameter has a gradient");
-        vit.zero_grads(&mut gradients);
     }
+    let vit = trainer.into_model();
     let right = accuracy(&vit, &device, &mut rng);
-    assert!(right > 0.95, "the digits have to be learned: {right}");
+    ensure!(right > 0.95, "the digits have to be learned: {right}");
     println!("\nAn image, and how much of its attention the class token gives to each patch:\n");
     let digits = Digits::random(4, &mut rng);
     let maps = vit.attention_maps(digits.tensor(&device));
@@ -96,6 +93,7 @@ fn main() {
         }
         println!("    a {class}, and the model says {}\n", found[index]);
     }
+    Ok(())
 }
 
 /// Images of digits, row by row, and which digits they are.

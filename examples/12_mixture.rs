@@ -8,11 +8,11 @@
 //! cargo run --release --example 12_mixture
 //! ```
 
+use anyhow::{Result, ensure};
 use attn::{
     dfdx::prelude::*,
     model,
-    ops::cross_entropy,
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamWConfig, Cosine},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -50,46 +50,45 @@ model! {
         let { y, chosen, balance } = switch(x);
         { logits: linear::<letters>(y), chosen, balance }
     }
+
+    fn loss(letter: ids[batch], cipher: ids[batch], plain: ids[batch]) -> [] {
+        let { logits, balance, .. } = forward(letter, cipher);
+        cross_entropy(logits, plain) + 0.02 * balance
+    }
 }
 
 type Ids = Tensor<(usize,), usize, Cpu>;
 
-fn main() {
+fn main() -> Result<()> {
     // With another seed it may be that two experts divide a cipher by its letters.
     let device = Cpu::seed_from_u64(4);
     let mut rng = StdRng::seed_from_u64(4);
-    let mut reader = device.build_module::<Reader, f32>();
     println!("{}", Reader::summary());
-    let mut optimizer = AdamW::new(AdamWConfig::default());
     let rates = Cosine {
         highest: 5e-3,
         lowest: 1e-4,
         warm_up: 50,
         steps: STEPS,
     };
-    let mut gradients = reader.alloc_grads();
+    let mut trainer = device
+        .build_module::<Reader, f32>()
+        .trainer(AdamWConfig::default())
+        .schedule(rates)
+        .clip(1.0);
     for step in 1..=STEPS {
         let tokens: Vec<Token> = (0..BATCH).map(|_| Token::random(&mut rng)).collect();
         let (letters, ciphers) = inputs(&tokens, &device);
-        let output = reader.forward_mut((letters.traced(gradients), ciphers));
         let plain = tokens.iter().map(|token| token.plain).collect();
         let plain = device.tensor_from_vec(plain, (BATCH,));
-        let loss = cross_entropy(output.logits, &plain, Default::default());
+        let loss = trainer
+            .step((letters.clone(), ciphers.clone(), plain))?
+            .loss;
         if step % 200 == 0 || step == 1 {
-            println!(
-                "step {step:>4}  loss {:.3}  balance {:.3}",
-                loss.array(),
-                output.balance.array()
-            );
+            let balance = trainer.model().forward((letters, ciphers)).balance.array();
+            println!("step {step:>4}  loss {loss:.3}  balance {balance:.3}");
         }
-        gradients = (loss + output.balance * 0.02).backward();
-        clip_grad_norm(&reader, &mut gradients, 1.0).expect("every parameter has a gradient");
-        optimizer.config.lr = rates.rate(step);
-        optimizer
-            .update(&mut reader, &mut gradients)
-            .expect("every parameter has a gradient");
-        reader.zero_grads(&mut gradients);
     }
+    let reader = trainer.into_model();
 
     println!();
     for (cipher, (name, ..)) in CIPHERS.iter().enumerate() {
@@ -118,11 +117,12 @@ fn main() {
             .filter(|(read, token)| **read == token.plain);
         let right = right.count();
         println!("{name:>6}    {cells}{:>5}", share(right));
-        assert!(
+        ensure!(
             right >= 24,
             "the {name} cipher has to be learned: {right} letters of 26"
         );
     }
+    Ok(())
 }
 
 /// A letter that was enciphered.

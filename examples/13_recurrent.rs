@@ -20,8 +20,7 @@ use attn::{
     batches::PaddedPairs,
     dfdx::prelude::*,
     model,
-    ops::{CrossEntropyOptions, cross_entropy},
-    train::{AdamW, AdamWConfig, Cosine, Schedule, clip_grad_norm},
+    train::{AdamWConfig, Cosine},
     viz::{self, Head, Labels, SvgOptions, Viewer, terminal},
 };
 use clap::Parser;
@@ -77,6 +76,10 @@ model! {
     fn forward(source: ids[batch, s], target: ids[batch, t], lens: lens[batch]) -> [batch, t, vocab] {
         decode(target, encode(source), lens)
     }
+
+    fn loss(source: ids[batch, s], target: ids[batch, t], lens: lens[batch], next: ids[batch, t]) -> [] {
+        cross_entropy(forward(source, target, lens), next)
+    }
 }
 
 type Model = Translator<f32, Cpu>;
@@ -104,36 +107,29 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let device = Cpu::seed_from_u64(options.seed);
     let mut rng = StdRng::seed_from_u64(options.seed);
-    let mut model = device.build_module::<Translator, f32>();
     println!("{}\n", Translator::summary());
-    let mut optimizer = AdamW::new(AdamWConfig::default());
     let rates = Cosine {
         highest: 4e-3,
         lowest: 1e-4,
         warm_up: 50,
         steps: options.steps,
     };
-    let mut gradients = model.alloc_grads();
+    let mut trainer = device
+        .build_module::<Translator, f32>()
+        .trainer(AdamWConfig::default())
+        .schedule(rates)
+        .clip(1.0);
     for step in 1..=options.steps {
         let (dates, texts) = random(&mut rng, true, BATCH);
         let PaddedPairs { source, target } = dates::batch(&dates, &texts, &device);
-        let input = (source.ids.traced(gradients), target.ids, source.lens);
-        let logits = model.forward_mut(input);
-        let loss = cross_entropy(logits, &target.targets, CrossEntropyOptions::default());
+        let batch = (source.ids, target.ids, source.lens, target.targets);
+        let loss = trainer.step(batch)?.loss;
         if step % 250 == 0 || step == 1 {
-            let right = accuracy(&model, &device, &mut rng, 200)?;
-            println!(
-                "step {step:>4}  loss {:.3}  new dates without a mistake: {:>5.1}%",
-                loss.array(),
-                100.0 * right
-            );
+            let right = 100.0 * accuracy(trainer.model(), &device, &mut rng, 200)?;
+            println!("step {step:>4}  loss {loss:.3}  new dates without a mistake: {right:>5.1}%");
         }
-        gradients = loss.backward();
-        clip_grad_norm(&model, &mut gradients, 1.0)?;
-        optimizer.config.lr = rates.rate(step);
-        optimizer.update(&mut model, &mut gradients)?;
-        model.zero_grads(&mut gradients);
     }
+    let model = trainer.into_model();
     let right = 100.0 * accuracy(&model, &device, &mut rng, 2000)?;
     println!("\nof 2000 dates that it never saw, {right:.2}% are right\n");
     let (_, texts) = random(&mut rng, false, 8);

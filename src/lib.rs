@@ -454,6 +454,7 @@ pub mod __private {
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
         project,
+        random::RandomU64,
         simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,
@@ -472,7 +473,7 @@ pub mod __private {
         nn::{BuildOnDevice, Module, ModuleMut, ModuleVisitor, TensorCollection, TensorOptions},
         shapes::{Const, Dim, Dtype, HasShape, Shape},
         tensor::{
-            AutoDevice, HasErr, NoneTape, PutTape, RandomU64, Storage, Tape, Tensor, WithEmptyTape,
+            AutoDevice, HasErr, NoneTape, OwnedTape, PutTape, Storage, Tape, Tensor, WithEmptyTape,
         },
         tensor_ops::Device,
     };
@@ -482,7 +483,7 @@ pub mod __private {
         pub use ::dfdx::{
             nn::{ModuleVisitor as _, TensorCollection as _},
             shapes::{Dim as _, HasShape as _},
-            tensor::{PutTape as _, RandomU64 as _, WithEmptyTape as _},
+            tensor::{PutTape as _, WithEmptyTape as _},
         };
 
         pub use attn_core::{

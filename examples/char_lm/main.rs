@@ -8,8 +8,8 @@
 //!
 //! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` the flags, `text` the
 //! source of the text, `tokenizer` and `corpus` text as tokens, `baseline` the losses of counting, `model` the
-//! network, `train` the loop, `progress` the progress bar, `run` and `saved` checkpoints, `records` the metrics and
-//! the report, `interrupt` Ctrl-C, `sample` text generation.
+//! network and its loss, `train` the trainer and the loop, `run` and `saved` checkpoints, `records` the metrics and
+//! the report, `interrupt` Ctrl-C, `sample` text generation. Begin with `model` and `train`.
 //!
 //! Each evaluation on the validation split saves a checkpoint. After Ctrl-C or a crash, `--resume` continues to the same bits.
 //! `cargo run --release --example generate` generates text from a checkpoint. The folder also has `metrics.jsonl`, the losses by
@@ -20,7 +20,6 @@ mod cli;
 mod corpus;
 mod interrupt;
 mod model;
-mod progress;
 mod records;
 mod run;
 mod sample;
@@ -30,23 +29,26 @@ mod tokenizer;
 mod train;
 
 use anyhow::{Result, ensure};
-use attn::{batches::Blocks, dfdx::prelude::*, text::Vocabulary, train::FitState, viz::Metrics};
+use attn::{
+    batches::Blocks,
+    dfdx::prelude::*,
+    text::Vocabulary,
+    train::{FitEnd, FitState},
+};
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
 use corpus::Corpus;
 use model::Model;
-use progress::{minutes, thousands};
-use records::{End, Records};
-use run::{Run, Start};
+use records::{End, Records, thousands};
+use run::Run;
 use sample::Writer;
 use saved::Saved;
 use std::{
     io::{Write, stderr, stdout},
     process::ExitCode,
-    time::Instant,
 };
-use train::{Measured, Outcome, Trainer};
+use train::{Course, Measured, Trainer};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -67,8 +69,8 @@ fn run(args: &Args) -> Result<()> {
     let corpus = Corpus::new(&text, vocabulary, args.training.block_size)?;
     let vocabulary = &corpus.vocabulary;
     let prompt = args.sampling.encode_prompt(vocabulary)?;
-    let device = Cpu::seed_from_u64(args.seed);
-    let mut model = model::build(&device)?;
+    let model = model::build(&Cpu::seed_from_u64(args.seed))?;
+    let mut trainer = train::trainer(model, &args.training);
     let folder = Run::new(
         &args.out,
         args.keep_last,
@@ -78,50 +80,51 @@ fn run(args: &Args) -> Result<()> {
     // The folder is locked before it is read, so that it does not change meanwhile. `--resume` does not create a folder.
     let trains = args.training.steps > 0 && (!args.resume || args.out.is_dir());
     let _lock = trains.then(|| folder.lock()).transpose()?;
-    let start = start(args, &folder, vocabulary, &mut model)?;
-    describe(&model, &corpus)?;
+    let mut state = start(args, &folder, vocabulary, &mut trainer)?;
+    describe(trainer.model(), &corpus)?;
     interrupt::listen()?;
-    if start.state.step >= args.training.steps as u64 {
-        return sample(args, vocabulary, &model, &prompt).map(drop);
+    if state.step >= args.training.steps as u64 {
+        return sample(args, vocabulary, trainer.model(), &prompt).map(drop);
     }
     let measured = &measured(args, &corpus)?;
-    let baselines = &Baselines::of(&corpus, measured.ranges());
-    let resumed = args.resume.then_some(start.state.step);
-    let mut metrics = records::metrics(&args.out, resumed)?;
-    let trainer = Trainer {
+    let records = Records {
+        args,
+        corpus: &corpus,
+        baselines: &Baselines::of(&corpus, measured.ranges()),
+    };
+    let mut log = records.log(&state)?;
+    let course = Course {
         options: &args.training,
         corpus: &corpus,
         measured,
-        baselines,
-        device: &Cpu::default(),
         seed: args.seed,
         run: &folder,
         stop: &interrupt::pressed,
     };
-    let trained = train(args, &trainer, &mut metrics, &mut model, start);
-    let records = Records {
-        args,
-        corpus: &corpus,
-        baselines,
-        model: &model,
-    };
-    let Outcome { state, stopped } = match trained {
-        Ok(outcome) => outcome,
+    let end = match course.train(&mut trainer, &mut state, &mut log) {
+        Ok(end) => end,
         Err(error) => {
             // Records are written as far as they exist. If this fails too, the reason why training ended matters more.
-            if let Err(also) = records.write(&End::Failed(&error)) {
+            if let Err(also) = records.write(&mut log, trainer.model(), &End::Failed(&error)) {
                 writeln!(stderr(), "warning: {also:#}")?;
             }
             return Err(error);
         }
     };
-    if stopped {
+    let out = args.out.display();
+    writeln!(
+        stdout(),
+        "\ncheckpoints, metrics.jsonl, loss.svg and report.html are in {out}"
+    )?;
+    if end == FitEnd::Stopped {
         let step = state.step;
-        records.write(&End::Stopped(step))?;
-        writeln!(stdout(), "\nstopped after step {step}: --resume continues")?;
+        records.write(&mut log, trainer.model(), &End::Stopped(step))?;
+        writeln!(stdout(), "stopped after step {step}: --resume continues")?;
         return Ok(());
     }
-    records.write(&End::Done(&sample(args, vocabulary, &model, &prompt)?))?;
+    compare(&records, measured, &state)?;
+    let samples = sample(args, vocabulary, trainer.model(), &prompt)?;
+    records.write(&mut log, trainer.model(), &End::Done(&samples))?;
     check_learned(&state)
 }
 
@@ -130,10 +133,10 @@ fn start(
     args: &Args,
     folder: &Run<'_>,
     vocabulary: &Vocabulary,
-    model: &mut Model,
-) -> Result<Start> {
+    trainer: &mut Trainer,
+) -> Result<FitState> {
     if args.resume {
-        return folder.resume(model);
+        return folder.resume(trainer);
     }
     if args.training.steps > 0 {
         folder.check_new()?;
@@ -141,9 +144,9 @@ fn start(
     if let Some(path) = &args.init_from {
         let saved = Saved::find(path)?;
         saved.check_vocabulary(vocabulary)?;
-        saved.load(model)?;
+        saved.load(trainer.model_mut())?;
     }
-    Ok(Start::default())
+    Ok(FitState::default())
 }
 
 fn check_learned(state: &FitState) -> Result<()> {
@@ -192,39 +195,29 @@ fn measured<'a>(args: &Args, corpus: &'a Corpus) -> Result<Measured<'a>> {
     Ok(Blocks::new(&corpus.validation, shape, &Cpu::default())?.spread(most))
 }
 
-/// Trains, and prints the result.
-fn train(
-    args: &Args,
-    trainer: &Trainer<'_>,
-    metrics: &mut Metrics,
-    model: &mut Model,
-    start: Start,
-) -> Result<Outcome> {
-    let began = Instant::now();
-    let outcome = trainer.run(model, start, metrics)?;
-
+/// Prints the validation loss beside the baselines.
+fn compare(records: &Records<'_>, measured: &Measured<'_>, state: &FitState) -> Result<()> {
+    let Some((_, loss)) = state.evaluations.last() else {
+        return Ok(());
+    };
+    let Records {
+        corpus, baselines, ..
+    } = records;
     let mut out = stdout().lock();
-    if let (Some((_, loss)), false) = (outcome.state.evaluations.last(), outcome.stopped) {
-        let tokens = trainer.measured.ranges().map(|block| block.len()).sum();
-        let unit = trainer.corpus.vocabulary.unit();
-        writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
-        writeln!(out, "  unigram     {:.3}", trainer.baselines.unigram)?;
-        writeln!(out, "  bigram      {:.3}", trainer.baselines.bigram)?;
-        writeln!(out, "  this model  {loss:.3}")?;
-        // The loss per character, which is comparable between tokenizers.
-        let characters = trainer.corpus.characters(trainer.measured.ranges())?;
-        if characters != tokens {
-            let loss = loss * tokens as f64 / characters as f64;
-            writeln!(out, "  per character of text  {loss:.3}")?;
-        }
+    let tokens = measured.ranges().map(|block| block.len()).sum();
+    let unit = corpus.vocabulary.unit();
+    writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
+    writeln!(out, "  unigram     {:.3}", baselines.unigram)?;
+    writeln!(out, "  bigram      {:.3}", baselines.bigram)?;
+    writeln!(out, "  this model  {loss:.3}")?;
+    // The loss per character, which is comparable between tokenizers.
+    let characters = corpus.characters(measured.ranges())?;
+    if characters != tokens {
+        let loss = loss * tokens as f64 / characters as f64;
+        writeln!(out, "  per character of text  {loss:.3}")?;
     }
-    writeln!(out, "\ntrained in {}", minutes(began.elapsed().as_secs()))?;
-    let out_folder = args.out.display();
-    writeln!(
-        out,
-        "checkpoints, metrics.jsonl, loss.svg and report.html are in {out_folder}"
-    )?;
-    Ok(outcome)
+    writeln!(out)?;
+    Ok(())
 }
 
 /// Prints the samples, and returns them.

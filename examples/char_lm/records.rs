@@ -5,39 +5,18 @@ use crate::{
     cli::Args,
     corpus::Corpus,
     model::{Gpt, Model},
-    progress::thousands,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use attn::{
     dfdx::prelude::*,
-    viz::{self, Labels, LossChart, Metrics, Record, Report, Viewer},
+    train::FitState,
+    viz::{self, Labels, Report, TrainingLog, Viewer},
 };
-use std::{fs, path::Path};
 
-/// Metrics by step.
-const METRICS: &str = "metrics.jsonl";
 /// The chart of the losses.
 const CHART: &str = "loss.svg";
 /// The report.
 const REPORT: &str = "report.html";
-
-/// The names of metrics.
-pub(crate) const TRAIN_LOSS: &str = "train_loss";
-pub(crate) const VALIDATION_LOSS: &str = "validation_loss";
-pub(crate) const LEARNING_RATE: &str = "learning_rate";
-pub(crate) const GRADIENT_NORM: &str = "gradient_norm";
-
-/// Opens the metrics in this folder: of a new run, or of one that resumes after a step.
-pub(crate) fn metrics(folder: &Path, resumed: Option<u64>) -> Result<Metrics> {
-    fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let path = folder.join(METRICS);
-    let metrics = match resumed {
-        Some(step) => Metrics::resume(path, step),
-        None => Metrics::create(path),
-    };
-    Ok(metrics?)
-}
 
 /// The end of a run.
 pub(crate) enum End<'a> {
@@ -64,23 +43,35 @@ pub(crate) struct Records<'a> {
     pub(crate) args: &'a Args,
     pub(crate) corpus: &'a Corpus,
     pub(crate) baselines: &'a Baselines,
-    pub(crate) model: &'a Model,
 }
 
 impl Records<'_> {
+    /// Progress and metrics, which begin or go on at this state.
+    pub(crate) fn log(&self, state: &FitState) -> Result<TrainingLog> {
+        let options = &self.args.training;
+        let tokens = options.batch_size * options.block_size;
+        let log = TrainingLog::new(&self.args.out, state, options.steps as u64)?
+            .every(options.log_interval as u64)
+            .work(tokens, "tokens")
+            .title(format!("Loss, in nats per {}", self.unit()))
+            .baseline("unigram", self.baselines.unigram)
+            .baseline("bigram", self.baselines.bigram);
+        Ok(log)
+    }
+
     /// Writes the chart and the report.
-    pub(crate) fn write(&self, end: &End<'_>) -> Result<()> {
+    pub(crate) fn write(&self, log: &mut TrainingLog, model: &Model, end: &End<'_>) -> Result<()> {
         let folder = &self.args.out;
-        let records = Metrics::read(folder.join(METRICS))?;
-        let chart = self.chart(&records).svg()?;
-        viz::write(folder.join(CHART), &chart)?;
-        let mut report = self.report(&records, &chart, end);
+        viz::write(folder.join(CHART), &log.chart()?.svg()?)?;
+        let mut configuration = self.configuration();
+        configuration.push(("end", end.text()));
+        let mut report = log.report("char_lm")?.table("Configuration", configuration);
         if let End::Done(samples @ [_, ..]) = end {
             report = report.samples("Samples", *samples);
         }
         // The weights of a failed run may be damaged.
         if !matches!(end, End::Failed(_)) {
-            report = self.with_maps(report)?;
+            report = self.with_maps(model, report)?;
         }
         let layers = "The layers of the model, and how values flow.";
         let report =
@@ -88,39 +79,6 @@ impl Records<'_> {
                 .text("Parameters", &Gpt::summary())
                 .picture("Model", layers, Gpt::graph_svg());
         Ok(report.write(folder.join(REPORT))?)
-    }
-
-    fn chart(&self, records: &[Record]) -> LossChart {
-        LossChart::new(format!("Loss, in nats per {}", self.unit()))
-            .train(Record::series(records, TRAIN_LOSS))
-            .validation(Record::series(records, VALIDATION_LOSS))
-            .baseline("unigram", self.baselines.unigram)
-            .baseline("bigram", self.baselines.bigram)
-    }
-
-    fn report(&self, records: &[Record], chart: &str, end: &End<'_>) -> Report {
-        let last = Record::series(records, VALIDATION_LOSS).last().copied();
-        let model = last.map_or("not measured".into(), |(step, loss)| {
-            format!("{loss:.3} after step {step}")
-        });
-        let losses = [
-            ("unigram", format!("{:.3}", self.baselines.unigram)),
-            ("bigram", format!("{:.3}", self.baselines.bigram)),
-            ("this model", model),
-        ];
-        let mut configuration = self.configuration();
-        configuration.push(("end", end.text()));
-        Report::new("char_lm")
-            .table("Configuration", configuration)
-            .picture(
-                "Loss",
-                "The losses of training and validation, step by step.",
-                chart,
-            )
-            .table(
-                &format!("Validation loss, in nats per {}", self.unit()),
-                losses,
-            )
     }
 
     /// The unit of a token.
@@ -166,14 +124,14 @@ impl Records<'_> {
     }
 
     /// Adds the attention maps of the first block of the validation split.
-    fn with_maps(&self, report: Report) -> Result<Report> {
+    fn with_maps(&self, model: &Model, report: Report) -> Result<Report> {
         let text = &self.corpus.validation[..self.args.training.block_size];
         let tokens = Cpu::default().try_tensor_from_vec(text.to_vec(), (1, text.len()))?;
         let vocabulary = &self.corpus.vocabulary;
         let words = text.iter().map(|token| vocabulary.decode(&[*token]));
         let labels = Labels::same([words.collect::<Result<Vec<_>, _>>()?]);
         let mut viewer = Viewer::new("Attention to the beginning of the validation split");
-        let maps = self.model.try_attention_maps(tokens)?;
+        let maps = model.try_attention_maps(tokens)?;
         for map in &maps {
             viewer.add(map, &labels)?;
         }
@@ -181,12 +139,31 @@ impl Records<'_> {
     }
 }
 
+/// 1234567 as 1,234,567.
+pub(crate) fn thousands(n: usize) -> String {
+    let digits = n.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model;
-    use attn::{batches::Blocks, text::Vocabulary};
+    use attn::{
+        batches::Blocks,
+        text::Vocabulary,
+        train::{FitEvent, StepReport},
+    };
     use clap::Parser;
+    use std::fs;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let found = [0, 999, 1000, 1_234_567].map(thousands);
+        assert_eq!(found, ["0", "999", "1,000", "1,234,567"]);
+    }
 
     /// The report and the chart of a run with this end.
     fn written(end: &End<'_>, data: &str) -> Result<(String, String)> {
@@ -197,17 +174,23 @@ mod tests {
         let text = "In <the> beginning".repeat(20);
         let corpus = Corpus::new(&text, Vocabulary::characters(&text)?, 8)?;
         let measured = Blocks::new(&corpus.validation, (8, 8), &Cpu::default())?;
-        let mut metrics = metrics(&out, None)?;
-        metrics.write(0, &[(VALIDATION_LOSS, 4.0)])?;
-        metrics.write(1, &[(TRAIN_LOSS, 3.5)])?;
-        metrics.write(1, &[(VALIDATION_LOSS, 3.25)])?;
         let records = Records {
             args: &args,
             corpus: &corpus,
             baselines: &Baselines::of(&corpus, measured.ranges()),
-            model: &model::build(&Cpu::default())?,
         };
-        records.write(end)?;
+        let mut state = FitState::default();
+        let mut log = records.log(&state)?.quiet();
+        log.observe(&state, FitEvent::Evaluated(4.0))?;
+        state.step = 1;
+        let loss = 3.5;
+        let step = StepReport {
+            loss,
+            ..StepReport::default()
+        };
+        log.observe(&state, FitEvent::Step(step))?;
+        log.observe(&state, FitEvent::Evaluated(3.25))?;
+        records.write(&mut log, &model::build(&Cpu::default())?, end)?;
         let read = |name| fs::read_to_string(out.join(name));
         Ok((read(CHART)?, read(REPORT)?))
     }

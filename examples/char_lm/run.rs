@@ -1,26 +1,19 @@
 //! The folder of a run: its checkpoints, and the state that resuming needs.
 
 use crate::{
-    model::Model,
     saved::{CONFIG, Config, Saved, TOKENIZER},
+    train::Trainer,
 };
 use anyhow::{Context, Result, ensure};
 use attn::{
-    checkpoint::{Checkpoints, Contents, LoadOptions, RunLock},
+    checkpoint::{Checkpoints, LoadOptions, RunLock},
     text::Vocabulary,
-    train::{AdamWState, FitState},
+    train::FitState,
 };
 use std::path::{Path, PathBuf};
 
 /// The file with the [`FitState`].
 const STATE: &str = "trainer_state.json";
-
-/// The state at the start of training, which is empty at first.
-#[derive(Default)]
-pub(crate) struct Start {
-    pub(crate) optimizer: AdamWState<f32>,
-    pub(crate) state: FitState,
-}
 
 /// The folder that a run saves to.
 pub(crate) struct Run<'a> {
@@ -62,8 +55,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the latest checkpoint.
-    pub(crate) fn resume(&self, model: &mut Model) -> Result<Start> {
+    /// Goes on from the latest checkpoint, whose state of the loop is returned.
+    pub(crate) fn resume(&self, trainer: &mut Trainer) -> Result<FitState> {
         let latest = self.checkpoints.latest()?;
         let latest = latest.with_context(|| {
             format!(
@@ -80,23 +73,14 @@ impl<'a> Run<'a> {
             latest.folder().display(),
             saved.config.block_size
         );
-        saved.load(model)?;
-        Ok(Start {
-            optimizer: latest.load_optimizer(model, LoadOptions::default())?,
-            state: latest.json(STATE)?,
-        })
+        trainer.load(&latest, LoadOptions::default())?;
+        Ok(latest.json(STATE)?)
     }
 
     /// Saves a checkpoint, with the validation loss if it was measured after this step.
-    pub(crate) fn save(
-        &self,
-        model: &Model,
-        optimizer: &AdamWState<f32>,
-        state: &FitState,
-    ) -> Result<()> {
-        let contents = Contents::new()
-            .model(model)
-            .optimizer(optimizer)
+    pub(crate) fn save(&self, trainer: &mut Trainer, state: &FitState) -> Result<()> {
+        let contents = trainer
+            .contents()
             .json(CONFIG, &self.config)
             .json(TOKENIZER, self.vocabulary)
             .json(STATE, state);
@@ -109,24 +93,29 @@ impl<'a> Run<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model;
+    use crate::{cli::Args, model, train};
     use attn::dfdx::prelude::*;
+    use clap::Parser;
+
+    fn trainer() -> Result<Trainer> {
+        let options = Args::parse_from(["char_lm"]).training;
+        Ok(train::trainer(model::build(&Cpu::default())?, &options))
+    }
 
     #[test]
     fn runs_that_do_not_fit_are_refused() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let abc = Vocabulary::characters("abc")?;
         let abd = Vocabulary::characters("abd")?;
-        let mut model = model::build(&Cpu::default())?;
+        let mut resumed = trainer()?;
         let run = |block, vocabulary| Run::new(folder.path(), 2, block, vocabulary);
         let mut refusal = |run: Run<'_>| {
-            let refused = run.resume(&mut model).err();
+            let refused = run.resume(&mut resumed).err();
             refused.map(|e| e.to_string()).unwrap_or_default()
         };
         assert!(refusal(run(16, &abc)).contains("no checkpoint"));
         run(16, &abc).check_new()?;
-        let saved = model::build(&Cpu::default())?;
-        run(16, &abc).save(&saved, &AdamWState::default(), &FitState::default())?;
+        run(16, &abc).save(&mut trainer()?, &FitState::default())?;
         assert!(run(16, &abc).check_new().is_err());
         assert!(refusal(run(16, &abd)).contains("other tokens"));
         assert!(refusal(run(8, &abc)).starts_with("--block-size 8 is not that of"));
@@ -147,8 +136,7 @@ mod tests {
             out.display()
         );
         assert_eq!(refused, Some(expected));
-        let model = model::build(&Cpu::default())?;
-        run().save(&model, &AdamWState::default(), &FitState::default())?;
+        run().save(&mut trainer()?, &FitState::default())?;
         drop(first);
         assert!(run().lock().is_ok());
         Ok(())

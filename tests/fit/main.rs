@@ -6,6 +6,8 @@
     reason = "for tests: what unwraps fails where it should"
 )]
 
+mod parts;
+
 use attn::{
     batches::{RandomBlocks, TokenBatch},
     checkpoint::{Checkpoints, Contents, LoadOptions},
@@ -38,12 +40,12 @@ impl Learner<u64> for Script {
             777 => Ok(StepReport {
                 loss: f64::NAN,
                 grad_norm: 1.0,
-                skipped: false,
+                ..StepReport::default()
             }),
             _ => Ok(StepReport {
                 loss: batch as f64,
                 grad_norm: 1.0,
-                skipped: false,
+                ..StepReport::default()
             }),
         }
     }
@@ -94,6 +96,8 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
             let kind = match event {
                 FitEvent::Step(_) => 's',
                 FitEvent::Evaluated(_) => 'e',
+                FitEvent::Measured(..) => 'm',
+                FitEvent::Saving => 'b',
                 FitEvent::Saved => 'c',
             };
             events.push(format!("{kind}{}", state.step));
@@ -103,7 +107,7 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
     assert_eq!(end.unwrap(), FitEnd::Done);
     assert_eq!(
         events.join(" "),
-        "e0 s1 s2 s3 e3 c3 s4 s5 s6 e6 c6 s7 e7 c7"
+        "e0 s1 s2 s3 e3 b3 c3 s4 s5 s6 e6 b6 c6 s7 e7 b7 c7"
     );
     assert_eq!(state.evaluations, [(0, 5.0), (3, 4.0), (6, 3.0), (7, 2.0)]);
     assert_eq!(
@@ -290,6 +294,7 @@ fn a_skipped_step_is_no_error() {
             loss: if batch == 2 { f64::NAN } else { 4.0 },
             grad_norm: 1.0,
             skipped: batch == 2,
+            ..StepReport::default()
         })
     };
     let mut state = FitState::default();
@@ -388,7 +393,7 @@ impl Learner<TokenBatch<Cpu>> for Bigrams {
         Ok(StepReport {
             loss: value.into(),
             grad_norm,
-            skipped: false,
+            ..StepReport::default()
         })
     }
 

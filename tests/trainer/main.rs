@@ -61,6 +61,7 @@ macro_rules! model_of_test {
 }
 
 mod equal;
+mod finite;
 mod groups;
 mod refused;
 mod settings;

@@ -69,7 +69,7 @@ fn a_step_that_is_not_finite_is_an_error_and_changes_nothing() {
         let message = error.to_string();
         assert!(message.starts_with("step 3: the loss is "), "{message}");
         assert!(
-            message.contains(", where that of `head.weight` is the first that is not finite: "),
+            message.contains(", where that of `head.weight` is the first that is not finite; "),
             "{message}"
         );
         assert_eq!(parameters(trainer.model()), before);

@@ -7,6 +7,9 @@ use dfdx::tensor::{Tensor, TensorFromVec};
 use super::{BatchError, DataError, Tokens, at_least_one, ids};
 use crate::random::{Subject, Words};
 
+/// `[batch, seq]`.
+type Ids<D> = Tensor<(usize, usize), usize, D>;
+
 /// Tokens, and the next token after each of them.
 #[derive(Clone, Debug)]
 pub struct TokenBatch<D: TensorFromVec<usize>> {
@@ -110,6 +113,13 @@ impl<T: Tokens, D: TensorFromVec<usize>> RandomBlocks<T, D> {
         self.position = position;
         self
     }
+
+    /// The batches as the pairs `(ids, targets)`, which a model's `loss` takes.
+    pub fn pairs(
+        self,
+    ) -> impl Iterator<Item = Result<(Ids<D>, Ids<D>), BatchError<D::Err>>> + use<T, D> {
+        self.map(|batch| batch.map(|TokenBatch { ids, targets }| (ids, targets)))
+    }
 }
 
 impl<T: Tokens, D: TensorFromVec<usize>> Iterator for RandomBlocks<T, D> {
@@ -205,6 +215,13 @@ impl<T: Tokens, D: TensorFromVec<usize>> Blocks<T, D> {
         let start = block as usize * self.shape.1;
         let asked = self.tokens.len() - 1;
         start..asked.min(start.saturating_add(self.shape.1))
+    }
+
+    /// The batches as the pairs `(ids, targets)`, which a model's `loss` takes.
+    pub fn pairs(
+        self,
+    ) -> impl Iterator<Item = Result<(Ids<D>, Ids<D>), BatchError<D::Err>>> + use<T, D> {
+        self.map(|batch| batch.map(|TokenBatch { ids, targets }| (ids, targets)))
     }
 }
 

@@ -399,7 +399,7 @@ impl StepSeeds {
         }
     }
 
-    fn draw(&self) -> u64 {
+    pub(crate) fn draw(&self) -> u64 {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let [low, high] = [self.step, self.step >> 32].map(|word| word as u32);
         let [a, b, ..] = self.key.block([low, high, self.batch, drawn]);

@@ -17,6 +17,7 @@ use crate::{
     },
     model::Pass,
     ops::{check_shape, elementwise::elementwise_backward},
+    random::RandomU64,
     unwrap,
 };
 
@@ -75,7 +76,7 @@ pub(crate) fn dropout_with_form<S: Shape, E: Element, D: Backend<E>, T: Tape<E, 
     }
     let device = x.device().clone();
     let shape = *x.shape();
-    let seed = device.random_u64();
+    let seed = RandomU64::random_u64(&device);
     if !fused {
         return Ok(composed::dropout(x, p, seed)?);
     }

@@ -4,7 +4,10 @@
 //! does not depend on order, tiling or number of threads, and the backward pass recomputes it instead of reading a saved one.
 
 mod philox;
+mod source;
 mod words;
 
 pub use philox::Philox4x32;
+pub use source::RandomU64;
+pub(crate) use source::drawing;
 pub(crate) use words::{Subject, Words};

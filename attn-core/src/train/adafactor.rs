@@ -81,6 +81,10 @@ impl Algorithm for AdafactorConfig {
         optional("square", ListSize::Elements),
     ];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_not_negative("epsilon", self.epsilon.unwrap_or(0.0))?;

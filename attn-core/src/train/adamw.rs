@@ -63,6 +63,10 @@ impl Algorithm for AdamWConfig {
     const NAME: &'static str = "AdamW";
     const LISTS: &'static [List] = &[List::of_elements("mean"), List::of_elements("square")];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("betas[0]", self.betas[0])?;

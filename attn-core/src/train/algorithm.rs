@@ -71,6 +71,11 @@ pub trait Algorithm {
 
     /// Updates a parameter.
     fn update<E: Element>(&self, update: Update<'_, E>);
+
+    /// The learning rate, for records of training. `None` if the algorithm has none.
+    fn lr(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// An [`Algorithm`] with one learning rate, which a [`Schedule`](super::Schedule) can set.

@@ -51,6 +51,10 @@ impl Algorithm for LionConfig {
     const NAME: &'static str = "Lion";
     const LISTS: &'static [List] = &[List::of_elements("momentum")];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("betas[0]", self.betas[0])?;

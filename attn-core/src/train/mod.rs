@@ -2,7 +2,8 @@
 //!
 //! - [`Trainer`]: whole steps of a model that declares its loss, without a tape. It clips, accumulates and sets the learning rate itself.
 //!   Start here if your `model!` has a function `loss`. The examples on this page are for other models and losses.
-//! - [`fit()`]: the loop around the steps of a trainer or of your own, with evaluations, checkpoints and an early end.
+//! - [`Trainer::fit`]: the loop around the steps, with evaluations, checkpoints, records and an early end. [`fit()`] is the same for steps of
+//!   your own.
 //! - [`cross_entropy`]: the loss of classifiers and language models, fused with its gradient, with ignored targets and label
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
@@ -133,7 +134,9 @@ pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, Lis
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
-pub use fit::{FitConfig, FitEnd, FitError, FitEvent, FitState, Learner, StepReport, fit};
+pub use fit::{
+    Fit, FitConfig, FitEnd, FitError, FitEvent, FitFailure, FitState, Learner, StepReport, fit,
+};
 pub use gradients::{clip_grad_norm, grad_norm, scale_grads};
 pub use lion::{Lion, LionConfig};
 pub use muon::{Muon, MuonConfig, MuonScale};

@@ -125,6 +125,10 @@ impl Algorithm for MuonConfig {
     const NAME: &'static str = "Muon";
     const LISTS: &'static [List] = &[MOMENTUM, optional("mean"), optional("square")];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("momentum", self.momentum)?;

@@ -111,6 +111,10 @@ impl Algorithm for ScheduleFreeConfig {
         },
     ];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("betas[0]", self.betas[0])?;

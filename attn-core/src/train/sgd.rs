@@ -62,6 +62,10 @@ impl Algorithm for SgdConfig {
         ..List::of_elements("momentum")
     }];
 
+    fn lr(&self) -> Option<f64> {
+        Some(self.lr)
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("momentum", self.momentum)?;

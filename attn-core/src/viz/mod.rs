@@ -5,6 +5,8 @@
 //! | [`Viewer`] | an HTML page: choose a layer and a head, point at a token, see the matrix, its mask and the entropies |
 //! | [`svg`] | a heat map of a head, for documents |
 //! | [`terminal`] | the same as characters, for the terminal |
+//! | [`TrainingLog`] | the records of a run of [`Trainer::fit`](crate::train::Trainer::fit): progress, metrics, chart and report |
+//! | [`Progress`] | a progress bar, or lines from time to time |
 //! | [`Metrics`] | `metrics.jsonl`: metrics by step, the same for an interrupted and an uninterrupted run |
 //! | [`LossChart`] | a chart of the losses |
 //! | [`Report`] | configuration, parameters, curves, samples and maps of a run on one page |
@@ -65,7 +67,9 @@ mod files;
 mod grid;
 mod html;
 mod label;
+mod log;
 mod metrics;
+mod progress;
 mod report;
 mod svg;
 mod terminal;
@@ -77,7 +81,9 @@ pub use error::VizError;
 pub use files::write;
 pub use grid::{Head, Scale};
 pub use label::Labels;
+pub use log::TrainingLog;
 pub use metrics::{Metrics, Record};
+pub use progress::Progress;
 pub use report::Report;
 pub use svg::{SvgOptions, svg};
 pub use terminal::{Terminal, terminal};

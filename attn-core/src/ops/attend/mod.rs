@@ -23,6 +23,7 @@ use crate::{
     kernel::attention::{Dropout, Normalizer, PairFunction, PairMask, PairTensor, Sizes},
     model::tapes_of_results,
     ops::check_shape,
+    random::RandomU64,
     unwrap,
 };
 use dual::Function;
@@ -517,7 +518,7 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         let p = self.options.dropout;
         let dropout = (T::OWNS_TAPE && p > 0.0).then(|| Dropout {
             p,
-            seed: device.random_u64(),
+            seed: RandomU64::random_u64(&device),
         });
         if let Some(alignment) = self.options.causal {
             self.options.mask.causal = Some(match alignment {

@@ -19,6 +19,7 @@ use crate::{
     kernel::{activation as kernel, dropout::Dropout},
     model::Pass,
     ops::{Activation, Affine, EndsIn, check_shape},
+    random::RandomU64,
     unwrap,
 };
 
@@ -235,7 +236,7 @@ where
 
 /// The seed of a dropout with probability `p`, in training.
 fn seed<E: Element, D: Backend<E>, T: Tape<E, D>>(device: &D, p: f64) -> Option<u64> {
-    (T::OWNS_TAPE && p != 0.0).then(|| device.random_u64())
+    (T::OWNS_TAPE && p != 0.0).then(|| RandomU64::random_u64(device))
 }
 
 /// Checks that the largest tensor can exist: the hidden layer has at most `2 H` numbers per vector.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::{Error, train::UpdateError};
+use crate::{Error, train::UpdateError, values};
 
 /// A step of a [`Trainer`](super::Trainer).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub struct TrainStep {
     pub loss: f64,
     /// The norm of all gradients as one vector, before clipping.
     pub grad_norm: f64,
+    /// The learning rate, if the algorithm has one.
+    pub learning_rate: Option<f64>,
     /// Whether the parameters are as before, because the loss or a gradient is not finite: see [`NonFinite::Skip`].
     pub skipped: bool,
 }
@@ -42,8 +44,9 @@ pub enum TrainError<Dev> {
 
     /// The loss or a gradient is infinite or NaN.
     #[error(
-        "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}: training has diverged; a smaller learning rate may help",
-        of_gradient(parameter.as_deref())
+        "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}{}: training has diverged; a smaller learning rate may help",
+        of_gradient(parameter.as_deref()),
+        of_operation(first.as_ref())
     )]
     NotFinite {
         /// The step.
@@ -54,6 +57,10 @@ pub enum TrainError<Dev> {
         grad_norm: f64,
         /// The first parameter whose gradient is not finite, if there is one.
         parameter: Option<String>,
+        /// The first operation of the batch whose result is not finite, or if all results are finite, the first whose gradient is not. `None`
+        /// if there is neither: the gradient of a parameter is not finite by its own operation, as a sum that overflows. Of
+        /// [accumulated](super::Trainer::accumulate) batches, that of the first with such a loss.
+        first: Option<values::NonFinite>,
     },
 
     /// There is no batch since the last step.
@@ -65,6 +72,10 @@ fn of_gradient(parameter: Option<&str>) -> impl Display {
     parameter.map_or_else(String::new, |parameter| {
         format!(", where that of `{parameter}` is the first that is not finite")
     })
+}
+
+fn of_operation(first: Option<&values::NonFinite>) -> impl Display {
+    first.map_or_else(String::new, |first| format!("; {first}"))
 }
 
 impl<Dev> From<Error<Dev>> for TrainError<Dev> {

@@ -1,6 +1,7 @@
 //! Training steps without a tape: the loss of a declared model, its gradients and the optimizer on slices.
 
 mod error;
+mod finite;
 mod model;
 mod parameters;
 
@@ -20,10 +21,11 @@ use super::{
 use crate::{
     Backend, Element,
     fused::{Operation, StepSeeds},
+    values,
 };
 
 pub use error::{NonFinite, TrainError, TrainStep};
-use model::ErrOf;
+pub(super) use model::ErrOf;
 pub use model::{TrainBatch, Trainable};
 
 /// Trains a model whose `model!` has a function `loss` with one number as its result.
@@ -95,6 +97,8 @@ pub struct Trainer<M: Trainable, A> {
     non_finite: NonFinite,
     /// The losses of the batches since the last step.
     losses: Vec<f64>,
+    /// The first operation of them that is not finite.
+    first: Option<values::NonFinite>,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -126,6 +130,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             seed: 0,
             non_finite: NonFinite::default(),
             losses: Vec::new(),
+            first: None,
         }
     }
 
@@ -258,6 +263,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     fn forget_trained(&mut self) {
         self.knows_trained = false;
         self.losses.clear();
+        self.first = None;
         if let Some(parameters) = &mut self.parameters {
             parameters.forget();
         }
@@ -292,7 +298,32 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// What to do if the loss or a gradient is infinite or NaN.
+    /// What to do if the loss or a gradient is infinite or NaN. Where this is an error, [`step`](Self::step) runs the batch once more as a
+    /// chain of operations, with the same dropouts, and names the first operation that is not finite.
+    ///
+    /// ```
+    /// # use attn::{prelude::*, train::SgdConfig};
+    /// model! {
+    ///     struct Root<d = 2>;
+    ///     fn forward(x: [batch, d]) -> [batch, 1] {
+    ///         let y = linear::<1, bias = false>(x);
+    ///         let root = sqrt(y - 100);
+    ///         root
+    ///     }
+    ///     fn loss(x: [batch, d]) -> [] {
+    ///         mean::<[batch, 1]>(forward(x))
+    ///     }
+    /// }
+    ///
+    /// let dev = Cpu::default();
+    /// let mut trainer = dev.build_module::<Root, f64>().trainer(SgdConfig::default());
+    /// let x: Tensor<Rank2<4, 2>, f64, _> = dev.ones();
+    /// let error = trainer.step(x).unwrap_err().to_string();
+    /// assert!(error.contains("forward: `root`, the result of `sqrt`, has the number NaN"), "{error}");
+    /// ```
+    ///
+    /// PyTorch: `torch.autograd.set_detect_anomaly(True)`, which makes every step slower.
+    #[doc(alias("detect_anomaly", "GradScaler"))]
     pub fn non_finite(mut self, non_finite: NonFinite) -> Self {
         self.non_finite = non_finite;
         self
@@ -305,8 +336,11 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// [`TrainError::Call`] if the loss does not accept the batch: nothing has changed then, and batches before it stay accumulated. The
     /// errors of [`apply`](Self::apply), after which all accumulated batches are forgotten.
     pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
+        let number = self.losses.len() as u32;
+        let again = batch.clone();
         self.accumulate(batch)?;
-        self.apply()
+        let step = self.apply();
+        step.map_err(|error| self.with_operation(error, again, number))
     }
 
     /// Adds the gradients of a batch to those of the next step, and returns its loss. [`apply`](Self::apply) takes the step, on the mean of
@@ -337,6 +371,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
+        let again = batch.clone();
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         if !std::mem::replace(&mut self.knows_trained, true) {
             let choices = self.optimizer.choices(&self.model);
@@ -354,6 +389,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
         let loss = number_of(&loss.split_tape().0);
         self.losses.push(loss);
+        if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
+            self.first = self.first_non_finite(again, number);
+        }
         Ok(loss)
     }
 
@@ -365,6 +403,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// parameters and the state are as before, and the batches are forgotten.
     pub fn apply(&mut self) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         let losses = std::mem::take(&mut self.losses);
+        let first = self.first.take();
         if losses.is_empty() {
             return Err(TrainError::NoBatch);
         }
@@ -381,6 +420,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 non_finite: self.non_finite,
             },
             (loss, count),
+            first,
         );
         parameters.forget();
         self.has_news |= applied.is_ok();
@@ -500,6 +540,7 @@ fn apply<M: Trainable, A: Algorithm>(
     model: &M,
     settings: &Settings<'_, A>,
     (loss, count): (f64, f64),
+    first: Option<values::NonFinite>,
 ) -> Result<TrainStep, TrainError<ErrOf<M>>> {
     if let Some(found) = settings.clip.filter(|clip| clip.is_nan() || *clip < 0.0) {
         Err(UpdateError::Config {
@@ -514,6 +555,7 @@ fn apply<M: Trainable, A: Algorithm>(
         step: optimizer.state.step.saturating_add(1),
         loss,
         grad_norm: norm,
+        learning_rate: optimizer.config.lr(),
         skipped: false,
     };
     if !(loss.is_finite() && norm.is_finite()) {
@@ -525,6 +567,7 @@ fn apply<M: Trainable, A: Algorithm>(
                 loss,
                 grad_norm: norm,
                 parameter: parameters.first_non_finite().map(str::to_owned),
+                first,
             }),
         };
     }
@@ -532,6 +575,7 @@ fn apply<M: Trainable, A: Algorithm>(
     let factor = clipped.map_or(1.0, |clip| clip / norm) / count;
     if let Some(set) = settings.schedule {
         set(&mut optimizer.config, done.step);
+        done.learning_rate = optimizer.config.lr();
     }
     optimizer.check_settings(model)?;
     let choices = optimizer.begin(model)?;

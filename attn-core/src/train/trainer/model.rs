@@ -6,7 +6,7 @@ use dfdx::{
     tensor::{Gradients, HasErr, Merge, NoneTape, Storage, Tape, Tensor},
 };
 
-use crate::{Backend, Element, Error, fused::Operation};
+use crate::{Backend, Element, Error, fused::Operation, values::NonFinite};
 
 /// A model with a loss: its `model!` has a function `loss` whose result is a single number.
 ///
@@ -37,7 +37,7 @@ pub trait Trainable:
 }
 
 /// dfdx's error on the device of a model.
-pub(super) type ErrOf<M> = <<M as Trainable>::Device as HasErr>::Err;
+pub(in crate::train) type ErrOf<M> = <<M as Trainable>::Device as HasErr>::Err;
 
 /// The arguments of the `loss` of a model `M`: a tensor, a tuple of several, or the struct of them by name.
 ///
@@ -47,7 +47,7 @@ pub(super) type ErrOf<M> = <<M as Trainable>::Device as HasErr>::Err;
     label = "these are not the arguments of the model's `loss`",
     note = "a batch is what `model.loss(..)` takes: a tensor, or a tuple of several, without a tape"
 )]
-pub trait TrainBatch<M: Trainable> {
+pub trait TrainBatch<M: Trainable>: Clone {
     /// Computes the loss as one operation.
     ///
     /// # Errors
@@ -62,6 +62,17 @@ pub trait TrainBatch<M: Trainable> {
         model: &M,
         operation: Operation<M::Element, M::Device, T>,
     ) -> Result<Tensor<Rank0, M::Element, M::Device, T>, Error<ErrOf<M>>>;
+
+    /// The size of the first axis of the first tensor.
+    #[doc(hidden)]
+    fn examples(&self) -> usize;
+
+    /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
+    ///
+    /// # Errors
+    /// Those of the model's `loss`.
+    #[doc(hidden)]
+    fn first_non_finite(self, model: &M) -> Result<Option<NonFinite>, Error<ErrOf<M>>>;
 }
 
 /// Stands for a tape: what the derivative reads is kept. The derivative itself goes to the trainer.

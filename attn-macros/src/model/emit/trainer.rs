@@ -15,7 +15,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::{Emitter, MODEL, docs, field, input, tuple};
+use super::{Emitter, MODEL, docs, field, input, opaque::Access, tuple};
 use crate::model::types::ValueKind;
 
 /// The function that a trainer takes the gradients of.
@@ -50,7 +50,7 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
     let tuples = (2..=12).map(|inputs| {
         let types = (0..inputs).map(|index| format_ident!("A{index}"));
         let types: Vec<_> = types.collect();
-        let generics = quote!(#(#types,)* E: p::Element, D: p::Backend<E>);
+        let generics = quote!(#(#types: p::Clone,)* E: p::Element, D: p::Backend<E>);
         (generics, quote!((#(#types),*)))
     });
     let tensor = (
@@ -67,6 +67,14 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
                     _: &#name<E, D>,
                     _: p::Operation<E, D, T>,
                 ) -> Result<p::Tensor<(), E, D, T>, p::Error<D::Err>> {
+                    ::core::unreachable!()
+                }
+
+                fn examples(&self) -> usize {
+                    ::core::unreachable!()
+                }
+
+                fn first_non_finite(self, _: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
             }
@@ -139,9 +147,20 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
     let defaults = input::emit_defaults(cx);
     let checks = input::emit_checks(cx);
     let results = &model.result_names;
-    let value = match results.first().map(|name| field(name)) {
+    let result = results.first().map(|name| field(name));
+    let value = match &result {
         None => quote!(fused(operation, model, #(#names,)* true)),
         Some(result) => quote!(Ok(fused(operation, model, #(#names,)* true)?.#result)),
+    };
+    let input = cx.input(Access::Shared);
+    let result = result.map(|result| quote!(.#result));
+    let first_of_batch = match names.len() {
+        1 => quote!(self),
+        _ => quote!(&self.0),
+    };
+    let examples = match model.value(model.inputs[0]).ty.axes.is_empty() {
+        true => quote!(1),
+        false => quote!(p::axis(#first_of_batch, 0)),
     };
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
@@ -155,6 +174,16 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
                 #checks
                 let #first = p::PutTape::put_tape(#first, <T as ::core::default::Default>::default());
                 #value
+            }
+
+            fn examples(&self) -> usize {
+                #examples
+            }
+
+            fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
+                let #pattern = self;
+                let #first = p::PutTape::put_tape(#first, <p::OwnedTape<E, D> as ::core::default::Default>::default());
+                p::first_non_finite(|run| #input::run(#pattern, model, run), |output| output #result, outline)
             }
         }
     }
@@ -176,6 +205,7 @@ fn emit_batch_by_name(cx: &Emitter<'_>) -> Option<TokenStream> {
         #[diagnostic::do_not_recommend]
         impl<#(#types,)* E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #inputs<#(#types),*>
         where
+            #(#types: p::Clone,)*
             (#(#types,)*): p::TrainBatch<#name<E, D>>,
         {
             fn loss<T: p::Tape<E, D>>(
@@ -184,6 +214,14 @@ fn emit_batch_by_name(cx: &Emitter<'_>) -> Option<TokenStream> {
                 operation: p::Operation<E, D, T>,
             ) -> Result<p::Tensor<(), E, D, T>, p::Error<D::Err>> {
                 p::TrainBatch::loss((#(self.#fields,)*), model, operation)
+            }
+
+            fn examples(&self) -> usize {
+                p::TrainBatch::examples(&(#(p::Clone::clone(&self.#fields),)*))
+            }
+
+            fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
+                p::TrainBatch::first_non_finite((#(self.#fields,)*), model)
             }
         }
     })

@@ -1,6 +1,10 @@
 //! The loop around training steps.
 
+mod run;
+
 use std::ops::ControlFlow;
+
+pub use run::{Fit, FitFailure};
 
 use super::{Algorithm, TrainBatch, TrainError, TrainStep, Trainable, Trainer};
 
@@ -23,6 +27,14 @@ pub trait Learner<Batch> {
     /// Any error ends the loop.
     fn evaluate(&mut self) -> Result<Option<f64>, Self::Error> {
         Ok(None)
+    }
+
+    /// Other numbers that are measured with each evaluation, such as the share of right answers, by name.
+    ///
+    /// # Errors
+    /// Any error ends the loop.
+    fn measure(&mut self) -> Result<Vec<(&'static str, f64)>, Self::Error> {
+        Ok(Vec::new())
     }
 
     /// Saves a checkpoint after `state.step` steps, with the state, from which a resumed run goes on.
@@ -54,12 +66,14 @@ impl<M: Trainable, A: Algorithm, Batch: TrainBatch<M>> Learner<Batch> for Traine
 }
 
 /// The results of a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepReport {
     /// The training loss.
     pub loss: f64,
     /// The norm of all gradients before clipping.
     pub grad_norm: f64,
+    /// The learning rate, if it is known.
+    pub learning_rate: Option<f64>,
     /// Whether nothing was learned, because the loss or a gradient is not finite, and this is no error: see
     /// [`NonFinite::Skip`](super::NonFinite::Skip).
     pub skipped: bool,
@@ -70,6 +84,7 @@ impl From<TrainStep> for StepReport {
         Self {
             loss: step.loss,
             grad_norm: step.grad_norm,
+            learning_rate: step.learning_rate,
             skipped: step.skipped,
         }
     }
@@ -138,6 +153,10 @@ pub enum FitEvent {
     Step(StepReport),
     /// An evaluation, with the validation loss.
     Evaluated(f64),
+    /// Another number that was [measured](Learner::measure), with its name.
+    Measured(&'static str, f64),
+    /// [`Learner::save`] is about to be called: what has to be on the disk before the checkpoint is written now.
+    Saving,
     /// [`Learner::save`] has returned: a checkpoint, if the learner saves any.
     Saved,
 }
@@ -204,7 +223,7 @@ pub enum FitError<Error> {
 ///     optimizer.update(&mut model, &mut new)?;
 ///     model.zero_grads(&mut new);
 ///     gradients = Some(new);
-///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm, skipped: false })
+///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm, ..Default::default() })
 /// };
 /// let batches = std::iter::repeat_with(|| Ok::<_, std::convert::Infallible>((dev.sample_normal(), dev.ones())));
 /// let config = FitConfig { steps: 20, evaluate_every: 0, patience: None };
@@ -217,9 +236,8 @@ pub enum FitError<Error> {
 /// # Ok::<(), attn::train::FitError<attn::train::UpdateError<CpuError>>>(())
 /// ```
 ///
-/// A [`Trainer`] takes the same steps with less code. By itself it has no evaluations and saves no checkpoints. For these, implement
-/// [`Learner`] for a struct with the trainer as a field: `evaluate` returns the mean of `trainer.evaluate(batch)`, and `save` saves
-/// `trainer.contents()` and the state.
+/// A [`Trainer`] is a learner, without evaluations and checkpoints. [`trainer.fit(config)`](Trainer::fit) is this loop with these and other
+/// parts.
 ///
 /// ```
 /// use attn::{batches::{RandomBlocks, TokenBatch}, prelude::*, train::{AdamWConfig, FitConfig, FitEvent, FitState, fit}};
@@ -269,9 +287,15 @@ where
     Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = batches.into_iter();
-    if state.evaluations.is_empty()
-        && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break()
-    {
+    let mut flow = ControlFlow::Continue(());
+    if state.evaluations.is_empty() {
+        flow = evaluate::<L, Batch>(learner, state, &mut observe)?;
+    }
+    // A run that goes on has measured before.
+    if state.step == 0 && flow.is_continue() {
+        flow = measure::<L, Batch>(learner, state, &mut observe)?;
+    }
+    if flow.is_break() {
         // It ends in any case.
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
         return Ok(FitEnd::Stopped);
@@ -286,6 +310,7 @@ where
         let Some(batch) = batches.next() else {
             if !is_saved {
                 let _ = evaluate::<L, Batch>(learner, state, &mut observe)?;
+                let _ = measure::<L, Batch>(learner, state, &mut observe)?;
                 let _ = save::<L, Batch>(learner, state, &mut observe)?;
             }
             return Ok(FitEnd::NoMoreBatches);
@@ -301,9 +326,12 @@ where
         let is_last = state.step == config.steps;
         let evaluates =
             config.evaluate_every > 0 && state.step.is_multiple_of(config.evaluate_every);
-        if (is_last || evaluates) && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break()
-        {
-            flow = ControlFlow::Break(());
+        if is_last || evaluates {
+            let evaluated = evaluate::<L, Batch>(learner, state, &mut observe)?;
+            let measured = measure::<L, Batch>(learner, state, &mut observe)?;
+            if evaluated.is_break() || measured.is_break() {
+                flow = ControlFlow::Break(());
+            }
         }
         is_saved = is_last || evaluates || flow.is_break();
         if is_saved && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
@@ -329,13 +357,33 @@ fn evaluate<L: Learner<Batch>, Batch>(
     observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)
 }
 
+fn measure<L: Learner<Batch>, Batch>(
+    learner: &mut L,
+    state: &FitState,
+    observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
+) -> Result<ControlFlow<()>, FitError<L::Error>> {
+    let mut flow = ControlFlow::Continue(());
+    for (name, number) in learner.measure().map_err(FitError::Failed)? {
+        let event = FitEvent::Measured(name, number);
+        if observe(state, event).map_err(FitError::Failed)?.is_break() {
+            flow = ControlFlow::Break(());
+        }
+    }
+    Ok(flow)
+}
+
 fn save<L: Learner<Batch>, Batch>(
     learner: &mut L,
     state: &FitState,
     observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
 ) -> Result<ControlFlow<()>, FitError<L::Error>> {
+    let before = observe(state, FitEvent::Saving).map_err(FitError::Failed)?;
     learner.save(state).map_err(FitError::Failed)?;
-    observe(state, FitEvent::Saved).map_err(FitError::Failed)
+    let after = observe(state, FitEvent::Saved).map_err(FitError::Failed)?;
+    Ok(match before.is_break() {
+        true => before,
+        false => after,
+    })
 }
 
 fn check<Error>(which: &'static str, found: f64, step: u64) -> Result<(), FitError<Error>> {

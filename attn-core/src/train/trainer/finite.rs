@@ -1,0 +1,39 @@
+//! The operation at which a step stopped being finite.
+
+use super::{NonFinite, TrainBatch, TrainError, Trainable, Trainer, model::ErrOf};
+use crate::{fused::StepSeeds, random::drawing, train::Algorithm, values};
+
+impl<M: Trainable, A: Algorithm> Trainer<M, A> {
+    /// The error, with the operation in it. Where the loss is not finite, this was looked for before.
+    pub(super) fn with_operation<B: TrainBatch<M>>(
+        &mut self,
+        mut error: TrainError<ErrOf<M>>,
+        batch: B,
+        number: u32,
+    ) -> TrainError<ErrOf<M>> {
+        if let TrainError::NotFinite { first, .. } = &mut error
+            && first.is_none()
+        {
+            *first = self.first_non_finite(batch, number);
+        }
+        error
+    }
+
+    /// Runs the batch of this number once more, as a chain of operations with the dropouts that it had in the step. An error, such as too
+    /// little memory for a tape, leaves the operation unnamed.
+    pub(super) fn first_non_finite<B: TrainBatch<M>>(
+        &mut self,
+        batch: B,
+        number: u32,
+    ) -> Option<values::NonFinite> {
+        debug_assert!(
+            self.non_finite == NonFinite::Stop,
+            "a step that is skipped is no error"
+        );
+        let step = self.optimizer.state.step.saturating_add(1);
+        let seeds = StepSeeds::new(self.seed, step, number);
+        let model = self.model();
+        let found = drawing(move || seeds.draw(), || batch.first_non_finite(model));
+        found.ok().flatten()
+    }
+}

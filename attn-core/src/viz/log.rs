@@ -1,0 +1,264 @@
+//! The records of a run of training.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    LossChart, Metrics, Progress, Record, Report, VizError,
+    progress::{minutes, thousands},
+};
+use crate::train::{FitEvent, FitState, StepReport};
+
+/// The records of a run: progress on the terminal, `metrics.jsonl`, a chart and a report.
+///
+/// [`observe`](Self::observe) is told what happens, by [`Trainer::fit`](crate::train::Trainer::fit) or by [`fit()`](crate::train::fit()):
+///
+/// | | in `metrics.jsonl` |
+/// | --- | --- |
+/// | each step | `train_loss`, `learning_rate`, `gradient_norm` |
+/// | each evaluation | `validation_loss`, and other measured numbers by their names |
+///
+/// Lines are on the disk before a checkpoint is saved. A resumed run drops those after its step, and its file is then the same, byte by
+/// byte, as that of an uninterrupted run.
+///
+/// ```
+/// use attn::train::{FitConfig, FitState, StepReport, fit};
+/// use attn::viz::{Metrics, Record, TrainingLog, VizError};
+/// use std::{convert::Infallible, ops::ControlFlow};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let mut state = FitState::default();
+/// let mut log = TrainingLog::new(folder, &state, 5)?.baseline("a guess", 2.0);
+/// let mut step = |loss: f64| Ok::<_, VizError>(StepReport { loss, grad_norm: 1.0, ..Default::default() });
+/// let batches = [5.0, 4.0, 3.0, 2.0, 1.0].map(Ok::<_, Infallible>);
+/// let config = FitConfig { steps: 5, evaluate_every: 0, patience: None };
+/// fit(&mut step, batches, config, &mut state, |state, event| {
+///     log.observe(state, event)?;
+///     Ok(ControlFlow::Continue(()))
+/// })?;
+///
+/// let losses = Record::series(&Metrics::read(folder.join("metrics.jsonl"))?, "train_loss");
+/// assert_eq!(losses, [(1, 5.0), (2, 4.0), (3, 3.0), (4, 2.0), (5, 1.0)]);
+/// log.report("A run")?.write(folder.join("report.html"))?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[doc(alias("TensorBoard", "wandb", "logger", "CSVLogger"))]
+pub struct TrainingLog {
+    path: PathBuf,
+    metrics: Metrics,
+    progress: Progress,
+    times: bool,
+    title: String,
+    baselines: Vec<(String, f64)>,
+}
+
+const FILE: &str = "metrics.jsonl";
+const TRAIN_LOSS: &str = "train_loss";
+const VALIDATION_LOSS: &str = "validation_loss";
+const LEARNING_RATE: &str = "learning_rate";
+const GRADIENT_NORM: &str = "gradient_norm";
+
+impl TrainingLog {
+    /// The records of a run up to so many steps, in this folder, which is made if it is not there. A run that does not begin new continues
+    /// its `metrics.jsonl`.
+    ///
+    /// # Errors
+    /// [`VizError`] if a system call fails, or if the records of the run so far cannot be read.
+    pub fn new(folder: impl AsRef<Path>, state: &FitState, steps: u64) -> Result<Self, VizError> {
+        let folder = folder.as_ref();
+        fs::create_dir_all(folder).map_err(|error| VizError::File {
+            path: folder.into(),
+            action: "make the folder",
+            error,
+        })?;
+        let path = folder.join(FILE);
+        let metrics = match *state == FitState::default() {
+            true => Metrics::create(&path),
+            false => Metrics::resume(&path, state.step),
+        };
+        Ok(Self {
+            path,
+            metrics: metrics?,
+            progress: Progress::new(state, steps),
+            times: false,
+            title: "Loss".into(),
+            baselines: Vec::new(),
+        })
+    }
+
+    /// What a step works through, for the speed: `work(8 * 64, "tokens")`.
+    pub fn work(mut self, count: usize, unit: &str) -> Self {
+        self.progress = self.progress.work(count, unit);
+        self
+    }
+
+    /// The number of steps between two lines of progress, where there is no bar. It is 100 by default.
+    pub fn every(mut self, steps: u64) -> Self {
+        self.progress = self.progress.every(steps);
+        self
+    }
+
+    /// The title of the chart: `Loss, in nats per token`.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Adds a loss to compare with, which is shown at each evaluation and in the chart.
+    pub fn baseline(mut self, name: impl Into<String>, loss: f64) -> Self {
+        self.baselines.push((name.into(), loss));
+        self
+    }
+
+    /// Writes the speed of each step to `metrics.jsonl`, too, as `tokens_per_second` where tokens are the [work](Self::work). Two runs have
+    /// different files then.
+    pub fn times(mut self, times: bool) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// Prints nothing.
+    pub fn quiet(mut self) -> Self {
+        self.progress = self.progress.quiet();
+        self
+    }
+
+    /// Records and shows what has happened.
+    ///
+    /// # Errors
+    /// [`VizError`] if a system call fails, or if two measured numbers have one name.
+    pub fn observe(&mut self, state: &FitState, event: FitEvent) -> Result<(), VizError> {
+        match event {
+            FitEvent::Step(report) => self.step(state, report)?,
+            FitEvent::Evaluated(loss) => {
+                self.metrics.write(state.step, &[(VALIDATION_LOSS, loss)])?;
+                let compared = self.baselines.iter();
+                let compared = compared.map(|(name, loss)| format!("{name} {loss:.3}"));
+                let compared = match &compared.collect::<Vec<_>>()[..] {
+                    [] => String::new(),
+                    all => format!("  ({})", all.join(", ")),
+                };
+                let line = format!("validation loss {loss:.3}{compared}");
+                self.line(state, &line)?;
+            }
+            FitEvent::Measured(name, number) => {
+                self.metrics.write(state.step, &[(name, number)])?;
+                self.line(state, &format!("{name} {number:.3}"))?;
+            }
+            // After a crash of the machine no checkpoint is newer than the lines.
+            FitEvent::Saving => self.metrics.sync()?,
+            FitEvent::Saved => {}
+        }
+        self.progress.pause();
+        Ok(())
+    }
+
+    fn step(&mut self, state: &FitState, report: StepReport) -> Result<(), VizError> {
+        self.progress.step(state)?;
+        let speed = format!("{}_per_second", self.progress.unit());
+        let mut measured = vec![(TRAIN_LOSS, report.loss)];
+        measured.extend(report.learning_rate.map(|rate| (LEARNING_RATE, rate)));
+        measured.push((GRADIENT_NORM, report.grad_norm));
+        if self.times {
+            measured.push((&speed, self.progress.speed()));
+        }
+        self.metrics.write(state.step, &measured)
+    }
+
+    fn line(&mut self, state: &FitState, line: &str) -> Result<(), VizError> {
+        self.progress
+            .line(&format!("step {:>5}  {line}", state.step))
+    }
+
+    /// The records so far.
+    ///
+    /// # Errors
+    /// [`VizError`] if they cannot be read.
+    pub fn records(&self) -> Result<Vec<Record>, VizError> {
+        Metrics::read(&self.path)
+    }
+
+    /// The chart of the losses so far.
+    ///
+    /// # Errors
+    /// [`VizError`] if the records cannot be read.
+    pub fn chart(&self) -> Result<LossChart, VizError> {
+        let records = self.records()?;
+        let chart = LossChart::new(&self.title)
+            .train(Record::series(&records, TRAIN_LOSS))
+            .validation(Record::series(&records, VALIDATION_LOSS));
+        let baselines = self.baselines.iter();
+        Ok(baselines.fold(chart, |chart, (name, loss)| chart.baseline(name, *loss)))
+    }
+
+    /// The report of the run so far: its chart, and a table of results. Add what else belongs to it, and write it.
+    ///
+    /// # Errors
+    /// [`VizError`] if the records cannot be read.
+    pub fn report(&mut self, title: impl Into<String>) -> Result<Report, VizError> {
+        self.progress.finish();
+        let chart = self.chart()?.svg()?;
+        let results = self.results()?;
+        Ok(Report::new(title)
+            .picture(
+                "Loss",
+                "The losses of training and validation, step by step.",
+                &chart,
+            )
+            .table("Results", results))
+    }
+
+    /// The last number of each name, and the speed.
+    fn results(&self) -> Result<Vec<(String, String)>, VizError> {
+        let records = self.records()?;
+        let mut names: Vec<&str> = vec![TRAIN_LOSS, VALIDATION_LOSS];
+        let all = records.iter().flat_map(|record| &record.values);
+        for (name, _) in all {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let mut rows = Vec::new();
+        for name in names {
+            let series = Record::series(&records, name);
+            let Some((step, last)) = series.last() else {
+                continue;
+            };
+            rows.push((
+                name.replace('_', " "),
+                format!("{} after step {step}", number(*last)),
+            ));
+            let lowest = series.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            if let (VALIDATION_LOSS, Some((step, best))) = (name, lowest) {
+                let best = format!("{} after step {step}", number(*best));
+                rows.push(("lowest validation loss".into(), best));
+            }
+        }
+        let baselines = self.baselines.iter();
+        rows.extend(baselines.map(|(name, loss)| (name.clone(), number(*loss))));
+        if self.progress.speed() > 0.0 {
+            let speed = thousands(self.progress.speed() as u64);
+            rows.push((format!("{} per second", self.progress.unit()), speed));
+            let seconds = self.progress.elapsed().as_secs();
+            rows.push(("time of this run".into(), minutes(seconds)));
+        }
+        Ok(rows)
+    }
+
+    /// Removes the progress bar.
+    pub fn finish(&mut self) {
+        self.progress.finish();
+    }
+}
+
+/// Three places behind the point, or the digits of a very small number.
+fn number(x: f64) -> String {
+    match x == 0.0 || x.abs() >= 0.01 || x.is_nan() {
+        true => format!("{x:.3}"),
+        false => format!("{x:.2e}"),
+    }
+}

@@ -1,0 +1,242 @@
+//! `Trainer::fit`: the loop with evaluations, measures, checkpoints, records and an early end.
+
+use attn::{
+    batches::{Blocks, RandomBlocks},
+    checkpoint::{Checkpoints, LoadOptions},
+    dfdx::prelude::*,
+    model,
+    train::{AdamWConfig, Cosine, FitConfig, FitEnd, FitError, FitEvent, FitState, Trainer},
+    viz::{Metrics, Record, TrainingLog},
+};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+model! {
+    struct Net<vocab = 7, d = 8>;
+
+    fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+        linear::<vocab>(dropout::<0.1>(embedding::<vocab, d>(ids)))
+    }
+
+    fn loss(ids: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(ids), targets)
+    }
+}
+
+type NetTrainer = Trainer<Net<f32, Cpu>, AdamWConfig>;
+
+fn trainer() -> NetTrainer {
+    let model = Cpu::seed_from_u64(1).build_module::<Net, f32>();
+    let rates = Cosine {
+        highest: 0.02,
+        lowest: 0.0,
+        warm_up: 4,
+        steps: 20,
+    };
+    model.trainer(AdamWConfig::default()).schedule(rates)
+}
+
+fn text() -> Vec<usize> {
+    (0..100).map(|i| i * i % 7).collect()
+}
+
+fn config(steps: u64, evaluate_every: u64) -> FitConfig {
+    FitConfig {
+        steps,
+        evaluate_every,
+        patience: None,
+    }
+}
+
+/// Up to 20 steps in this folder, or to the one after which it is stopped.
+fn run(folder: &Path, stop: u64) -> (FitEnd, FitState, Vec<u32>) {
+    let text = text();
+    let device = Cpu::default();
+    let mut trainer = trainer();
+    let checkpoints = Checkpoints::new(folder);
+    let mut state = FitState::default();
+    if let Some(latest) = checkpoints.latest().unwrap() {
+        trainer.load(&latest, LoadOptions::default()).unwrap();
+        state = latest.json("fit.json").unwrap();
+    }
+    let batches = RandomBlocks::new(&text, (4, 5), 3, &device).unwrap();
+    let batches = batches.at(state.step).pairs();
+    let validation = Blocks::new(&text, (8, 9), &device).unwrap().pairs();
+    let validation: Vec<_> = validation.collect::<Result<_, _>>().unwrap();
+    let mut log = TrainingLog::new(folder, &state, 20).unwrap().quiet();
+    let stopped = AtomicBool::new(false);
+    let end = trainer
+        .fit(config(20, 8))
+        .evaluate(|trainer| trainer.evaluate_all(validation.iter().cloned()))
+        .measure("steps", |trainer| {
+            Ok::<_, CpuError>(trainer.state().step as f64)
+        })
+        .save(|trainer, state| {
+            let contents = trainer.contents().json("fit.json", state);
+            let saved = checkpoints.save(state.step, &contents, state.measured());
+            saved.map(drop)
+        })
+        .observe(|state, event| log.observe(state, event))
+        .observe(|state, _| {
+            stopped.store(state.step == stop, Ordering::Relaxed);
+            Ok::<_, CpuError>(())
+        })
+        .stop(&stopped)
+        .run(batches, &mut state)
+        .unwrap();
+    let weight = trainer.model().linear.weight.as_vec().into_iter();
+    (end, state, weight.map(f32::to_bits).collect())
+}
+
+#[test]
+fn a_stopped_run_goes_on_to_the_same_bits_and_the_same_records() {
+    let whole = tempfile::tempdir().unwrap();
+    let (end, state, bits) = run(whole.path(), 99);
+    assert_eq!(end, FitEnd::Done);
+    let steps: Vec<u64> = state.evaluations.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [0, 8, 16, 20]);
+    assert!(state.evaluations[3].1 < state.evaluations[0].1);
+    let metrics = |folder: &Path| fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    // In the middle, at an evaluation, at the last step but one; before the first step too.
+    for stop in [0, 3, 8, 19] {
+        let parts = tempfile::tempdir().unwrap();
+        let (end, state_then, _) = run(parts.path(), stop);
+        assert_eq!((end, state_then.step), (FitEnd::Stopped, stop));
+        let (end, state_now, bits_now) = run(parts.path(), 99);
+        assert_eq!(end, FitEnd::Done);
+        assert_eq!(state_now, state);
+        assert_eq!(bits_now, bits);
+        if stop > 0 {
+            assert_eq!(metrics(parts.path()), metrics(whole.path()));
+        }
+    }
+}
+
+#[test]
+fn all_metrics_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, state, _) = run(folder.path(), 99);
+    let records = Metrics::read(folder.path().join("metrics.jsonl")).unwrap();
+    let series = |name| Record::series(&records, name);
+    assert_eq!(series("validation_loss"), state.evaluations);
+    assert_eq!(
+        series("steps"),
+        [(0, 0.0), (8, 8.0), (16, 16.0), (20, 20.0)]
+    );
+    let rates = series("learning_rate");
+    assert_eq!(
+        (rates.len(), rates[0], rates[3]),
+        (20, (1, 0.005), (4, 0.02))
+    );
+    let norms = series("gradient_norm");
+    assert!(norms.len() == 20 && norms.iter().all(|(_, norm)| *norm > 0.0));
+    assert_eq!(series("train_loss").len(), 20);
+    assert!(series("tokens_per_second").is_empty());
+}
+
+#[test]
+fn the_report_has_the_results_and_the_speed_is_recorded_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = FitState::default();
+    let mut log = TrainingLog::new(folder.path(), &state, 2)
+        .unwrap()
+        .quiet()
+        .work(20, "tokens")
+        .baseline("a guess", 1.9)
+        .times(true);
+    let batches = RandomBlocks::new(text(), (4, 5), 3, &Cpu::default()).unwrap();
+    let mut state = state;
+    trainer()
+        .fit(config(2, 0))
+        .evaluate(|_| Ok::<_, CpuError>(1.25))
+        .measure("right", |_| Ok::<_, CpuError>(0.5))
+        .observe(|state, event| log.observe(state, event))
+        .run(batches.pairs(), &mut state)
+        .unwrap();
+    let speed = Record::series(&log.records().unwrap(), "tokens_per_second");
+    assert!(speed.len() == 2 && speed.iter().all(|(_, speed)| *speed > 0.0));
+    let page = log.report("A run").unwrap().page();
+    for part in [
+        "<h1>A run</h1>",
+        "validation loss</th><td>1.250 after step 2",
+        "lowest validation loss</th><td>1.250 after step 0",
+        "right</th><td>0.500 after step 2",
+        "a guess</th><td>1.900",
+        "learning rate</th>",
+        "gradient norm</th>",
+        "tokens per second</th>",
+        "data:image/svg+xml",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn batches_count_by_their_examples() {
+    let mut trainer = trainer();
+    let device = Cpu::default();
+    let batch = |rows: usize| {
+        let ids: Vec<usize> = (0..3 * rows).map(|i| i * rows % 7).collect();
+        let ids = device.tensor_from_vec(ids, (rows, 3));
+        (ids.clone(), ids)
+    };
+    let [one, four] = [1, 4].map(|rows| trainer.evaluate(batch(rows)).unwrap());
+    let all = trainer.evaluate_all([1, 4, 0].map(batch)).unwrap();
+    // A rounding or two.
+    assert!((all - (one + 4.0 * four) / 5.0).abs() < 1e-12);
+    assert!(trainer.evaluate_all([0].map(batch)).unwrap().is_nan());
+}
+
+#[test]
+fn the_error_of_a_part_is_the_error_of_the_run() {
+    let refused = |part: &str| {
+        let failure = |this: &str| match this == part {
+            true => Err(format!("the {this} failed")),
+            false => Ok(()),
+        };
+        let batches = RandomBlocks::new(text(), (4, 5), 3, &Cpu::default()).unwrap();
+        let batches = batches.pairs().map(|batch| match part {
+            "batch" => Err("the batch failed".to_owned()),
+            _ => batch.map_err(|error| error.to_string()),
+        });
+        let mut state = FitState::default();
+        let error = trainer()
+            .fit(config(2, 1))
+            .evaluate(|_| failure("evaluation").map(|()| 1.0))
+            .measure("right", |_| failure("measure").map(|()| 1.0))
+            .save(|_, _| failure("checkpoint"))
+            .observe(|_, event| match event {
+                FitEvent::Step(_) => failure("observer"),
+                _ => Ok(()),
+            })
+            .run(batches, &mut state)
+            .unwrap_err();
+        let is_batch = matches!(error, FitError::Batch(_));
+        assert_eq!(is_batch, part == "batch");
+        (error.to_string(), state.step)
+    };
+    for (part, step) in [
+        ("evaluation", 0),
+        ("measure", 0),
+        ("batch", 0),
+        ("observer", 1),
+        ("checkpoint", 1),
+    ] {
+        assert_eq!(refused(part), (format!("the {part} failed"), step));
+    }
+}
+
+#[test]
+fn a_step_that_fails_is_told_with_its_operation() {
+    let mut trainer = trainer();
+    trainer.model_mut().linear.bias = Cpu::default().tensor([f32::NAN; 7]);
+    let batches = RandomBlocks::new(text(), (4, 5), 3, &Cpu::default()).unwrap();
+    let mut state = FitState::default();
+    let run = trainer.fit(config(2, 0)).run(batches.pairs(), &mut state);
+    let error = run.unwrap_err().to_string();
+    assert!(error.starts_with("step 1: the loss is NaN"), "{error}");
+    assert!(error.contains("the result of `linear`"), "{error}");
+}
