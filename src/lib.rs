@@ -27,8 +27,8 @@
 //! - [`nn`] has other modules, each one operation on the tape: [`nn::Linear`], [`nn::LayerNorm`], [`nn::FeedForward`],
 //!   [`nn::Embedding`], .. [`ops`] has the same as functions.
 //! - [`train`] trains. `model.trainer(..)` of a model with a function `loss` takes whole steps: see [`train::Trainer`] and
-//!   [training](crate::model!#training). For other losses there are optimizers, gradient clipping and accumulation. [`train::fit()`] is the
-//!   loop around the steps, with evaluations and checkpoints.
+//!   [training](crate::model!#training). For other losses there are optimizers, gradient clipping and accumulation. [`train::Fit`] is the
+//!   loop around the steps, with evaluations, checkpoints and records.
 //! - [`backward`] is a backward pass from a given gradient of a tensor.
 //! - [`batches`] makes batches of tokens for training: blocks of a text or of a file, padding, packing.
 //! - [`testing`] checks the derivatives of a layer or a model, and compares it with another one.
@@ -39,7 +39,7 @@
 //! - `text` has characters, bytes and byte pairs as tokens.
 //! - `checkpoint` saves weights and the state of training. A killed process leaves a complete checkpoint. `checkpoint::layout` reads and
 //!   writes files of PyTorch and Hugging Face.
-//! - `viz` draws attention maps and reports of training, as pages, SVG, or in the terminal.
+//! - `viz` records training, with progress and a report, and draws attention maps, as pages, SVG, or in the terminal.
 //! - [`when_rustc_says`] explains errors that come from rustc and not from the macros.
 //!
 //! # Debug builds

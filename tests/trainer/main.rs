@@ -63,6 +63,7 @@ macro_rules! model_of_test {
 mod equal;
 mod finite;
 mod groups;
+mod names;
 mod refused;
 mod settings;
 
