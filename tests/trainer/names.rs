@@ -87,7 +87,7 @@ fn every_layer_has_the_name_that_it_is_given() {
     let of_trainer: Vec<String> = trainer
         .parameters()
         .into_iter()
-        .map(|(name, _)| name)
+        .map(|of| of.name)
         .collect();
     assert_eq!(of_trainer, listed);
 }
