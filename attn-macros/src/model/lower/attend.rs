@@ -23,18 +23,37 @@ use crate::spec::parse::{Entry, Value};
 use crate::spec::{self, Size};
 
 /// Queries, keys or values, and the meaning of their axes.
-struct Vectors {
-    value: ValueId,
-    ty: Type,
+pub(super) struct Vectors {
+    pub(super) value: ValueId,
+    pub(super) ty: Type,
     /// The index of the axis of the heads. `None` is one head.
     heads: Option<usize>,
     /// One vector, or one for each of a batch: there is no axis of the sequence.
     is_one: bool,
 }
 
+/// The meaning of an axis before the width.
+pub(super) enum Role {
+    Batch,
+    Heads,
+    Sequence,
+}
+
 impl Vectors {
+    /// The meaning of the axis of this index, which is not the width.
+    pub(super) fn role(&self, index: usize) -> Role {
+        let mut others = self.others();
+        let is_first = others.next() == Some(index);
+        let before = self.axes().len() - 1;
+        match (self.heads == Some(index), before) {
+            (true, _) => Role::Heads,
+            (false, 2) if is_first => Role::Batch,
+            _ => Role::Sequence,
+        }
+    }
+
     /// The number of heads.
-    fn count(&self) -> Option<Size> {
+    pub(super) fn count(&self) -> Option<Size> {
         match self.heads {
             Some(index) => self.ty.axes[index].size().cloned(),
             None => Some(Size::known(1)),
@@ -56,13 +75,13 @@ impl Vectors {
         axes
     }
 
-    fn batch(&self) -> Type {
+    pub(super) fn batch(&self) -> Type {
         let mut axes = self.axes();
         axes.truncate(axes.len() - 2);
         Type::floats(axes)
     }
 
-    fn len(&self) -> Axis {
+    pub(super) fn len(&self) -> Axis {
         let mut axes = self.axes();
         axes.swap_remove(axes.len() - 2)
     }
@@ -129,7 +148,9 @@ impl Lowering<'_> {
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
         let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
-        let given = self.give(&mut draft, site.index, &mut named_operands);
+        let products = self.products(call, &mut draft, [&q, &k], builder);
+        let mut given = self.give(&mut draft, site.index, &mut named_operands);
+        given.extend(products.iter().map(|(name, value)| (name, *value)));
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         let complete = complete && self.cx.count() == before;

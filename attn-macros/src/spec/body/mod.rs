@@ -5,6 +5,7 @@
 mod constants;
 mod data;
 mod dims;
+mod dot;
 mod foreign;
 mod functions;
 mod index;
@@ -28,6 +29,7 @@ use super::value::Size;
 use super::{Dim, Distribution, Grid, Normalizer};
 use crate::score::{Expr, Type};
 
+pub(crate) use dot::{Dot, IndexOfProducts};
 pub(crate) use functions::{FUNCTIONS, Function, upside_down};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
@@ -129,6 +131,7 @@ pub(super) fn check(
         draft.function(kind).map(|function| Scope {
             function,
             tensors: &tensors,
+            products: &draft.products,
             sizes,
             grid,
         })
