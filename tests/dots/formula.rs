@@ -1,6 +1,7 @@
 //! The numbers against loops that multiply each query with the row of each pair.
 
 use super::*;
+use support::compare::flat;
 
 model! {
     struct Relative<heads = 2, kv_heads = 1, d = 3, rows = 5>;
@@ -9,7 +10,7 @@ model! {
         param of_keys: [heads, rows, d] = normal(1.0);
         attend::<mask = causal, scale = 0.5>(q, k, v) {
             fn score(score, h, q_idx, kv_idx) {
-                let far = min(q_idx - kv_idx, 4);
+                let far = clamp(q_idx - kv_idx, 0, 4);
                 score + dot(q, of_queries[far]) + dot(k, of_keys[h, 4 - far])
             }
         }
@@ -59,14 +60,39 @@ fn a_score_is_that_of_the_formula() {
             tensor("q", (batch, seq, Const, Const));
         let [k, v] = ["k", "v"].map(|name| tensor(name, (batch, seq, Const::<1>, Const::<3>)));
         let tables = [model.of_queries.weight.as_vec(), model.of_keys.weight.as_vec()];
-        let [q_of, k_of, v_of] = [q.as_vec(), Tensor::as_vec(&k), v.as_vec()];
+        let [q_of, k_of, v_of] = [flat(&q), flat(&k), flat(&v)];
         let expected = by_hand([batch, seq], [&q_of, &k_of, &v_of], [&tables[0], &tables[1]]);
         for y in [
             model.forward((q.clone(), k.clone(), v.clone())),
             model.composed().forward((q, k, v)),
         ] {
             // Sums of ten terms of order 1 in another order: 10 ε, and exponentials of them.
-            support::close::assert_close("y", &y.as_vec(), &expected, support::close::Tolerance::OfLargest(1e-14));
+            support::close::assert_close("y", &flat(&y), &expected, support::close::Tolerance::OfLargest(1e-14));
         }
     }
+}
+
+model! {
+    struct Open<d = 2, rows = 3>;
+    fn forward(q: [seq, d], k: [kv, d]) -> [seq, d] {
+        param table: [rows, d] = normal(1.0);
+        attend(q, k, k) {
+            fn score(score, q_idx, kv_idx) { score + dot(q, table[q_idx + kv_idx]) }
+        }
+    }
+}
+
+/// The error is of the axis of the table.
+#[test]
+fn a_row_that_is_not_there_is_an_error() {
+    let model = Cpu::default().build_module::<Open, f64>();
+    let of = |seq, kv| {
+        let q: Tensor<(usize, Const<2>), f64, _> = tensor("q", (seq, Const));
+        let k: Tensor<(usize, Const<2>), f64, _> = tensor("k", (kv, Const));
+        model.try_forward((q, k))
+    };
+    assert!(of(2, 2).is_ok());
+    let error = of(2, 3).unwrap_err().to_string();
+    let expected = "`table` is read at index 3 of axis 0, whose size is 3";
+    assert!(error.ends_with(expected), "{error}");
 }

@@ -68,7 +68,7 @@ same! {
             param table: [heads, rows, d] = normal(1.0);
             let rows = tanh(table);
             attend::<mask = causal>(q, k, v) {
-                fn score(score, h, q_idx, kv_idx) { score + dot(k, rows[h, min(q_idx - kv_idx, 5)]) }
+                fn score(score, h, q_idx, kv_idx) { score + dot(k, rows[h, clamp(q_idx - kv_idx, 0, 5)]) }
             }
         }
     } {
@@ -78,7 +78,7 @@ same! {
             let rows = tanh(table);
             attend::<mask = causal>(q, k, v, near = einsum::<[batch, seq, heads, rows]>(k, rows)) {
                 data near: [batch, kv_len, heads, 6];
-                fn score(score, b, h, q_idx, kv_idx) { score + near[b, kv_idx, h, min(q_idx - kv_idx, 5)] }
+                fn score(score, b, h, q_idx, kv_idx) { score + near[b, kv_idx, h, clamp(q_idx - kv_idx, 0, 5)] }
             }
         }
     } (tensor("q", (2, 5, Const::<2>, Const::<4>)), tensor("k", (2, 5, Const::<2>, Const::<4>)), tensor("v", (2, 5, Const::<2>, Const::<4>)));

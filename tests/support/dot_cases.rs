@@ -27,7 +27,7 @@ macro_rules! dots {
                     attend::<mask = causal>(q, k, k) {
                         param gain: [heads] = ones;
                         fn score(score, h, q_idx, kv_idx) {
-                            let far = min(q_idx - kv_idx, 4);
+                            let far = clamp(q_idx - kv_idx, 0, 4);
                             score + gain[h] * dot(q, of_head[h, far]) + 0.5 * dot(k, of_head[h, far]) + dot(q, of_head[h, 4 - far])
                         }
                     }
@@ -84,10 +84,8 @@ macro_rules! dots {
                 struct M<heads = 2, d = 2>;
                 fn forward(x: [batch, seq, heads, d]) -> [batch, seq, heads, d] {
                     param table: [3, d] = normal(1.0);
-                    let v = 2 * x;
-                    let k = tanh(x);
-                    attend(x, k, v) {
-                        fn normalize(score, q_idx, kv_idx) { sigmoid(score + dot(q, table[(q_idx + kv_idx) % 3])) }
+                    attend(x, x, x) {
+                        fn normalize(score, q_idx, kv_idx) { sigmoid(score + dot(q, table[(q_idx + kv_idx) % 3]) - dot(2 * k, table[1])) }
                     }
                 }
             } (batch: 1, seq: 4) (x: tensor("x", (batch, seq, Const::<2>, Const::<2>))) reads x;

@@ -42,7 +42,7 @@ pub(crate) fn dot_of_other(vector: &str, [queries, keys]: [&str; 2]) -> String {
 pub(crate) fn dot_of_both(vector: &str) -> String {
     format!(
         "`{vector}` reads queries and keys of this `attend`: at which place is it read?\n\
-        help: give the queries and the keys variables of their own, and write the one that is meant"
+        help: where the model has no variables `q` and `k`, these are the queries and the keys"
     )
 }
 

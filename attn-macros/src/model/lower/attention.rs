@@ -90,6 +90,10 @@ impl Lowering<'_> {
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
         let mut draft = draft?;
+        // They are mistakes here. What they read is not unused.
+        if !draft.body.dots().is_empty() {
+            self.scopes.reads_unknown();
+        }
         let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);

@@ -33,6 +33,8 @@ enum Side {
 struct Operands<'v> {
     sides: [(&'v Vectors, Vec<ValueId>); 2],
     texts: [String; 2],
+    /// Their names, where the model has no variables of these.
+    names: [Option<Ident>; 2],
 }
 
 /// Where an axis of the products is read.
@@ -57,17 +59,19 @@ impl Lowering<'_> {
             values.push(value);
             values
         });
+        let names = ["q", "k"].map(|name| format_ident!("{name}", span = call.name.span()));
         let operands = Operands {
             sides: [(q, of_queries), (k, of_keys)],
             texts: [0, 1].map(|operand| call.operands[operand].text()),
+            names: names.map(|name| Some(name).filter(|name| self.scopes.find(name).is_none())),
         };
+        let before = self.cx.count();
         self.scopes.open();
-        for (name, vectors) in [("q", q), ("k", k)] {
-            let name = format_ident!("{name}", span = call.name.span());
-            if self.scopes.find(&name).is_none() {
+        for (name, (vectors, _)) in operands.names.iter().zip(&operands.sides) {
+            if let Some(name) = name {
                 self.scopes
-                    .declare(&name, Some(vectors.value), Changes::Never);
-                self.scopes.set(&name, vectors.value, true);
+                    .declare(name, Some(vectors.value), Changes::Never);
+                self.scopes.set(name, vectors.value, true);
             }
         }
         let products = dots.into_iter().filter_map(|dot| {
@@ -77,6 +81,9 @@ impl Lowering<'_> {
         });
         let products = products.collect();
         self.scopes.close(self.cx);
+        if self.cx.count() > before {
+            draft.body.poison();
+        }
         products
     }
 
@@ -146,7 +153,14 @@ impl Lowering<'_> {
         let value = self.floats(&expr, "dot", builder)?;
         let mut read = self.values_in(&expr, builder);
         read.push(value);
+        let mut names = Vec::new();
+        expr.for_each_name(&mut |name| names.push(name.clone()));
+        let is_named = |name: &Option<Ident>| names.iter().any(|read| name.as_ref() == Some(read));
+        let named = operands.names.each_ref().map(is_named);
         let [of_queries, of_keys] = [0, 1].map(|side: usize| {
+            if named != [false; 2] {
+                return named[side];
+            }
             let [own, other] = [side, 1 - side].map(|side| &operands.sides[side].1);
             let is_own = |value: &ValueId| own.contains(value) && !other.contains(value);
             read.iter().any(is_own)

@@ -84,7 +84,7 @@ impl BodyDraft {
     /// The calls of `dot`, each once but for the row.
     pub(crate) fn dots(&self) -> Vec<Dot> {
         let mut dots: Vec<Dot> = Vec::new();
-        for kind in [FunctionKind::Score, FunctionKind::Normalize] {
+        for kind in FunctionKind::ALL {
             if let Some(function) = self.function(kind) {
                 find(function.block.to_token_stream(), &mut |dot| {
                     if dots.iter().all(|known| !known.is(&dot)) {
@@ -104,11 +104,16 @@ impl BodyDraft {
         index: Vec<IndexOfProducts>,
     ) -> Ident {
         let data = self.name_like(&of.table);
+        let rows = index.iter().map(|at| match at {
+            IndexOfProducts::Place(_) => None,
+            IndexOfProducts::Row(number) => Some(*number),
+        });
+        let dims = dims.into_iter().zip(rows).collect();
         self.data.push(DataDraft {
             attrs: Vec::new(),
             name: data.clone(),
             ty: Type::Float,
-            dims: DimsDraft::Known(dims),
+            dims: DimsDraft::Products(dims),
             given: true,
         });
         let products = Products {

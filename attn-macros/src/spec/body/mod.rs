@@ -71,6 +71,8 @@ pub(crate) struct DataDecl {
     /// Integers, which are `ids`, or floats.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
+    /// Of the products of `dot`: for each axis, which index of a row of the table it has.
+    pub(crate) rows: Option<Vec<Option<usize>>>,
     /// It is a value of the model around the layer, which has a gradient: an input of the layer beside the sequences.
     pub(crate) given: bool,
 }

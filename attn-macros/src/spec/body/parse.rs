@@ -51,8 +51,8 @@ pub(super) struct DataDraft {
 pub(super) enum DimsDraft {
     /// In brackets.
     Written(Group),
-    /// Those of a value of a model.
-    Known(Vec<Dim>),
+    /// Those of products, each with the index of a row that it has.
+    Products(Vec<(Dim, Option<usize>)>),
 }
 
 /// `fn name(args) { block }`
@@ -117,6 +117,11 @@ impl BodyDraft {
         let mut data = self.data.iter_mut();
         let data = data.find(|data| data.name == *name && data.ty == Type::Float);
         data.map(|data| data.given = true).is_some()
+    }
+
+    /// There was a mistake, which has been reported.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
     }
 
     pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
