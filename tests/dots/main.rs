@@ -8,6 +8,7 @@
 #[path = "../operations/claim.rs"]
 mod claim;
 mod formula;
+mod sessions;
 mod spellings;
 
 use attn::{Backend, Element, dfdx::prelude::*, model};
