@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::attention::{Called, read_positions};
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
+use crate::diag::Diagnostics;
 use crate::graph;
 use crate::messages::attend as messages;
 use crate::model::graph::ValueId;
@@ -142,11 +143,14 @@ impl Lowering<'_> {
         }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
         let result = named(names.first(), "attend");
-        let asked = ("attend", arguments.name.as_ref());
+        let name = arguments.name.clone();
+        let asked = ("attend", name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
-        let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
+        let learns = self.ties.is_some() && self.learns(call, &entries, &q);
+        let output = (ty.to_string(), learns);
+        let site = self.site(asked, output, call.name.span(), builder);
         let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
         let products = self.products(call, &mut draft, [&q, &k], builder);
         let mut given = self.give(&mut draft, site.index, &mut named_operands);
@@ -198,6 +202,13 @@ impl Lowering<'_> {
             _ => self.beside_queries(value, &q, &names[index], builder),
         });
         Some(results.collect())
+    }
+
+    /// Whether an attention with these keys has parameters.
+    fn learns(&self, call: &Call, entries: &[Entry], q: &Vectors) -> bool {
+        let draft = self.draft_of(call, entries.to_vec(), q.width(), call.name.clone());
+        let spec = spec::check(draft, self.krate, &Diagnostics::default());
+        !graph::build(&spec).params.is_empty()
     }
 
     /// A value beside the attended ones, without the axis of heads or of the sequence if the queries have none.
