@@ -43,7 +43,9 @@ fn by_hand(
                 let sum: f64 = weights.iter().sum();
                 y.extend((0..D).map(|c| {
                     let values = weights.iter().enumerate();
-                    values.map(|(j, w)| w / sum * v[(b * seq + j) * D + c]).sum::<f64>()
+                    values
+                        .map(|(j, w)| w / sum * v[(b * seq + j) * D + c])
+                        .sum::<f64>()
                 }));
             }
         }
@@ -59,15 +61,27 @@ fn a_score_is_that_of_the_formula() {
         let q: Tensor<(usize, usize, Const<2>, Const<3>), f64, _> =
             tensor("q", (batch, seq, Const, Const));
         let [k, v] = ["k", "v"].map(|name| tensor(name, (batch, seq, Const::<1>, Const::<3>)));
-        let tables = [model.of_queries.weight.as_vec(), model.of_keys.weight.as_vec()];
+        let tables = [
+            model.of_queries.weight.as_vec(),
+            model.of_keys.weight.as_vec(),
+        ];
         let [q_of, k_of, v_of] = [flat(&q), flat(&k), flat(&v)];
-        let expected = by_hand([batch, seq], [&q_of, &k_of, &v_of], [&tables[0], &tables[1]]);
+        let expected = by_hand(
+            [batch, seq],
+            [&q_of, &k_of, &v_of],
+            [&tables[0], &tables[1]],
+        );
         for y in [
             model.forward((q.clone(), k.clone(), v.clone())),
             model.composed().forward((q, k, v)),
         ] {
             // Sums of ten terms of order 1 in another order: 10 ε, and exponentials of them.
-            support::close::assert_close("y", &flat(&y), &expected, support::close::Tolerance::OfLargest(1e-14));
+            support::close::assert_close(
+                "y",
+                &flat(&y),
+                &expected,
+                support::close::Tolerance::OfLargest(1e-14),
+            );
         }
     }
 }

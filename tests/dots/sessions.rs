@@ -83,7 +83,11 @@ fn a_long_prompt_is_that_of_a_pass() {
     let mut fork = session.fork();
     let logits = fork.prefill(&text(5, 2)).unwrap().to_vec();
     let longer = [tokens, text(5, 2)].concat();
-    assert_near("302 tokens", &logits, &whole(&model, &longer)[301 * VOCAB..]);
+    assert_near(
+        "302 tokens",
+        &logits,
+        &whole(&model, &longer)[301 * VOCAB..],
+    );
 }
 
 /// The rows of new tokens are those of several sequences, at places of their own.
@@ -101,7 +105,11 @@ fn sequences_of_several_lengths_go_on_together() {
             text.push(new[index]);
             let expected = whole(&model, text);
             let row = &expected[(text.len() - 1) * VOCAB..];
-            assert_near(&format!("{step}, {index}"), &logits[index * VOCAB..][..VOCAB], row);
+            assert_near(
+                &format!("{step}, {index}"),
+                &logits[index * VOCAB..][..VOCAB],
+                row,
+            );
         }
     }
 }

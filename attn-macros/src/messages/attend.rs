@@ -27,6 +27,16 @@ pub(crate) fn of_a_step(keys: &Type) -> String {
     )
 }
 
+/// A function of the place of the query, at a step of a scan.
+pub(crate) fn place_of_a_step(what: &str) -> String {
+    format!(
+        "the {what} reads `q_idx`, and a step of a `scan` has one query, whose `q_idx` is 0\n\
+        help: attend before the scan, with the queries of all steps; or read the step as a number: \
+        `let steps = float(arange::<seq>());` before the scan, `attend(.., at = expand::<[batch]>(steps))` in it, and in the body `data at: [batch];` \
+        and `fn score(score, b, kv_idx) {{ if kv_idx as f32 <= at[b] {{ score }} else {{ -1e9 }} }}`"
+    )
+}
+
 pub(crate) fn heads_unknown(found: &Type, key: &str) -> String {
     let before = &found.axes[..found.axes.len() - 1];
     let heads = before.iter().rfind(|axis| axis.size().is_some());

@@ -687,8 +687,12 @@ pub(crate) fn session_data(attention: &str) -> String {
 
 pub(crate) fn session_value(attention: &str, value: &str, is_of_keys: bool) -> String {
     let help = match is_of_keys {
-        true => "a session remembers keys and values of earlier tokens, and nothing else: a value that depends on tokens has the axes [batch, q_len, ..], as `dot(q, ..)` of queries [batch, seq, heads, width]",
-        false => "a session has the numbers of new tokens alone: a value of self-attention with the axes [batch, q_len, ..], and sizes behind them, is read at [b, q_idx, ..]; what the layer itself learns is a `param` of the body",
+        true => {
+            "a session remembers keys and values of earlier tokens, and nothing else: a value that depends on tokens has the axes [batch, q_len, ..], as `dot(q, ..)` of queries [batch, seq, heads, width]"
+        }
+        false => {
+            "a session has the numbers of new tokens alone: a value of self-attention with the axes [batch, q_len, ..], and sizes behind them, is read at [b, q_idx, ..]; what the layer itself learns is a `param` of the body"
+        }
     };
     format!("the body of `{attention}` reads `{value}`, a computed value\n{help}")
 }

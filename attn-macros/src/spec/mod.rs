@@ -88,7 +88,14 @@ impl Spec {
     /// What another declaration of the same layer has otherwise, in the words of both.
     pub(crate) fn difference(&self, other: &Spec) -> Option<[String; 2]> {
         let sizes = |spec: &Spec| {
-            let Spec { heads, kv_heads, head_dim, value_head_dim, d_model, .. } = spec;
+            let Spec {
+                heads,
+                kv_heads,
+                head_dim,
+                value_head_dim,
+                d_model,
+                ..
+            } = spec;
             [
                 ("heads", heads.clone()),
                 ("kv_heads", kv_heads.clone()),
@@ -109,8 +116,17 @@ impl Spec {
                 |(_, value)| format!("`{key} = {value}`"),
             )
         };
-        const WORDS: [&str; 9] = [
-            "mask", "score", "scale", "softcap", "normalizer", "position", "qk_norm", "talking_heads", "dropout",
+        const WORDS: [&str; 10] = [
+            "bias",
+            "mask",
+            "score",
+            "scale",
+            "softcap",
+            "normalizer",
+            "position",
+            "qk_norm",
+            "talking_heads",
+            "dropout",
         ];
         let pairs = WORDS.map(|key| [self, other].map(|spec| written(spec, key)));
         let differ = pairs.into_iter().find(|[known, found]| known != found);
@@ -119,7 +135,10 @@ impl Spec {
             let tensors = |body: &Body| {
                 let params = body.params.iter();
                 let params = params.map(|param| (param.name.to_string(), param.dims.clone()));
-                let data = body.data.iter().map(|data| (data.text(), data.dims.clone()));
+                let data = body
+                    .data
+                    .iter()
+                    .map(|data| (data.text(), data.dims.clone()));
                 (params.collect::<Vec<_>>(), data.collect::<Vec<_>>())
             };
             let is_same = a.score == b.score && a.mask == b.mask && tensors(a) == tensors(b);

@@ -19,9 +19,10 @@ use crate::model::graph::ValueId;
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Same, Type};
 use crate::ops::{Inputs, Rearrange};
+use crate::score::{Expr, Var};
 use crate::spec::keys::{ATTEND_KEYS, Key};
 use crate::spec::parse::{Entry, Value};
-use crate::spec::{self, Size};
+use crate::spec::{self, Size, Spec};
 
 /// Queries, keys or values, and the meaning of their axes.
 pub(super) struct Vectors {
@@ -157,6 +158,9 @@ impl Lowering<'_> {
         given.extend(products.iter().map(|(name, value)| (name, *value)));
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
+        if q.is_one && self.scan.is_some() && !spec.poisoned {
+            self.has_place(call, &spec);
+        }
         let complete = complete && self.cx.count() == before;
         let rows = [(&q, "queries"), (&k, "keys"), (&v, "values")];
         let rows =
@@ -202,6 +206,23 @@ impl Lowering<'_> {
             _ => self.beside_queries(value, &q, &names[index], builder),
         });
         Some(results.collect())
+    }
+
+    /// Reports functions that read the place of the query, which a step does not have.
+    fn has_place(&self, call: &Call, spec: &Spec) {
+        let mask = spec.predicate();
+        let functions = [
+            (mask.as_ref(), "mask"),
+            (spec.body.score.as_ref(), "score"),
+            (spec.normalizer.weight(), "normalizer"),
+        ];
+        let reads = |expr: &Expr| expr.reads(Var::QIdx);
+        let found = functions
+            .into_iter()
+            .find(|(expr, _)| expr.is_some_and(reads));
+        if let Some((_, what)) = found {
+            self.cx.error(&call.name, messages::place_of_a_step(what));
+        }
     }
 
     /// Whether an attention with these keys has parameters.

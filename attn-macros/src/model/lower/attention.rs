@@ -272,7 +272,8 @@ impl Lowering<'_> {
             self.cx.error(lse, attend_messages::no_sum(&call.name));
         }
         let known = self.attentions.get(site.index);
-        let known = known.filter(|known| self.ties.is_some() && !known.spec.poisoned && !spec.poisoned);
+        let known =
+            known.filter(|known| self.ties.is_some() && !known.spec.poisoned && !spec.poisoned);
         if let Some(written) = known.and_then(|known| known.spec.difference(&spec)) {
             let message = messages::another_attention_to_tie(&site.place.field, &written);
             self.cx.error(&call.name, message);

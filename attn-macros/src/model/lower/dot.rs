@@ -114,7 +114,8 @@ impl Lowering<'_> {
             return None;
         }
         let of = self.ty(value).clone();
-        let widths = [&of, &ty].map(|ty| Type::floats(ty.axes.last().cloned().into_iter().collect()));
+        let widths =
+            [&of, &ty].map(|ty| Type::floats(ty.axes.last().cloned().into_iter().collect()));
         let message = || messages::width_of_rows(table, &ty, &messages::vector(&dot.vector), &of);
         if !self.agree(&widths[0], &widths[1], table.span(), message) {
             return None;
@@ -193,7 +194,11 @@ impl Lowering<'_> {
     fn values_in(&mut self, expr: &syntax::Expr, builder: &mut RegionBuilder) -> Vec<ValueId> {
         let mut names = Vec::new();
         expr.for_each_name(&mut |name| names.push(name.clone()));
-        let known = |name: &Ident| self.scopes.find(name).is_some_and(|known| known.value.is_some());
+        let known = |name: &Ident| {
+            self.scopes
+                .find(name)
+                .is_some_and(|known| known.value.is_some())
+        };
         names.retain(known);
         let names = names.into_iter().map(syntax::Expr::Name);
         names

@@ -182,7 +182,9 @@ impl Lower<'_, '_> {
             return number;
         };
         let tensors = self.scope.tensors.iter();
-        let tensor = tensors.copied().find(|tensor| *tensor.name() == products.data);
+        let tensor = tensors
+            .copied()
+            .find(|tensor| *tensor.name() == products.data);
         let dims = tensor.map(Tensor::dims).unwrap_or_default();
         for (at, dim) in products.index.iter().zip(&dims) {
             if let (IndexOfProducts::Row(place), Dim::Size(size)) = (at, dim) {

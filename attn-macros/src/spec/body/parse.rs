@@ -10,8 +10,8 @@ use super::{index, normalize};
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
 use crate::score::{Type, Var};
-use crate::spec::{Coordinate, Dim};
 use crate::spec::word::split_at_commas;
+use crate::spec::{Coordinate, Dim};
 
 /// The parts of a body that were understood.
 #[derive(Clone, Default)]
