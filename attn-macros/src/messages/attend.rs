@@ -31,9 +31,9 @@ pub(crate) fn of_a_step(keys: &Type) -> String {
 pub(crate) fn place_of_a_step(what: &str) -> String {
     format!(
         "the {what} reads `q_idx`, and a step of a `scan` has one query, whose `q_idx` is 0\n\
-        help: attend before the scan, with the queries of all steps; or read the step as a number: \
-        `let steps = float(arange::<seq>());` before the scan, `attend(.., at = expand::<[batch]>(steps))` in it, and in the body `data at: [batch];` \
-        and `fn score(score, b, kv_idx) {{ if kv_idx as f32 <= at[b] {{ score }} else {{ -1e9 }} }}`"
+        help: attend before the scan, with the queries of all steps; or add numbers of each step to the score: before the scan \
+        `let far = expand::<[seq, kv]>(float(arange::<kv>())) - float(arange::<seq>());` and `let hidden = if far > 0 {{ -1e9 }} else {{ 0 * far }};`, \
+        in it `attend(.., hidden = hidden)`, and in the body `data hidden: [kv_len];` and `score + hidden[kv_idx]`"
     )
 }
 

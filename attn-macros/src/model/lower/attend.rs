@@ -216,10 +216,9 @@ impl Lowering<'_> {
             (spec.body.score.as_ref(), "score"),
             (spec.normalizer.weight(), "normalizer"),
         ];
-        let reads = |expr: &Expr| expr.reads(Var::QIdx);
         let found = functions
             .into_iter()
-            .find(|(expr, _)| expr.is_some_and(reads));
+            .find(|(expr, _)| expr.is_some_and(reads_place));
         if let Some((_, what)) = found {
             self.cx.error(&call.name, messages::place_of_a_step(what));
         }
@@ -389,6 +388,19 @@ impl Lowering<'_> {
         let back = (0..order.len()).filter_map(place).collect();
         let op = Rearrange::of_axes(split, back);
         self.node(builder, op, vec![attended], (name, ty))
+    }
+}
+
+/// Whether a function depends on the place of the query. What it reads of the one query there is has an index for it.
+fn reads_place(expr: &Expr) -> bool {
+    let place = Expr::Var(Var::QIdx);
+    match expr {
+        Expr::Data { index, .. } | Expr::Param { index, .. } => {
+            let mut index = index.iter();
+            index.any(|index| *index != place && reads_place(index))
+        }
+        expr if *expr == place => true,
+        expr => expr.children().into_iter().any(reads_place),
     }
 }
 
