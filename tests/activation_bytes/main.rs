@@ -7,6 +7,7 @@
 )]
 
 mod attend;
+mod dots;
 mod indices;
 mod layers;
 mod losses;

@@ -127,3 +127,31 @@ fn every_attention_of_a_step_has_a_map_in_the_order_of_the_axis() {
         assert_eq!(same, place == 3);
     }
 }
+
+model! {
+    /// Causal at the steps of a scan, and before it.
+    struct Places<d = 2>;
+    fn forward(x: [batch, seq, d], memory: [batch, kv, d]) -> ([batch, seq, d], [batch, seq, d]) {
+        let far = expand::<[seq, kv]>(float(arange::<kv>())) - float(arange::<seq>());
+        let hidden = if far > 0 { -1e9 } else { 0 * far };
+        let steps = scan seq {
+            state h: [batch, d] = 0;
+            h = 0 * h + attend(x, memory, memory, hidden = hidden) {
+                data hidden: [kv_len];
+                fn score(score, kv_idx) { score + hidden[kv_idx] }
+            };
+            yield h;
+        };
+        (permute::<[batch, seq, d]>(steps), attend(x, memory, memory) { fn mask(q_idx, kv_idx) { kv_idx <= q_idx } })
+    }
+}
+
+/// What the error of a mask that reads the place of a step's query says to write.
+#[test]
+fn numbers_of_each_step_hide_what_a_mask_of_places_does() {
+    let model = Cpu::default().build_module::<Places, f64>();
+    let x = tensor::<_, f64>("x", (2, 5, Const::<2>));
+    let memory = tensor::<_, f64>("memory", (2, 6, Const::<2>));
+    let (steps, whole) = model.forward((x, memory));
+    support::close::assert_close(0, &steps.as_vec(), &whole.as_vec(), 1e-12);
+}

@@ -90,3 +90,49 @@ fn a_session_of_all_layers_caches_the_latents_alone() {
         assert_close(position, logits, &whole.array()[0][position], 1e-11);
     }
 }
+
+model! {
+    /// Both loops have an `attend` that learns, behind one that does not.
+    struct Learned<vocab = 7, d = 6, heads = 2, w = 3, layers = 2>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d>(tokens);
+        repeat layers { x += mix(x); }
+        linear::<vocab>(x)
+    }
+
+    fn decode(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<tied = embedding>(tokens);
+        repeat layers, tied = blocks { x += mix(x); }
+        linear::<tied = embedding>(x)
+    }
+
+    block mix(x: [batch, seq, d]) -> [batch, seq, d] {
+        let q = rearrange::<[batch, seq, (heads, w)] -> [batch, seq, heads, w]>(linear::<d>(x));
+        let y = attend::<mask = causal>(q, q, q);
+        let y = attend::<mask = causal, normalizer = sink>(y, q, y) {
+            param slope: [heads] = alibi_slopes;
+            fn score(score, h, q_idx, kv_idx) { score - slope[h] * (q_idx - kv_idx) as f32 }
+        };
+        rearrange::<[batch, seq, (heads, w)]>(y)
+    }
+}
+
+/// The slopes and the sinks of the second loop are those of the first one.
+#[test]
+fn an_attention_that_learns_is_tied() {
+    assert_eq!(
+        Learned::PARAMS,
+        7 * 6 + 2 * ((6 * 6 + 6) + 2 + 2) + (6 * 7 + 7)
+    );
+    let mut model = Cpu::default().build_module::<Learned, f64>();
+    scatter(&mut model);
+    let tokens = ids((2, 5), 7);
+    let ran: Outcome = backpropagate(model.decode(tokens.leaky_trace())).parameters(&model);
+    let slopes = ran.gradients().filter(|(name, _)| name.contains("slope"));
+    let slopes: Vec<_> = slopes.collect();
+    assert_eq!(slopes.len(), 2, "{slopes:?}");
+    for (name, d) in slopes {
+        assert!(d.iter().any(|d| *d != 0.0), "{name}: {d:?}");
+    }
+}

@@ -96,10 +96,8 @@ cases! {
         struct M<heads = 2, d = 4, rows = 7>;
         fn forward(q: [batch, heads, seq, d], k: [batch, heads, kv, d], v: [batch, heads, kv, d]) -> [batch, heads, seq, d] {
             param table: [rows, d] = normal(1.0);
-            let near = einsum::<[batch, heads, seq, rows]>(q, table);
-            attend(q, k, v, near = near) {
-                data near: [batch, heads, q_len, 7];
-                fn score(score, b, h, q_idx, kv_idx) { score + 0.5 * near[b, h, q_idx, clamp(kv_idx - q_idx + 3, 0, 6)] }
+            attend(q, k, v) {
+                fn score(score, q_idx, kv_idx) { score + 0.5 * dot(q, table[clamp(kv_idx - q_idx + 3, 0, 6)]) }
             }
         }
     } (q: floats[_, 2, _, 4], k: floats[_, 2, _, 4], v: floats[_, 2, _, 4]);
@@ -115,10 +113,8 @@ cases! {
             param u: [heads, d] = zeros;
             param s: [heads, d] = zeros;
             let r = rearrange::<[seq, (heads, d)] -> [seq, heads, d]>(linear::<6, bias = false>(r));
-            let place = einsum::<[batch, heads, seq, distance]>(q + s, r as [distance = seq, heads, d]);
-            attend::<mask = causal>(q + u, k, v, place = 0.5773502691896258 * place) {
-                data place: [batch, heads, q_len, kv_len];
-                fn score(score, b, h, q_idx, kv_idx) { score + place[b, h, q_idx, max(q_idx - kv_idx, 0)] }
+            attend::<mask = causal>(q + u, k, v) {
+                fn score(score, h, q_idx, kv_idx) { score + dot(q + s, r[max(q_idx - kv_idx, 0), h]) / sqrt(head_dim as f32) }
             }
         }
     } (q: floats[_, 2, _, 3], k: floats[_, 2, _, 3], v: floats[_, 2, _, 3], r: floats[_, 4]);

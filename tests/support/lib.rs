@@ -14,6 +14,7 @@ pub mod attend_cases;
 pub mod axis_cases;
 pub mod close;
 pub mod differences;
+pub mod dot_cases;
 pub mod elementwise_cases;
 pub mod expert_cases;
 pub mod graph_cases;

@@ -175,26 +175,38 @@ impl<E: Kernels> Cache<E> {
         mut output: MatrixMut<'_, E>,
     ) {
         for span in new.spans() {
-            let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
-            self.evict(span);
-            self.push(attention, span, k, v);
-            let sequence = &self.sequences[span.sequence];
-            let positions = Positions {
-                sequence: span.sequence,
-                first: span.first,
-                kept: self.key_window.kept,
-                dropped: sequence.dropped,
-            };
-            let first = span.sequence * self.rows;
-            let keys = self.keys.rows(first, sequence.len);
-            let values = match &self.values {
-                Values::Apart(values) => values.rows(first, sequence.len),
-                Values::InKeys(start) => {
-                    keys.some_cols(*start..start + attention.sizes.value_width)
-                }
-            };
-            decode(attention, positions, q, keys, values, span.of(&mut output));
+            self.attend_in(span, attention, [q, k, v], output.reborrow());
         }
+    }
+
+    /// The same for the tokens of one sequence: these rows of the tensors.
+    ///
+    /// # Panics
+    /// As [`attend`](Self::attend).
+    pub fn attend_in(
+        &mut self,
+        span: &Span,
+        attention: &Attention<'_, E>,
+        [q, k, v]: [Matrix<'_, E>; 3],
+        mut output: MatrixMut<'_, E>,
+    ) {
+        let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
+        self.evict(span);
+        self.push(attention, span, k, v);
+        let sequence = &self.sequences[span.sequence];
+        let positions = Positions {
+            sequence: span.sequence,
+            first: span.first,
+            kept: self.key_window.kept,
+            dropped: sequence.dropped,
+        };
+        let first = span.sequence * self.rows;
+        let keys = self.keys.rows(first, sequence.len);
+        let values = match &self.values {
+            Values::Apart(values) => values.rows(first, sequence.len),
+            Values::InKeys(start) => keys.some_cols(*start..start + attention.sizes.value_width),
+        };
+        decode(attention, positions, q, keys, values, span.of(&mut output));
     }
 
     /// Evicts rows that no later query attends to, if there is no free space.

@@ -35,6 +35,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// The difference of a row and the position of its token.
+    pub fn row_of_first_position(&self) -> i64 {
+        self.rows.start as i64 - self.first as i64
+    }
+
     /// Their rows of a matrix, mutable.
     pub(super) fn of<'m, E>(&self, matrix: &'m mut MatrixMut<'_, E>) -> MatrixMut<'m, E> {
         let (_, rest) = matrix.reborrow().split_rows(self.rows.start);

@@ -7,11 +7,21 @@ use super::names::{Names, Own, Scope, is_constant};
 use super::tokens::Tokens;
 use crate::spec::keys::INITIALIZER;
 
-/// Walks the contents of the braces. A function may read tensors that are declared after it.
-pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens) {
-    let tensors = names.scope(&[], &["functions", "sizes"], &tensors(tokens));
+/// What an expression may name.
+#[derive(Clone, Copy)]
+struct Seen<'v> {
+    scope: Scope,
+    /// The variables of the model around the layer, which are seen in `dot(..)`.
+    variables: &'v [Own],
+}
+
+/// Walks the contents of the braces. A function may read tensors that are declared after it, and, between the parentheses of `dot`, the
+/// variables of a model.
+pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, variables: &[Own]) {
+    let scope = names.scope(&[], &["functions", "sizes"], &tensors(tokens));
+    let seen = Seen { scope, variables };
     while !tokens.is_empty() {
-        walk_item(names, tokens, tensors);
+        walk_item(names, tokens, seen);
     }
     names.language("items", None);
 }
@@ -43,7 +53,7 @@ fn tensors(tokens: &Tokens) -> Vec<Own> {
     tensors
 }
 
-fn walk_item(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
+fn walk_item(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Seen<'_>) {
     while tokens.take('#') {
         tokens.take_group(Delimiter::Bracket);
     }
@@ -64,7 +74,7 @@ fn walk_item(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
 }
 
 /// `param slope: [heads] = alibi_slopes;`, `data kinds: ids[batch, kv_len];`
-fn walk_tensor(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
+fn walk_tensor(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Seen<'_>) {
     let word = tokens.take_ident();
     names.language("items", word.as_ref());
     tokens.take_ident();
@@ -107,7 +117,7 @@ fn walk_dims(names: &mut Names<'_>, dims: Tokens, is_learned: bool) {
 }
 
 /// Walks a function, from the token after `fn`.
-fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
+fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Seen<'_>) {
     let name = tokens.take_ident();
     names.language("functions_of_body", name.as_ref());
     let kind = name.map(|name| name.to_string()).unwrap_or_default();
@@ -136,8 +146,8 @@ fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Scope) {
         "normalize" => &["words::normalizer"],
         _ => &[],
     };
-    let scope = names.scope(&[tensors], normalizers, &own);
-    walk_expression(names, block, scope);
+    let scope = names.scope(&[tensors.scope], normalizers, &own);
+    walk_expression(names, block, Seen { scope, ..tensors });
 }
 
 /// Arguments are in the table of items. A function of another name has those of `score`.
@@ -195,7 +205,7 @@ fn locals(block: &Tokens, own: &mut Vec<Own>) {
 }
 
 /// Names in an expression of Rust.
-fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, scope: Scope) {
+fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, seen: Seen<'_>) {
     let mut expects_value = true;
     while let Some(token) = tokens.next() {
         expects_value = match token {
@@ -210,11 +220,11 @@ fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, scope: Scope) {
             }
             TokenTree::Ident(word) if word == "if" || word == "else" => true,
             TokenTree::Ident(name) => {
-                walk_path(names, name, &mut tokens, scope);
+                walk_path(names, name, &mut tokens, seen);
                 false
             }
             TokenTree::Group(group) => {
-                walk_expression(names, Tokens::new(group.stream()), scope);
+                walk_expression(names, Tokens::new(group.stream()), seen);
                 false
             }
             // A method call is an error.
@@ -227,14 +237,21 @@ fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, scope: Scope) {
         };
     }
     if expects_value {
-        names.own(scope, None);
+        names.own(seen.scope, None);
     }
 }
 
-fn walk_path(names: &mut Names<'_>, name: Ident, tokens: &mut Tokens, scope: Scope) {
+fn walk_path(names: &mut Names<'_>, name: Ident, tokens: &mut Tokens, seen: Seen<'_>) {
+    if name == "dot"
+        && let Some(operands) = tokens.take_group(Delimiter::Parenthesis)
+    {
+        names.own(seen.scope, Some(&name));
+        let scope = names.scope(&[seen.scope], &[], seen.variables);
+        return walk_expression(names, operands, Seen { scope, ..seen });
+    }
     let is_path = |tokens: &Tokens| tokens.is(0, ':') && tokens.is(1, ':');
     if !is_constant(&name) && !is_path(tokens) {
-        return names.own(scope, Some(&name));
+        return names.own(seen.scope, Some(&name));
     }
     let mut path: Vec<TokenTree> = vec![name.into()];
     while is_path(tokens) {

@@ -101,6 +101,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         let doc = format!("`{}`", function.usage());
         (function.name, doc)
     });
+    let functions = functions.chain(said(&[DOT]));
     let of_body = FunctionKind::ALL.iter().map(|kind| {
         let args = kind.args().join(", ");
         (kind.name(), format!("Takes any of `{args}`, by name."))
@@ -129,6 +130,11 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
     ]
     .into_iter()
 }
+
+const DOT: (&str, &str) = (
+    "dot",
+    "`dot(q, table[i])`: in an `attend` of a model, the product of a query or a key and a row of a table.",
+);
 
 const STATEMENTS: [(&str, &str); 5] = [
     (

@@ -311,7 +311,8 @@ impl<'w, 'n> Walker<'w, 'n> {
                 self.argument_of_call(operation, operand);
             }
             if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
-                body::walk(self.names, &mut inner);
+                let variables: Vec<Own> = self.variables.values().cloned().collect();
+                body::walk(self.names, &mut inner, &variables);
             }
         }
         while let Some(parts) = tokens.take_group(Delimiter::Bracket) {

@@ -84,12 +84,22 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
         } => {
             let axes = dims.into_iter().zip(index).enumerate();
             let open = axes.filter(|(_, (dim, index))| !stays_inside(cx, dim, index));
-            let open = open.map(|(axis, (dim, index))| emit_index(cx, tensor, axis, &dim, index));
+            let open = open.map(|(axis, (dim, index))| {
+                emit_index(cx, tensor, axis_of(cx, tensor, axis), &dim, index)
+            });
             open.collect()
         }
         Check::Divisor(divisor) => vec![emit_divisor(cx, divisor)],
     });
     lines.collect()
+}
+
+/// The number of an axis, as a user knows it: the products of `dot` have the name of their table.
+fn axis_of(cx: &Layer<'_>, tensor: &str, axis: usize) -> usize {
+    let mut given = cx.graph.given.iter();
+    let rows = given.find(|given| *given.name == *tensor);
+    let rows = rows.and_then(|given| given.rows.as_ref());
+    rows.and_then(|rows| rows[axis]).unwrap_or(axis)
 }
 
 /// The expressions of a call.

@@ -306,6 +306,7 @@ fn data(cx: &Layer<'_>) -> String {
             ty,
             dims,
             doc,
+            ..
         } = declared;
         let elements = match ty {
             Type::Int => "ids",

@@ -138,6 +138,8 @@ pub(crate) struct Declared {
     /// The type of an element in expressions.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
+    /// Of the products of `dot`: for each axis, which index of a row of the table it has.
+    pub(crate) rows: Option<Vec<Option<usize>>>,
     pub(crate) doc: String,
 }
 
@@ -269,6 +271,7 @@ fn declared(spec: &Spec, given: bool) -> impl Iterator<Item = Declared> {
         name: data.text().into(),
         ty: data.ty,
         dims: data.dims.clone(),
+        rows: data.rows.clone(),
         doc: text::documentation(&data.attrs),
     })
 }

@@ -685,10 +685,16 @@ pub(crate) fn session_data(attention: &str) -> String {
     format!("`{attention}` reads data of the call")
 }
 
-pub(crate) fn session_value(attention: &str, value: &str) -> String {
-    format!(
-        "the body of `{attention}` reads `{value}`, a computed value\na session goes on with what the layer itself learns: a `param` of the body"
-    )
+pub(crate) fn session_value(attention: &str, value: &str, is_of_keys: bool) -> String {
+    let help = match is_of_keys {
+        true => {
+            "a session remembers keys and values of earlier tokens, and nothing else: a value that depends on tokens has the axes [batch, q_len, ..], as `dot(q, ..)` of queries [batch, seq, heads, width]"
+        }
+        false => {
+            "a session has the numbers of new tokens alone: a value of self-attention with the axes [batch, q_len, ..], and sizes behind them, is read at [b, q_idx, ..]; what the layer itself learns is a `param` of the body"
+        }
+    };
+    format!("the body of `{attention}` reads `{value}`, a computed value\n{help}")
 }
 
 pub(crate) fn session_length(attention: &str, what: &str) -> String {

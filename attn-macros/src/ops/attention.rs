@@ -9,12 +9,14 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
+use crate::emit::row_of_query;
 use crate::graph::block::LayerBlock;
-use crate::graph::{AttentionLayer, CallData, Dim};
+use crate::graph::{AttentionLayer, CallData, Declared, Dim};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
 use crate::score::prove::Verdict;
+use crate::score::split::param_reads;
 use crate::score::{Expr, Var};
 use crate::spec::Position;
 use crate::spec::keys::KEYS;
@@ -224,6 +226,20 @@ fn option(value: Option<&TokenStream>) -> TokenStream {
     value.map_or(quote!(None), |value| quote!(Some(#value)))
 }
 
+/// Whether a session has the numbers of a value that the body reads: those of a new token are read for its own query alone.
+fn is_read_at_its_query(given: &Declared, layer: &AttentionLayer) -> bool {
+    let Some(axis) = row_of_query(&given.dims) else {
+        return false;
+    };
+    let places = [Expr::Var(Var::B), Expr::Var(Var::QIdx)];
+    let places = &places[1 - axis..];
+    let attention = layer.fused.as_ref().and_then(LayerBlock::attention);
+    let bias_terms = attention.map_or(&[][..], |attention| attention.bias_terms());
+    let reads = bias_terms.iter().flat_map(|term| param_reads(&term.expr));
+    let mut reads = reads.filter(|(name, _)| **name == *given.name);
+    reads.all(|(_, index)| index.starts_with(places))
+}
+
 /// Whether a query sees no key behind it, whatever the lengths.
 fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
     let AttentionLayer {
@@ -235,8 +251,10 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
         CallData::Document | CallData::PositionIds => false,
     };
-    if let Some(given) = graph.given.first() {
-        return Err(messages::session_value(name, &given.name));
+    let is_of_tokens = |given: &&Declared| !graph.cross && is_read_at_its_query(given, layer);
+    if let Some(given) = graph.given.iter().find(|given| !is_of_tokens(given)) {
+        let is_of_keys = given.dims.contains(&Dim::Key) && !given.dims.contains(&Dim::Query);
+        return Err(messages::session_value(name, &given.name, is_of_keys));
     }
     if !graph
         .data

@@ -40,6 +40,11 @@ pub(crate) struct Einsum {
 }
 
 impl Einsum {
+    /// Of these axes, by the indices of those of both operands and of the result.
+    pub(crate) fn new(all: Vec<Axis>, axes: [Vec<usize>; 3]) -> Self {
+        Einsum { all, axes }
+    }
+
     /// The same at all steps along an axis, which is the first one of the result and of this operand.
     pub(crate) fn at_all_steps(&self, axis: Axis, operand: usize) -> Self {
         let mut all = self.clone();

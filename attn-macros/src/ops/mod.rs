@@ -71,6 +71,7 @@ use crate::spec::{Real, Size};
 pub(crate) use attention::{Attention, Inputs};
 pub(crate) use buffer::{Buffer, emit_buffers};
 pub(crate) use cross_entropy::CrossEntropy;
+pub(crate) use einsum::Einsum;
 pub(crate) use elementwise::{Elementwise, emit_loops};
 pub(crate) use expand::Expand;
 pub(crate) use float::Float;
@@ -403,7 +404,7 @@ pub(crate) enum Fusion<'o> {
     /// The second operand chooses the map of each row. Values between two such operations may have their rows in the order of the maps.
     Grouped(&'o GroupedLinear),
     /// A product of two values. In a scan it is computed for all steps at once, if one of these is the same at all steps.
-    Contraction(&'o einsum::Einsum),
+    Contraction(&'o Einsum),
     /// The result has the axes of the only operand in another order.
     Transpose(&'o Rearrange),
     /// The result is the only operand in another shape: in the fused form the same memory, and nothing to compute.

@@ -193,6 +193,11 @@ impl Checker<'_> {
         body::check(&self.draft.body, (&sizes, spec.grid.as_ref()), self)
     }
 
+    /// Whether queries, keys and values are the inputs.
+    pub(super) fn has_vectors(&self) -> bool {
+        self.draft.of_operands.is_some()
+    }
+
     /// Gives a value in the body that only rustc can evaluate a named constant.
     pub(super) fn name_constant(&mut self, value: &mut dyn Constant) {
         let layer = self.draft.item.name.unraw();

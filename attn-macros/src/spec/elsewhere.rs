@@ -315,13 +315,13 @@ static FORMS: &[Form] = &[
         "a function is computed for every query and key by itself, and sees no others",
     ),
     function(
-        &["dot", "matmul", "einsum"],
-        "a function reads numbers. In `model!`, products of queries with the vectors of a table are computed before, as \
-         `near = einsum::<[batch, heads, seq, rows]>(q, table)`, and the function reads `near[b, h, q_idx, ..]` of `data near: [batch, heads, q_len, rows];`",
+        &["matmul", "einsum"],
+        "a function reads numbers. In `attend` of `model!`, `dot(q, table[i])` is the product of a query and a row of a table",
     ),
     function(
         &["q", "k", "v", "query", "key", "value"],
-        "a function of the score reads no vectors: `score` is what the header makes of a query and a key",
+        "a function of the score reads no vectors: `score` is what the header makes of a query and a key. In `attend` of `model!`, \
+         `dot(q, table[i])` is the product of a query and a row of a table",
     ),
     function(
         &["x", "hidden", "context", "embedding", "tokens"],

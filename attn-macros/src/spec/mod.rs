@@ -85,6 +85,67 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// What another declaration of the same layer has otherwise, in the words of both.
+    pub(crate) fn difference(&self, other: &Spec) -> Option<[String; 2]> {
+        let sizes = |spec: &Spec| {
+            let Spec {
+                heads,
+                kv_heads,
+                head_dim,
+                value_head_dim,
+                d_model,
+                ..
+            } = spec;
+            [
+                ("heads", heads.clone()),
+                ("kv_heads", kv_heads.clone()),
+                ("head_dim", head_dim.clone()),
+                ("value_head_dim", value_head_dim.clone()),
+                ("d_model", d_model.clone()),
+            ]
+        };
+        let mut pairs = sizes(self).into_iter().zip(sizes(other));
+        if let Some(((name, known), (_, found))) = pairs.find(|((_, a), (_, b))| a != b) {
+            return Some([known, found].map(|size| format!("`{name} = {size}`")));
+        }
+        let written = |spec: &Spec, key: &str| {
+            let mut written = spec.written.iter();
+            let found = written.find(|(name, _)| *name == key);
+            found.map_or_else(
+                || format!("no `{key}`"),
+                |(_, value)| format!("`{key} = {value}`"),
+            )
+        };
+        const WORDS: [&str; 10] = [
+            "bias",
+            "mask",
+            "score",
+            "scale",
+            "softcap",
+            "normalizer",
+            "position",
+            "qk_norm",
+            "talking_heads",
+            "dropout",
+        ];
+        let pairs = WORDS.map(|key| [self, other].map(|spec| written(spec, key)));
+        let differ = pairs.into_iter().find(|[known, found]| known != found);
+        differ.or_else(|| {
+            let [a, b] = [&self.body, &other.body];
+            let tensors = |body: &Body| {
+                let params = body.params.iter();
+                let params = params.map(|param| (param.name.to_string(), param.dims.clone()));
+                let data = body
+                    .data
+                    .iter()
+                    .map(|data| (data.text(), data.dims.clone()));
+                (params.collect::<Vec<_>>(), data.collect::<Vec<_>>())
+            };
+            let is_same = a.score == b.score && a.mask == b.mask && tensors(a) == tensors(b);
+            (!is_same).then(|| ["its body", "another body"].map(str::to_owned))
+        })
+    }
+
     /// The inputs with keys and values, besides `x`: each with its width.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let context = self.d_context.iter().map(|width| ("context", width));

@@ -30,6 +30,7 @@ pub(crate) struct Draft {
 }
 
 /// One `key = value`.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) key: &'static Key,
     /// The key as written.
@@ -53,6 +54,7 @@ impl Entry {
     }
 }
 
+#[derive(Clone)]
 pub(crate) enum Value {
     Size(Size),
     /// In their order. One may stand for all.

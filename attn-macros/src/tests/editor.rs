@@ -170,7 +170,7 @@ const SCANS: &str = "
         repeat 2 { last = scan seq { state h: [batch, d] = last; h = h + y; h }; }
         let q = rearrange::<[batch, seq, (places, step)] -> [batch, seq, places, step]>(rope::<axis = seq, theta = 100.0, interleaved = true>(y));
         let _ = conv2d::<[seq, d], 4, 3, padding = same, stride = [step, 2], channels = batch>(x);
-        let y = attend::<mask = padding, heads = places>(q, q, q, padding = lens) { fn score(score, q_row) { score } };
+        let y = attend::<mask = padding, heads = places>(q, q, q, padding = lens) { fn score(score, q_row) { score + dot(q + y, last[q_row]) } };
         scan seq { yield y; last }
     }";
 

@@ -139,3 +139,20 @@ def linear_attention(c):
     q, k = (F.elu(linear(c, name, x, 3, bias=False)) + 1 for name in "qk")
     scores = (q @ k.mT).tril()
     return scores @ linear(c, "v", x, 4, bias=False) / scores.sum(-1, keepdim=True)
+
+
+@case
+def multi_head_latent_attention(c):
+    """DeepSeek-V2, section 2.1: every head has keys and values of its own, made of the latents."""
+    table = c.weight("embedding", 7, 6)
+    x = F.embedding(c.ids("ids", 7, 2, 5), table)
+    up_k, up_v = c.weight("up_k", 4, 2, 3), c.weight("up_v", 4, 2, 3)
+    rotated = rope(linear(c, "q_rotated", x, 4, bias=False).unflatten(-1, (2, 2)).transpose(1, 2))
+    content = linear(c, "q_content", x, 6, bias=False).unflatten(-1, (2, 3)).transpose(1, 2)
+    latent = rms_norm(c, "rms_norm", linear(c, "down", x, 4, bias=False))
+    key = rope(linear(c, "key", x, 2, bias=False))[:, None].expand(2, 2, 5, 2)
+    q = torch.cat([rotated, content], -1)
+    k = torch.cat([key, torch.einsum("bsr,rhn->bhsn", latent, up_k)], -1)
+    v = torch.einsum("bsr,rhv->bhsv", latent, up_v)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return F.linear(x + linear(c, "output", y.transpose(1, 2).flatten(2), 6, bias=False), table)

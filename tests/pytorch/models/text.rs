@@ -144,4 +144,24 @@ cases! {
             einsum::<[batch, seq, d]>(q, memory) / einsum::<[batch, seq]>(q, cumsum::<seq>(k))
         }
     } (x: floats[_, _, 4]);
+
+    // DeepSeek-V2: the queries are brought to the latents, which are keys and values of all heads. 1 / sqrt(2 + 3) is the scale.
+    multi_head_latent_attention {
+        struct M<vocab = 7, d = 6, heads = 2, rank = 4, rot = 2, nope = 3, value = 3, scale = 0.4472135954999579>;
+        fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
+            param up_k: [rank, heads, nope] = normal(0.2);
+            param up_v: [rank, heads, value] = normal(0.2);
+            let x = embedding::<vocab, d>(ids);
+            let rotated = linear::<{ heads * rot }, bias = false, name = q_rotated>(x);
+            let rotated = rope::<seq>(rearrange::<[batch, seq, (heads, rot)] -> [batch, seq, heads, rot]>(rotated));
+            let content = linear::<{ heads * nope }, bias = false, name = q_content>(x);
+            let content = rearrange::<[batch, seq, (heads, nope)] -> [batch, seq, heads, nope]>(content);
+            let latent = rms_norm(linear::<rank, bias = false, name = down>(x));
+            let key = rope(linear::<rot, bias = false, name = key>(x));
+            let q = concat(rotated, einsum::<[batch, seq, heads, rank]>(content, up_k));
+            let y = attend::<mask = causal, scale = scale>(q, concat(key, latent), latent);
+            let y = rearrange::<[batch, seq, (heads, value)]>(einsum::<[batch, seq, heads, value]>(y, up_v));
+            linear::<tied = embedding>(x + linear::<d, bias = false, name = output>(y))
+        }
+    } (ids: ids[_, _]);
 }

@@ -137,6 +137,32 @@ impl LayerFrame<'_> {
         quote!(attention(call, weights #score))
     }
 
+    /// The attention of the new tokens of a session. What is given for each query has rows for these alone, so that a sequence has a
+    /// function of the score for itself.
+    pub(crate) fn call_attention_of_tokens(
+        &self,
+        attention: &Attend,
+        operands: &[TokenStream],
+        y: &TokenStream,
+    ) -> TokenStream {
+        let given = self.given();
+        if given.is_empty() {
+            let attention = self.call_attention(attention);
+            return quote!(cache.attend(new, &#attention, [#(#operands),*], #y));
+        }
+        quote! {
+            let mut to = #y;
+            for span in new.spans() {
+                let score = Modified {
+                    sizes: p::Sizes { query: 0, ..call.sizes },
+                    first_row: span.row_of_first_position(),
+                    ..modified(call, weights #(, #given.values())*)
+                };
+                cache.attend_in(span, &attention(call, weights, &score), [#(#operands),*], to.reborrow());
+            }
+        }
+    }
+
     pub(super) fn emit_prepare(&self, how: &HeadTransform) -> TokenStream {
         if how.is_nothing() {
             return quote!(p::HeadTransform::default());

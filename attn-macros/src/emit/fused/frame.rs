@@ -178,6 +178,16 @@ impl BlockNode<'_, LayerFrame<'_>> {
         self.frame.call_attention(attention)
     }
 
+    /// The attention of the new tokens of a session, written into `y`.
+    pub(crate) fn attention_of_tokens(
+        &self,
+        attention: &Attend,
+        operands: &[TokenStream],
+        y: &TokenStream,
+    ) -> TokenStream {
+        self.frame.call_attention_of_tokens(attention, operands, y)
+    }
+
     /// The heads, and the width of their values.
     pub(crate) fn heads(&self) -> [&Size; 2] {
         let spec = self.frame.cx.spec;

@@ -93,6 +93,9 @@ impl LayerFrame<'_> {
             None => quote!(new(room, #different, &#attention)),
         };
         let steps = block::emit_forward(self).code;
+        // What is given has rows for new tokens, and there are none yet.
+        let given = self.given();
+        let given_numbers = given.iter().map(|given| quote!(, #given.values()));
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::Decode<E, #count> for #name<E, D> {
                 type DecodeState = p::DecodeState<Call<E>, E>;
@@ -102,7 +105,8 @@ impl LayerFrame<'_> {
                     #check_sizes
                     #check_grid
                     #check_integers
-                    let made = p::Arc::new(make_call(weights, axes #no_seed));
+                    #(let #given = p::Matrix::<E>::without_cols(0);)*
+                    let made = p::Arc::new(make_call(weights, axes #no_seed #(#given_numbers)*));
                     let call = &*made;
                     let cache = p::Cache::#cache?;
                     Ok(p::DecodeState { call: p::Clone::clone(&made), cache })

@@ -8,7 +8,7 @@ mod frame;
 mod in_model;
 mod in_session;
 mod memory;
-mod score;
+pub(crate) mod score;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

@@ -183,7 +183,14 @@ impl<'a> Score<'a> {
             }
             done.push(name);
             let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
-            let index = flat_index(self.cx, name, args.iter().map(|arg| quote!(#arg)));
+            let of_query = row_of_query(&self.cx.graph.dims(name));
+            let of_query = of_query.filter(|_| self.cx.graph.is_given(name));
+            let places = args.iter().enumerate();
+            let places = places.map(|(axis, arg)| match of_query == Some(axis) {
+                true => quote!((#arg + first_row)),
+                false => quote!(#arg),
+            });
+            let index = flat_index(self.cx, name, places);
             let closure = param_field(&var(name));
             let values = values(&closure);
             lines.extend(quote!(let #closure = |#(#args: i64),*| p::number(#values[#index]);));
@@ -375,8 +382,14 @@ impl<'a> Score<'a> {
         });
         let given = self.given();
         let has_sizes = !given.is_empty();
-        let sizes_of = has_sizes.then(|| quote!(sizes: p::Sizes,));
-        let sizes_are = has_sizes.then(|| quote!(sizes: call.sizes,));
+        let sizes_of = has_sizes.then(|| {
+            quote! {
+                sizes: p::Sizes,
+                /// Where the rows of queries begin: a session has those of new tokens alone.
+                first_row: i64,
+            }
+        });
+        let sizes_are = has_sizes.then(|| quote!(sizes: call.sizes, first_row: 0,));
         let data = self.data();
         let (data, types): (Vec<_>, Vec<_>) = data
             .into_iter()
@@ -414,6 +427,12 @@ impl<'a> Score<'a> {
     /// The variables that `expr` reads of the call and of the layer, which are in `of`: lengths, data, learned tensors.
     fn variables(&self, expr: &Expr, of: &TokenStream) -> TokenStream {
         let sizes = self.lengths(of);
+        let first_row = sizes.as_ref().map(|_| {
+            quote! {
+                #[allow(unused_variables)]
+                let first_row = #of.first_row;
+            }
+        });
         let lengths = [Var::QLen, Var::KvLen].into_iter();
         let lengths = lengths.filter(|var| expr.reads(*var));
         let lengths = lengths.map(|var| format_ident!("{var}"));
@@ -421,7 +440,7 @@ impl<'a> Score<'a> {
         let data = data.filter(|name| expr.reads_data(name));
         let data = data.map(|name| declared_name(name));
         let params = self.reads(expr, &|field| quote!(#of.#field));
-        quote!(#sizes #(let #lengths = #of.#lengths;)* #(let #data = #of.#data;)* #params)
+        quote!(#sizes #first_row #(let #lengths = #of.#lengths;)* #(let #data = #of.#data;)* #params)
     }
 
     /// The arm that writes a bias term.
@@ -569,6 +588,17 @@ fn length(dim: &Dim) -> Size {
     };
     let name = var(name);
     Size::derive(None, quote!(#name), text.to_owned())
+}
+
+/// The axis of the queries, of a value that has numbers for each of them and no key: a session computes them for new tokens.
+pub(crate) fn row_of_query(dims: &[Dim]) -> Option<usize> {
+    let (axis, rest) = match dims {
+        [Dim::Batch, Dim::Query, rest @ ..] => (1, rest),
+        [Dim::Query, rest @ ..] => (0, rest),
+        _ => return None,
+    };
+    let is_size = |dim: &Dim| matches!(dim, Dim::Size(_));
+    rest.iter().all(is_size).then_some(axis)
 }
 
 /// Whether it is a value of the model with a number for every pair of a query and a key.

@@ -152,17 +152,19 @@ pub(crate) fn out_of_bounds(index: i64, dim: u64) -> String {
     )
 }
 
-/// An index that is out of bounds of an axis of `dim` elements at some point.
-pub(crate) fn leaves_tensor(tensor: Tensor<'_>, dim: u64, found: &Found) -> String {
-    let at: Vec<_> = found
-        .at
-        .iter()
-        .map(|(var, value)| format!("{var} = {value}"))
-        .collect();
-    let at = match at.as_slice() {
+/// ` at q_idx = 3`, where the value was found.
+pub(super) fn at(found: &Found) -> String {
+    let at = found.at.iter();
+    let at: Vec<_> = at.map(|(var, value)| format!("{var} = {value}")).collect();
+    match at.as_slice() {
         [] => String::new(),
         at => format!(" at {}", at.join(", ")),
-    };
+    }
+}
+
+/// An index that is out of bounds of an axis of `dim` elements at some point.
+pub(crate) fn leaves_tensor(tensor: Tensor<'_>, dim: u64, found: &Found) -> String {
+    let at = at(found);
     let dims: Vec<_> = tensor.dims().iter().map(Dim::to_string).collect();
     let name = tensor.name();
     format!(

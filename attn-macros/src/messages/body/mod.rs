@@ -1,5 +1,6 @@
 //! Messages about a body: its items and tensors here, its expressions in [`expressions`].
 
+mod dot;
 mod expressions;
 
 use std::fmt::Display;
@@ -11,6 +12,7 @@ use super::{did_you_mean, listed, quoted};
 use crate::spec::body::{DataDecl, FunctionKind, Sizes, Tensor, text_of};
 use crate::spec::keys::{Key, Word, nearest};
 
+pub(crate) use dot::*;
 pub(crate) use expressions::*;
 
 pub(crate) const ITEMS: &str = "a body has `param name: [heads] = zeros;`, `data name: [batch, kv_len];`, `fn score(score, ..) { .. }`, `fn mask(..) { .. }` and `fn normalize(score, ..) { .. }`";

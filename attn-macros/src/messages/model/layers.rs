@@ -199,6 +199,13 @@ pub(crate) fn another_layer_to_tie(
     format!("the loop is tied to `{within}`, where `{name}` is `{known}`, found `{found}`")
 }
 
+pub(crate) fn another_attention_to_tie(name: &str, [known, found]: &[String; 2]) -> String {
+    format!(
+        "the loop is tied to another one, where `{name}` has {known}, found {found}\n\
+        help: a layer is the same in both loops; an `attend` that learns nothing may differ"
+    )
+}
+
 fn known<'a>(names: impl Iterator<Item = &'a str>, what: &str) -> String {
     let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     match names.is_empty() {

@@ -12,29 +12,50 @@ use super::arguments::Arguments;
 use super::attention::{Called, read_positions};
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
+use crate::diag::Diagnostics;
 use crate::graph;
 use crate::messages::attend as messages;
 use crate::model::graph::ValueId;
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Same, Type};
 use crate::ops::{Inputs, Rearrange};
+use crate::score::{Expr, Var};
 use crate::spec::keys::{ATTEND_KEYS, Key};
 use crate::spec::parse::{Entry, Value};
-use crate::spec::{self, Size};
+use crate::spec::{self, Size, Spec};
 
 /// Queries, keys or values, and the meaning of their axes.
-struct Vectors {
-    value: ValueId,
-    ty: Type,
+pub(super) struct Vectors {
+    pub(super) value: ValueId,
+    pub(super) ty: Type,
     /// The index of the axis of the heads. `None` is one head.
     heads: Option<usize>,
     /// One vector, or one for each of a batch: there is no axis of the sequence.
     is_one: bool,
 }
 
+/// The meaning of an axis before the width.
+pub(super) enum Role {
+    Batch,
+    Heads,
+    Sequence,
+}
+
 impl Vectors {
+    /// The meaning of the axis of this index, which is not the width.
+    pub(super) fn role(&self, index: usize) -> Role {
+        let mut others = self.others();
+        let is_first = others.next() == Some(index);
+        let before = self.axes().len() - 1;
+        match (self.heads == Some(index), before) {
+            (true, _) => Role::Heads,
+            (false, 2) if is_first => Role::Batch,
+            _ => Role::Sequence,
+        }
+    }
+
     /// The number of heads.
-    fn count(&self) -> Option<Size> {
+    pub(super) fn count(&self) -> Option<Size> {
         match self.heads {
             Some(index) => self.ty.axes[index].size().cloned(),
             None => Some(Size::known(1)),
@@ -56,13 +77,13 @@ impl Vectors {
         axes
     }
 
-    fn batch(&self) -> Type {
+    pub(super) fn batch(&self) -> Type {
         let mut axes = self.axes();
         axes.truncate(axes.len() - 2);
         Type::floats(axes)
     }
 
-    fn len(&self) -> Axis {
+    pub(super) fn len(&self) -> Axis {
         let mut axes = self.axes();
         axes.swap_remove(axes.len() - 2)
     }
@@ -123,15 +144,23 @@ impl Lowering<'_> {
         }
         let is_cross = self.check_vectors(call, [&q, &k, &v])?;
         let result = named(names.first(), "attend");
-        let asked = ("attend", arguments.name.as_ref());
+        let name = arguments.name.clone();
+        let asked = ("attend", name.as_ref());
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
-        let site = self.site(asked, ty.to_string(), call.name.span(), builder);
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
+        let learns = self.ties.is_some() && self.learns(call, &entries, &q);
+        let output = (ty.to_string(), learns);
+        let site = self.site(asked, output, call.name.span(), builder);
         let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
-        let given = self.give(&mut draft, site.index, &mut named_operands);
+        let products = self.products(call, &mut draft, [&q, &k], builder);
+        let mut given = self.give(&mut draft, site.index, &mut named_operands);
+        given.extend(products.iter().map(|(name, value)| (name, *value)));
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
+        if q.is_one && self.scan.is_some() && !spec.poisoned {
+            self.has_place(call, &spec);
+        }
         let complete = complete && self.cx.count() == before;
         let rows = [(&q, "queries"), (&k, "keys"), (&v, "values")];
         let rows =
@@ -177,6 +206,29 @@ impl Lowering<'_> {
             _ => self.beside_queries(value, &q, &names[index], builder),
         });
         Some(results.collect())
+    }
+
+    /// Reports functions that read the place of the query, which a step does not have.
+    fn has_place(&self, call: &Call, spec: &Spec) {
+        let mask = spec.predicate();
+        let functions = [
+            (mask.as_ref(), "mask"),
+            (spec.body.score.as_ref(), "score"),
+            (spec.normalizer.weight(), "normalizer"),
+        ];
+        let found = functions
+            .into_iter()
+            .find(|(expr, _)| expr.is_some_and(reads_place));
+        if let Some((_, what)) = found {
+            self.cx.error(&call.name, messages::place_of_a_step(what));
+        }
+    }
+
+    /// Whether an attention with these keys has parameters.
+    fn learns(&self, call: &Call, entries: &[Entry], q: &Vectors) -> bool {
+        let draft = self.draft_of(call, entries.to_vec(), q.width(), call.name.clone());
+        let spec = spec::check(draft, self.krate, &Diagnostics::default());
+        !graph::build(&spec).params.is_empty()
     }
 
     /// A value beside the attended ones, without the axis of heads or of the sequence if the queries have none.
@@ -336,6 +388,19 @@ impl Lowering<'_> {
         let back = (0..order.len()).filter_map(place).collect();
         let op = Rearrange::of_axes(split, back);
         self.node(builder, op, vec![attended], (name, ty))
+    }
+}
+
+/// Whether a function depends on the place of the query. What it reads of the one query there is has an index for it.
+fn reads_place(expr: &Expr) -> bool {
+    let place = Expr::Var(Var::QIdx);
+    match expr {
+        Expr::Data { index, .. } | Expr::Param { index, .. } => {
+            let mut index = index.iter();
+            index.any(|index| *index != place && reads_place(index))
+        }
+        expr if *expr == place => true,
+        expr => expr.children().into_iter().any(reads_place),
     }
 }
 

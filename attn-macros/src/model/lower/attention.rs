@@ -84,12 +84,17 @@ impl Lowering<'_> {
         }
         let sources = self.sources(call, &ty, &mut named_operands)?;
         let asked = ("attention", arguments.name.as_ref());
-        let site = self.site(asked, ty.to_string(), call.name.span(), builder);
+        let output = (ty.to_string(), true);
+        let site = self.site(asked, output, call.name.span(), builder);
         let name_of_type = site.name_of_type.clone();
         let place = site.index;
         let draft = self.draft(call, arguments, width.clone(), &sources, name_of_type);
         let before = self.cx.count();
         let mut draft = draft?;
+        // They are mistakes here. What they read is not unused.
+        if !draft.body.dots().is_empty() {
+            self.scopes.reads_unknown();
+        }
         let given = self.give(&mut draft, place, &mut named_operands);
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
@@ -212,17 +217,18 @@ impl Lowering<'_> {
         self.inputs.first() == Some(&value) && self.ty(value).kind == ValueKind::Floats
     }
 
-    /// The field of an attention, its number, and its type. A function that is called again has them already.
+    /// The field of an attention, its number, and its type, for an output, and whether it learns anything. A function that is called again has
+    /// them already.
     pub(super) fn site(
         &mut self,
         asked: (&str, Option<&Ident>),
-        output: String,
+        output: (String, bool),
         at: Span,
         builder: &RegionBuilder,
     ) -> Site {
         let index = self.attentions.len();
         let layer = Submodule::Attention(index);
-        let place = self.field(builder.module, asked, layer, output);
+        let place = self.field_of_attention(builder.module, asked, layer, output);
         let index = match self.field_at(&place).map(|field| &field.layer) {
             Some(Submodule::Attention(known)) => *known,
             _ => index,
@@ -264,6 +270,13 @@ impl Lowering<'_> {
             && !spec.normalizer.has_sum()
         {
             self.cx.error(lse, attend_messages::no_sum(&call.name));
+        }
+        let known = self.attentions.get(site.index);
+        let known =
+            known.filter(|known| self.ties.is_some() && !known.spec.poisoned && !spec.poisoned);
+        if let Some(written) = known.and_then(|known| known.spec.difference(&spec)) {
+            let message = messages::another_attention_to_tie(&site.place.field, &written);
+            self.cx.error(&call.name, message);
         }
         let data = self.data(call, (&spec, &graph), sequences, named_operands);
         let is_sound = complete && !spec.poisoned && self.cx.count() == before;

@@ -34,6 +34,19 @@ impl Ties {
             at,
         }
     }
+
+    /// The name of the next layer of a kind, if no other was asked for.
+    fn next(&mut self, module: ModuleId, kind: &str, asked: Option<&Ident>) -> String {
+        if let Some(name) = asked {
+            return name.unraw().to_string();
+        }
+        let count = self.counts.entry((module.0, kind.to_owned())).or_default();
+        *count += 1;
+        match count {
+            1 => kind.to_owned(),
+            count => format!("{kind}_{count}"),
+        }
+    }
 }
 
 impl Lowering<'_> {
@@ -86,27 +99,38 @@ impl Lowering<'_> {
         place
     }
 
-    /// In a loop that is tied to another one: the layer of that with the name that was asked for, or the next one of its kind. An `attend`
-    /// learns nothing that it could share.
+    /// A field for an attention. An `attend` that learns nothing has a field of its own in a loop that is tied to another one: there is nothing that it
+    /// could share, and its widths may differ.
+    pub(super) fn field_of_attention(
+        &mut self,
+        module: ModuleId,
+        asked: (&str, Option<&Ident>),
+        layer: Submodule,
+        (output, learns): (String, bool),
+    ) -> ParamPath {
+        if learns {
+            return self.field(module, asked, layer, output);
+        }
+        let mut ties = self.ties.take();
+        if let Some(ties) = &mut ties {
+            ties.next(module, asked.0, asked.1);
+        }
+        let asked = (asked.0, asked.1.filter(|_| ties.is_none()));
+        let place = self.field(module, asked, layer, output);
+        self.ties = ties;
+        place
+    }
+
+    /// In a loop that is tied to another one: the layer of that with the name that was asked for, or the next one of its kind.
     fn tied_field(
         &mut self,
         module: ModuleId,
         (kind, asked): (&str, Option<&Ident>),
         layer: &Submodule,
     ) -> Option<String> {
-        let Ties { counts, at } = self.ties.as_mut().filter(|_| kind != "attend")?;
-        let at = asked.map_or(*at, Ident::span);
-        let name = match asked {
-            Some(name) => name.unraw().to_string(),
-            None => {
-                let count = counts.entry((module.0, kind.to_owned())).or_default();
-                *count += 1;
-                match count {
-                    1 => kind.to_owned(),
-                    count => format!("{kind}_{count}"),
-                }
-            }
-        };
+        let ties = self.ties.as_mut()?;
+        let at = asked.map_or(ties.at, Ident::span);
+        let name = ties.next(module, kind, asked);
         let Module { holder, fields, .. } = &self.modules[module.0];
         let (Holder::Variable(within) | Holder::Field(ParamPath { field: within, .. })) = holder;
         let found = fields.iter().find(|field| field.name == name);

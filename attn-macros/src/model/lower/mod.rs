@@ -12,6 +12,7 @@ mod buffer;
 mod call;
 mod choice;
 mod default;
+mod dot;
 mod fields;
 mod function;
 mod ids;

@@ -271,7 +271,7 @@ impl Emit<LayerFrame<'_>> for Attend {
                 let [queries, ..] = operands;
                 quote!(cache.attend(new, &#attention, #queries, #y))
             }
-            ExecMode::Session => quote!(cache.attend(new, &#attention, [#(#operands),*], #y)),
+            ExecMode::Session => of.attention_of_tokens(self, &operands, y),
             // Attention is computed for tokens alone.
             ExecMode::Start => TokenStream::new(),
         }

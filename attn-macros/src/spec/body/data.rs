@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 
 use super::names::variable;
-use super::parse::DataDraft;
+use super::parse::{DataDraft, DimsDraft};
 use super::{DataDecl, Sizes, dims, params};
 use crate::messages::body as messages;
 use crate::spec::Dim;
@@ -55,6 +55,10 @@ pub(super) fn check(
             name: draft.name.clone(),
             ty: draft.ty,
             dims: check_dims(draft, sizes, checker),
+            rows: match &draft.dims {
+                DimsDraft::Written(_) => None,
+                DimsDraft::Products(dims) => Some(dims.iter().map(|(_, row)| *row).collect()),
+            },
             given: draft.given,
         }
     });
@@ -65,6 +69,12 @@ pub(super) fn check(
 fn is_letter(name: &Ident) -> bool {
     let name = name.to_string();
     name.len() == 1 && name.chars().all(char::is_uppercase)
+}
+
+/// Whether data that nobody named may have this name.
+pub(super) fn may_be_named(name: &Ident) -> bool {
+    let is_input = INPUTS.iter().any(|input| name == input);
+    !is_input && name != "score" && variable(name).is_none() && !is_axis(name)
 }
 
 fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
@@ -80,11 +90,15 @@ fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
 
 /// The axes in the brackets, or none if one of them is not understood.
 fn check_dims(draft: &DataDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Dim> {
+    let dims = match &draft.dims {
+        DimsDraft::Written(dims) => dims,
+        DimsDraft::Products(dims) => return dims.iter().map(|(dim, _)| dim.clone()).collect(),
+    };
     let before = checker.cx.count();
     let usage = "write `[batch, q_len, kv_len]`, or some of these and of sizes";
     let what = format!("axis` of `{}", draft.name);
     let names = AXES.map(|(name, _)| name);
-    let list = dims::list(&draft.dims, usage, checker);
+    let list = dims::list(dims, usage, checker);
     let mut letters: Vec<&Ident> = list.iter().filter_map(dims::name).collect();
     letters.retain(|name| is_letter(name));
     letters.dedup();

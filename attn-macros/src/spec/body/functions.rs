@@ -117,11 +117,14 @@ impl Function {
 
 impl Lower<'_, '_> {
     pub(super) fn call(&mut self, call: &ExprCall) -> Operand {
-        let mut args: Vec<_> = call.args.iter().map(|arg| self.expr(arg)).collect();
         let name = match &*call.func {
             syn::Expr::Path(path) => path.path.get_ident().map(Ident::to_string),
             _ => None,
         };
+        if name.as_deref() == Some("dot") {
+            return self.dot(call);
+        }
+        let mut args: Vec<_> = call.args.iter().map(|arg| self.expr(arg)).collect();
         let Some(function) = name.as_deref().and_then(Function::find) else {
             let message = messages::unknown_function(&call.func, self.scope.tensors);
             return self.error(&call.func, message);

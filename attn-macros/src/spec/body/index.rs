@@ -77,7 +77,7 @@ fn skip_attribute(tokens: &mut Peekable<token_stream::IntoIter>) {
 }
 
 /// Undoes [`with_tuples`].
-fn without_tuples(tokens: TokenStream) -> TokenStream {
+pub(super) fn without_tuples(tokens: TokenStream) -> TokenStream {
     let tokens = tokens.into_iter().map(|token| match token {
         TokenTree::Group(group) => {
             let tuple = match group.delimiter() {

@@ -7,6 +7,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Block, ExprCast, ExprIf, Lit, LitInt, Local, Pat, Stmt};
 
+use super::dot::Products;
 use super::operand::{Operand, OperandKind, unknown};
 use super::parse::{FunctionDraft, FunctionKind};
 use super::{Sizes, Tensor, constants, range};
@@ -28,6 +29,8 @@ const LONGEST: usize = 10_000;
 pub(super) struct Scope<'a> {
     pub(super) function: &'a FunctionDraft,
     pub(super) tensors: &'a [Tensor<'a>],
+    /// What `dot` reads.
+    pub(super) products: &'a [Products],
     pub(super) sizes: Sizes<'a>,
     pub(super) grid: Option<&'a Grid>,
 }

@@ -5,6 +5,7 @@
 mod constants;
 mod data;
 mod dims;
+mod dot;
 mod foreign;
 mod functions;
 mod index;
@@ -28,6 +29,7 @@ use super::value::Size;
 use super::{Dim, Distribution, Grid, Normalizer};
 use crate::score::{Expr, Type};
 
+pub(crate) use dot::{Dot, IndexOfProducts};
 pub(crate) use functions::{FUNCTIONS, Function, upside_down};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
@@ -69,6 +71,8 @@ pub(crate) struct DataDecl {
     /// Integers, which are `ids`, or floats.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
+    /// Of the products of `dot`: for each axis, which index of a row of the table it has.
+    pub(crate) rows: Option<Vec<Option<usize>>>,
     /// It is a value of the model around the layer, which has a gradient: an input of the layer beside the sequences.
     pub(crate) given: bool,
 }
@@ -129,6 +133,7 @@ pub(super) fn check(
         draft.function(kind).map(|function| Scope {
             function,
             tensors: &tensors,
+            products: &draft.products,
             sizes,
             grid,
         })

@@ -6,7 +6,7 @@ use syn::{ExprIndex, ExprPath};
 use super::lower::Lower;
 use super::operand::Operand;
 use super::parse::{FunctionKind, VARS};
-use super::{Function, Tensor, range};
+use super::{Found, Function, Tensor, range};
 use crate::messages::{body as messages, grid};
 use crate::score::eval::{self, Value};
 use crate::score::{Data, Expr, Type, Var};
@@ -192,7 +192,8 @@ impl<'a> Lower<'a, '_> {
         }
         for ((place, index), dim) in places.iter().zip(&lowered).zip(&dims) {
             if let Dim::Size(size) = dim {
-                self.check_bounds(tensor, place, index, size);
+                let message = |found: &_, dim| messages::leaves_tensor(tensor, dim, found);
+                self.check_bounds(place, index, size, message);
             }
         }
         Operand::new(element(tensor, lowered), tensor.ty())
@@ -229,7 +230,13 @@ impl<'a> Lower<'a, '_> {
     }
 
     /// An index whose bounds are constants stays inside of the axis; the call checks the others.
-    fn check_bounds(&self, tensor: Tensor<'_>, place: &syn::Expr, index: &Expr, dim: &Size) {
+    pub(super) fn check_bounds(
+        &self,
+        place: &syn::Expr,
+        index: &Expr,
+        dim: &Size,
+        leaves: impl FnOnce(&Found, u64) -> String,
+    ) {
         let heads = self.scope.sizes.iter().find(|(name, _)| *name == "heads");
         let (Some(dim), Some((_, heads))) = (dim.value, heads) else {
             return;
@@ -241,7 +248,7 @@ impl<'a> Lower<'a, '_> {
             Some(_) => {}
             None => {
                 if let Some(found) = range::outside(index, dim, heads) {
-                    self.error(place, messages::leaves_tensor(tensor, dim, &found));
+                    self.error(place, leaves(&found, dim));
                 }
             }
         }
@@ -249,7 +256,7 @@ impl<'a> Lower<'a, '_> {
 }
 
 /// The places in brackets.
-fn places(index: &syn::Expr) -> Vec<&syn::Expr> {
+pub(super) fn places(index: &syn::Expr) -> Vec<&syn::Expr> {
     match index {
         syn::Expr::Tuple(places) => places.elems.iter().collect(),
         place => vec![place],

@@ -5,12 +5,13 @@ use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Attribute, Block, Token, token};
 
+use super::dot::Products;
 use super::{index, normalize};
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
 use crate::score::{Type, Var};
-use crate::spec::Coordinate;
 use crate::spec::word::split_at_commas;
+use crate::spec::{Coordinate, Dim};
 
 /// The parts of a body that were understood.
 #[derive(Clone, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct BodyDraft {
     pub(super) params: Vec<ParamDraft>,
     pub(super) data: Vec<DataDraft>,
     functions: Vec<FunctionDraft>,
+    /// What the model around the layer computes for each `dot`.
+    pub(super) products: Vec<Products>,
     /// There was a mistake, which has been reported.
     pub(in crate::spec) poisoned: bool,
 }
@@ -38,9 +41,18 @@ pub(super) struct DataDraft {
     pub(super) name: Ident,
     /// The type of an element.
     pub(super) ty: Type,
-    pub(super) dims: Group,
+    pub(super) dims: DimsDraft,
     /// It is a value of the model around the layer, which has a gradient.
     pub(super) given: bool,
+}
+
+/// The axes of data.
+#[derive(Clone)]
+pub(super) enum DimsDraft {
+    /// In brackets.
+    Written(Group),
+    /// Those of products, each with the index of a row that it has.
+    Products(Vec<(Dim, Option<usize>)>),
 }
 
 /// `fn name(args) { block }`
@@ -107,6 +119,11 @@ impl BodyDraft {
         data.map(|data| data.given = true).is_some()
     }
 
+    /// There was a mistake, which has been reported.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
     pub(super) fn function(&self, kind: FunctionKind) -> Option<&FunctionDraft> {
         self.functions.iter().find(|function| function.kind == kind)
     }
@@ -128,7 +145,7 @@ impl BodyDraft {
     }
 
     /// Whether a tensor of this name is there already.
-    fn declares(&self, name: &Ident) -> bool {
+    pub(crate) fn declares(&self, name: &Ident) -> bool {
         let params = self.params.iter().map(|param| &param.name);
         let mut names = params.chain(self.data.iter().map(|data| &data.name));
         names.any(|known| known == name)
@@ -289,7 +306,7 @@ fn parse_data(
             Some(_) => Type::Bool,
             None => Type::Float,
         },
-        dims,
+        dims: DimsDraft::Written(dims),
         given: false,
     })
 }

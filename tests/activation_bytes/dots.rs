@@ -1,0 +1,5 @@
+//! Attentions that multiply queries and keys with rows of tables.
+
+use super::*;
+
+support::dots!(exact);

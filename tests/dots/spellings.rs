@@ -1,0 +1,85 @@
+//! `dot` is the product of all vectors with all rows, taken before, and read as data: both spellings have the same bits.
+
+use super::*;
+
+macro_rules! same {
+    ($($name:ident { $($by_dot:tt)* } { $($by_einsum:tt)* } ($($input:expr),*);)*) => {$(
+        #[test]
+        fn $name() {
+            mod dot {
+                use super::*;
+                model! { $($by_dot)* }
+            }
+            mod einsum {
+                use super::*;
+                model! { $($by_einsum)* }
+            }
+            macro_rules! outcome {
+                ($M:ty) => {{
+                    let mut model = Cpu::default().build_module::<$M, f64>();
+                    scatter(&mut model);
+                    let (q, k, v) = ($($input),*);
+                    let q: Tensor<_, f64, Cpu> = q;
+                    let ran: Backpropagated<f64> = backpropagate(model.forward((q.clone().leaky_traced(), k, v)));
+                    let outcome: Outcome = ran.input("q", &q).parameters(&model);
+                    outcome
+                }};
+            }
+            let [found, expected] = [outcome!(dot::M), outcome!(einsum::M)];
+            for ((name, found), (_, expected)) in found.all().zip(expected.all()) {
+                assert_eq!(found, expected, "{name}");
+            }
+            assert_eq!(found.all().count(), expected.all().count());
+            assert_eq!(dot::M::activation_bytes(2, 5), einsum::M::activation_bytes(2, 5));
+            assert_eq!(dot::M::flops(2, 5), einsum::M::flops(2, 5));
+        }
+    )*};
+}
+
+same! {
+    a_table_of_queries {
+        pub struct M<heads = 2, d = 4, rows = 7>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> [batch, heads, seq, d] {
+            param table: [rows, d] = normal(1.0);
+            attend(q, k, v) {
+                fn score(score, q_idx, kv_idx) {
+                    let far = clamp(kv_idx - q_idx, -3, 3);
+                    score + dot(q, table[far + 3]) - 0.1 * dot(q, table[3 - far])
+                }
+            }
+        }
+    } {
+        pub struct M<heads = 2, d = 4, rows = 7>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> [batch, heads, seq, d] {
+            param table: [rows, d] = normal(1.0);
+            attend(q, k, v, near = einsum::<[batch, heads, seq, rows]>(q, table)) {
+                data near: [batch, heads, q_len, 7];
+                fn score(score, b, h, q_idx, kv_idx) {
+                    let far = clamp(kv_idx - q_idx, -3, 3);
+                    score + near[b, h, q_idx, far + 3] - 0.1 * near[b, h, q_idx, 3 - far]
+                }
+            }
+        }
+    } (tensor("q", (2, Const::<2>, 5, Const::<4>)), tensor("k", (2, Const::<2>, 5, Const::<4>)), tensor("v", (2, Const::<2>, 5, Const::<4>)));
+
+    tables_of_heads {
+        pub struct M<heads = 2, d = 4, rows = 6>;
+        fn forward(q: [batch, seq, heads, d], k: [batch, seq, heads, d], v: [batch, seq, heads, d]) -> [batch, seq, heads, d] {
+            param table: [heads, rows, d] = normal(1.0);
+            let rows = tanh(table);
+            attend::<mask = causal>(q, k, v) {
+                fn score(score, h, q_idx, kv_idx) { score + dot(k, rows[h, clamp(q_idx - kv_idx, 0, 5)]) }
+            }
+        }
+    } {
+        pub struct M<heads = 2, d = 4, rows = 6>;
+        fn forward(q: [batch, seq, heads, d], k: [batch, seq, heads, d], v: [batch, seq, heads, d]) -> [batch, seq, heads, d] {
+            param table: [heads, rows, d] = normal(1.0);
+            let rows = tanh(table);
+            attend::<mask = causal>(q, k, v, near = einsum::<[batch, seq, heads, rows]>(k, rows)) {
+                data near: [batch, kv_len, heads, 6];
+                fn score(score, b, h, q_idx, kv_idx) { score + near[b, kv_idx, h, clamp(q_idx - kv_idx, 0, 5)] }
+            }
+        }
+    } (tensor("q", (2, 5, Const::<2>, Const::<4>)), tensor("k", (2, 5, Const::<2>, Const::<4>)), tensor("v", (2, 5, Const::<2>, Const::<4>)));
+}
