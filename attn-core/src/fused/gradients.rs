@@ -442,4 +442,38 @@ mod tests {
         assert_eq!(tape.get(&x).array(), [0.0, 0.0]);
         assert_eq!(tape.get(&y).array(), [0.0, 5.0]);
     }
+
+    #[test]
+    fn a_loop_ends_with_the_first_round_that_wants_a_gradient() {
+        let rounds = |wanted: &[usize]| {
+            (0..4)
+                .map(|i| Slot::new(i).if_wanted(wanted.contains(&i)))
+                .collect::<Vec<_>>()
+        };
+        for (wanted, expected) in [(&[][..], 0), (&[3], 1), (&[1, 3], 3), (&[0], 4)] {
+            let rounds = rounds(wanted);
+            assert_eq!(rounds_wanted(false, rounds.iter().rev()), expected);
+            assert_eq!(rounds_wanted(true, rounds.iter().rev()), 4);
+        }
+    }
+
+    #[test]
+    fn gradients_that_are_not_wanted_are_not_given() {
+        let mut gradients = Gradients::<f32>::default();
+        gradients.prepare(&[2, 3], |_| true);
+        let [weight, bias] = [Slot::new(0), Slot::new(1)];
+        let frozen = weight.if_wanted(false);
+        assert!(matches!(
+            gradients.of_affine(frozen, Some(bias)),
+            [None, Some([_, _, _])]
+        ));
+        assert!(matches!(
+            gradients.of_affine(weight, Some(bias.if_wanted(false))),
+            [Some([_, _]), None]
+        ));
+        assert!(gradients.given(weight).is_some());
+        assert!(gradients.given(frozen).is_none());
+        gradients.release(0);
+        assert_eq!(gradients.len_behind(0), 3);
+    }
 }
