@@ -8,7 +8,7 @@
 use attn::{
     dfdx::prelude::*,
     model,
-    train::{AdamWConfig, Trainer},
+    train::{AdamWConfig, Optimizer, Trainer},
 };
 use support::{
     cases::{ids, scatter},
@@ -19,6 +19,7 @@ mod between;
 mod checkpoints;
 mod every_layer;
 mod models;
+mod places;
 mod refused;
 
 use models::*;

@@ -9,6 +9,7 @@ use support::cases::{scatter, tensor};
 
 pub(crate) type Dense<S> = Tensor<S, f64, Cpu>;
 pub(crate) type Ids<S> = Tensor<S, usize, Cpu>;
+pub(crate) type Grads = Gradients<f64, Cpu>;
 
 /// A model that the tests train.
 pub(crate) trait Model: Trainable<Element = f64, Device = Cpu> {
@@ -17,6 +18,9 @@ pub(crate) trait Model: Trainable<Element = f64, Device = Cpu> {
     fn unset() -> Self;
 
     fn batch(number: usize) -> Self::Batch;
+
+    /// The loss of a batch, and its gradients, on dfdx's tape.
+    fn differentiate(&self, number: usize, gradients: Grads) -> (f64, Grads);
 
     /// With numbers that are not those of an initialisation.
     fn trained_by(algorithm: AdamWConfig) -> Trainer<Self, AdamWConfig> {
@@ -27,16 +31,22 @@ pub(crate) trait Model: Trainable<Element = f64, Device = Cpu> {
 }
 
 macro_rules! model_of_test {
-    ($Model:ident, |$number:ident| $batch:expr, $Batch:ty) => {
+    ($Model:ident, |$number:ident| ($first:expr $(, $rest:expr)*), ($First:ty $(, $Rest:ty)*)) => {
         impl Model for $Model<f64, Cpu> {
-            type Batch = $Batch;
+            type Batch = ($First $(, $Rest)*);
 
             fn unset() -> Self {
                 Cpu::default().build_module::<$Model, f64>()
             }
 
             fn batch($number: usize) -> Self::Batch {
-                $batch
+                ($first $(, $rest)*)
+            }
+
+            fn differentiate(&self, $number: usize, gradients: Grads) -> (f64, Grads) {
+                let first: $First = $first;
+                let loss = self.loss((first.traced(gradients) $(, $rest)*));
+                (loss.array(), loss.backward())
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Mistakes, and what an optimizer does with frozen parameters.
 
-use attn::train::{Ema, Optimizer, TrainError, UpdateError, clip_grad_norm};
+use attn::train::{Ema, TrainError, UpdateError, clip_grad_norm};
 
 use super::*;
 

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io::Read,
     path::Path,
+    str::FromStr,
 };
 
 use dfdx::{nn::TensorCollection, tensor_ops::Device};
@@ -24,14 +25,16 @@ use crate::{
 const STEP: &str = "step";
 /// The prefix of the keys of an algorithm's numbers.
 const NUMBER: &str = "number.";
+/// The prefix of the keys of how many steps have updated a parameter.
+const UPDATES: &str = "updates.";
 /// The key of the names of the frozen parameters: those of a model have no line breaks.
 const FROZEN: &str = "frozen";
 
 /// Writes the state of an optimizer to a safetensors file. The file replaces an existing one atomically.
 ///
-/// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, and the numbers
-/// that the algorithm keeps for all parameters as `number.<name>`, and the names of frozen parameters, one per line, as `frozen`, if there
-/// are any.
+/// It has the lists of the state by their names, such as `<parameter>.mean`. Its metadata have the step count as `step`, the numbers that
+/// the algorithm keeps for all parameters as `number.<name>`, the number of steps that have updated a parameter as `updates.<parameter>`, if
+/// not all have, and the names of frozen parameters, one per line, as `frozen`, if there are any.
 ///
 /// PyTorch: `torch.save(optimizer.state_dict(), path)`.
 ///
@@ -51,8 +54,8 @@ pub fn save_optimizer<E: Element, A>(
 
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
-/// The state must be that of this model and of the algorithm `A`: after the first step it has the lists of all parameters that were not
-/// frozen, and no others. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
+/// The state must be that of this model and of the algorithm `A`: it has the lists of all parameters that a step has updated, and no
+/// others but of parameters that it may update. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
 /// state says of the last step.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
@@ -106,14 +109,15 @@ where
     A: Algorithm,
 {
     let step = step(archive.metadata())?;
-    let numbers = numbers(archive.metadata())?;
+    let numbers = numbers_of(archive.metadata(), NUMBER)?;
+    let updates = numbers_of(archive.metadata(), UPDATES)?;
     let frozen = archive.metadata().get(FROZEN);
     let frozen = frozen.map(|names| names.lines().map(str::to_owned).collect());
     let frozen: BTreeSet<_> = frozen.unwrap_or_default();
     let expected = if step == 0 {
         Vec::new()
     } else {
-        lists(model, A::LISTS, &frozen)
+        lists(model, A::LISTS, &updates)
     };
     let values = archive.read(&expected, options)?;
     let lists = expected.into_iter().filter_map(|Expected { name, .. }| {
@@ -124,6 +128,7 @@ where
         step,
         numbers,
         lists: lists.collect(),
+        updates,
         frozen,
         ..OptimizerState::default()
     })
@@ -140,6 +145,8 @@ pub(super) fn stored<E: Element, A>(state: &OptimizerState<E, A>) -> (Metadata, 
         let names: Vec<_> = state.frozen.iter().map(String::as_str).collect();
         metadata.insert(FROZEN.into(), names.join("\n"));
     }
+    let updates = state.updates.iter();
+    metadata.extend(updates.map(|(name, count)| (format!("{UPDATES}{name}"), count.to_string())));
     // The shortest digits that are read as the same number.
     let numbers = state.numbers.iter();
     metadata
@@ -162,9 +169,13 @@ fn step(metadata: &Metadata) -> Result<u64, Problem> {
     })
 }
 
-fn numbers(metadata: &Metadata) -> Result<BTreeMap<String, f64>, Problem> {
+/// The numbers whose keys have a prefix, by the rest of the key.
+fn numbers_of<N: FromStr>(
+    metadata: &Metadata,
+    prefix: &str,
+) -> Result<BTreeMap<String, N>, Problem> {
     let numbers = metadata.iter().filter_map(|(key, found)| {
-        let name = key.strip_prefix(NUMBER)?;
+        let name = key.strip_prefix(prefix)?;
         Some((name, key, found))
     });
     let parse = |(name, key, found): (&str, &String, &String)| {
@@ -177,8 +188,8 @@ fn numbers(metadata: &Metadata) -> Result<BTreeMap<String, f64>, Problem> {
     numbers.map(parse).collect()
 }
 
-/// The tensors of a state after the first step. A frozen parameter has them if it was trained before.
-fn lists<M, E, D>(model: &M, lists: &[List], frozen: &BTreeSet<String>) -> Vec<Expected>
+/// The tensors of a state after the first step. A parameter that no step has updated may have none.
+fn lists<M, E, D>(model: &M, lists: &[List], updates: &BTreeMap<String, u64>) -> Vec<Expected>
 where
     M: TensorCollection<E, D>,
     E: Element,
@@ -188,10 +199,11 @@ where
     for_each(model, |tensor| {
         if tensor.kind == TensorKind::Parameter {
             let dims = &tensor.described.shape;
+            let is_new = updates.get(&tensor.name) == Some(&0);
             expected.extend(lists.iter().map(|list| Expected {
                 name: format!("{}.{}", tensor.name, list.name),
                 described: list_of::<E>(list.size.of(dims)),
-                optional: !list.always || frozen.contains(&tensor.name),
+                optional: !list.always || is_new,
             }));
         }
     });

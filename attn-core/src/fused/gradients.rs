@@ -84,15 +84,15 @@ pub fn any_wanted(of: &[&dyn WantsGradient]) -> bool {
     of.iter().any(|of| of.is_wanted())
 }
 
-/// How many rounds of a loop the derivative takes, the last one first: all, if something `before` the loop is wanted, and otherwise those
-/// up to the first round that wants a gradient.
+/// How many rounds of a loop the derivative takes, the last one first: all, if something is wanted that the loop passes a gradient on to or
+/// that each round adds to (`others`), and otherwise those up to the first round that wants a gradient.
 pub fn rounds_wanted<'w, W: WantsGradient + 'w>(
-    before: bool,
+    others: bool,
     rounds: impl Iterator<Item = &'w W>,
 ) -> usize {
     let wanted = rounds
         .enumerate()
-        .filter(|(_, of)| before || of.is_wanted());
+        .filter(|(_, of)| others || of.is_wanted());
     wanted.last().map_or(0, |(index, _)| index + 1)
 }
 

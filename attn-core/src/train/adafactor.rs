@@ -124,7 +124,7 @@ impl Algorithm for AdafactorConfig {
             smallest: self.smallest,
             clip: self.clip,
             weight_decay: decay_of(&update, self.weight_decay),
-            step: update.step,
+            step: update.count,
         };
         let [rows, cols, square] = Update::lists(update.lists);
         let squares = match update.info.dims {

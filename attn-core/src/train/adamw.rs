@@ -37,6 +37,8 @@ impl Default for AdamWConfig {
 /// p = p - lr λ p - lr (m / (1 - β₁ᵗ)) / (sqrt(v / (1 - β₂ᵗ)) + ε)
 /// ```
 ///
+/// `t` counts the steps of the parameter: those in which it was [frozen](Optimizer::freeze) are left out.
+///
 /// Loshchilov and Hutter, "Decoupled weight decay regularization" (2019), algorithm 2. PyTorch: `torch.optim.AdamW`.
 ///
 /// A mean that would be subnormal is set to 0, so that parameters without gradients, such as the embeddings of tokens that no
@@ -90,7 +92,7 @@ impl Algorithm for AdamWConfig {
             beta2: self.betas[1],
             epsilon: self.epsilon,
             weight_decay: decay_of(&update, self.weight_decay),
-            step: update.step,
+            step: update.count,
         };
         let [mean, square] = Update::lists(update.lists);
         kernel::adamw_step(update.parameter, update.gradient, mean, square, &settings);

@@ -167,6 +167,9 @@ pub enum ListStart {
 pub struct Update<'a, E> {
     /// The number of the step, from 1.
     pub step: u64,
+    /// How many steps have updated this parameter, with this one. Steps in which it was frozen or had no gradient do not count, so the
+    /// correction of a mean that began with 0 is by this number. PyTorch: `state["step"]`.
+    pub count: u64,
     /// What the parameter is.
     pub info: ParameterInfo<'a>,
     /// Whether weight decay applies to it.

@@ -303,7 +303,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         f(settings.as_ref().unwrap_or(&self.config))
     }
 
-    /// Begins a step: checks the state, and counts the step. Returns how each parameter is updated.
+    /// Begins a step: checks the state, and counts the step. Until they are [updated](Self::update_numbers), no parameter has one more.
+    /// Returns how each parameter is updated.
     pub(super) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &M,
@@ -313,14 +314,16 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let step = self.state.step.saturating_add(1);
         let begun = self.config.begin(step, &mut self.state.numbers);
         begun.map_err(|reason| UpdateError::NotReady { reason })?;
-        self.state.step = step;
         self.state.frozen.clear();
         let Ok(()) = for_each(model, |path, parameter| {
+            let count = self.state.updates_of(&path.name);
             if choices.is_frozen(parameter.id()) {
-                self.state.frozen.insert(path.name);
+                self.state.frozen.insert(path.name.clone());
             }
+            self.state.updates.insert(path.name, count);
             Ok::<_, Infallible>(())
         });
+        self.state.step = step;
         Ok(choices)
     }
 
@@ -341,8 +344,14 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             .map(|list| self.take_list(list, &info, choice, numbers))
             .collect();
         if let Some(gradient) = gradient {
+            let count = self.state.updates_of(info.name).saturating_add(1);
+            match count == self.state.step {
+                true => self.state.updates.remove(info.name),
+                false => self.state.updates.insert(info.name.to_owned(), count),
+            };
             let update = Update {
                 step: self.state.step,
+                count,
                 info,
                 decays: choice.decays,
                 numbers: &self.state.numbers,

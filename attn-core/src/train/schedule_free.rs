@@ -162,7 +162,7 @@ impl Algorithm for ScheduleFreeConfig {
             beta2: self.betas[1],
             epsilon: self.epsilon,
             weight_decay: decay_of(&update, self.weight_decay),
-            step: update.step,
+            step: update.count,
             share: number(update.numbers, SHARE),
         };
         let [square, steps] = Update::lists(update.lists);

@@ -88,7 +88,7 @@ impl Algorithm for SgdConfig {
             dampening: self.dampening,
             nesterov: self.nesterov,
             weight_decay: decay_of(&update, self.weight_decay),
-            step: update.step,
+            step: update.count,
         };
         let [momentum] = Update::lists(update.lists);
         kernel::sgd_step(update.parameter, update.gradient, momentum, &settings);

@@ -31,7 +31,11 @@ pub struct OptimizerState<E, A> {
     pub numbers: BTreeMap<String, f64>,
     /// What it keeps for each parameter, row-major, by the names `<parameter>.<list>`.
     pub lists: BTreeMap<String, Vec<E>>,
-    /// The names of the parameters that were [frozen](super::Optimizer::freeze) in the last step.
+    /// How many steps have updated a parameter, by its name, of those that not every step has: they were [frozen](super::Optimizer::freeze),
+    /// or had no gradient.
+    pub updates: BTreeMap<String, u64>,
+    /// The names of the parameters that were [frozen](super::Optimizer::freeze) in the last step. In a checkpoint of a
+    /// [`Trainer`](super::Trainer), of those that are frozen in the next one.
     pub frozen: BTreeSet<String>,
     #[doc(hidden)]
     pub algorithm: PhantomData<fn() -> A>,
@@ -44,9 +48,17 @@ impl<E, A> Default for OptimizerState<E, A> {
             step: 0,
             numbers: BTreeMap::new(),
             lists: BTreeMap::new(),
+            updates: BTreeMap::new(),
             frozen: BTreeSet::new(),
             algorithm: PhantomData,
         }
+    }
+}
+
+impl<E, A> OptimizerState<E, A> {
+    /// How many of the steps so far have updated a parameter.
+    pub(crate) fn updates_of(&self, parameter: &str) -> u64 {
+        self.updates.get(parameter).copied().unwrap_or(self.step)
     }
 }
 
@@ -56,6 +68,7 @@ impl<E: Clone, A> Clone for OptimizerState<E, A> {
             step: self.step,
             numbers: self.numbers.clone(),
             lists: self.lists.clone(),
+            updates: self.updates.clone(),
             frozen: self.frozen.clone(),
             algorithm: PhantomData,
         }
@@ -67,6 +80,7 @@ impl<E: PartialEq, A> PartialEq for OptimizerState<E, A> {
         self.step == other.step
             && self.numbers == other.numbers
             && self.lists == other.lists
+            && self.updates == other.updates
             && self.frozen == other.frozen
     }
 }
@@ -77,6 +91,7 @@ impl<E: Debug, A> Debug for OptimizerState<E, A> {
             .field("step", &self.step)
             .field("numbers", &self.numbers)
             .field("lists", &self.lists)
+            .field("updates", &self.updates)
             .field("frozen", &self.frozen)
             .finish_non_exhaustive()
     }

@@ -69,8 +69,8 @@ impl<F: Frame> Backward<'_, F> {
         self.frame.own("wanted", 0).into_token_stream()
     }
 
-    /// In front of a line and behind one with parameters, the end, if nothing that follows is wanted. In front of a loop, how many rounds of it
-    /// are.
+    /// Emits a `return` between a line that adds to gradients of parameters or inputs and the lines behind it, for the case that none of those
+    /// that the lines behind it add to is wanted. In front of a loop, emits how many of its rounds are run.
     fn emit_end(
         &self,
         emitted: &mut TrackedCode,
@@ -81,22 +81,28 @@ impl<F: Frame> Backward<'_, F> {
         if !self.may_end(region) {
             return;
         }
-        let any = |lines: &[BackwardStep<'_, F::Op>]| {
+        let any = |parts: &[&[BackwardStep<'_, F::Op>]]| {
             let mut all = BTreeMap::new();
-            lines.iter().for_each(|line| self.wanted_by(line, &mut all));
+            let lines = parts.iter().copied().flatten();
+            lines.for_each(|line| self.wanted_by(line, &mut all));
             let all: Vec<_> = all.into_values().collect();
             (!all.is_empty()).then(|| quote!(p::any_wanted(&[#(&#all),*])))
         };
-        let is_behind = index > 0 && any(&lines[index - 1..index]).is_some();
-        if let Some(rest) = any(&lines[index..]).filter(|_| is_behind) {
+        let is_behind = index > 0 && any(&[&lines[index - 1..index]]).is_some();
+        if let Some(rest) = any(&[&lines[index..]]).filter(|_| is_behind) {
             emitted.line(quote!(if !#rest { return; }));
         }
-        if let BackwardStep::Repeat { repeat, .. } = &lines[index]
+        if let BackwardStep::Repeat {
+            repeat,
+            lines: of_round,
+            ..
+        } = &lines[index]
             && let Some(rounds) = self.frame.rounds(repeat)
         {
-            let before = any(&lines[index + 1..]).unwrap_or(quote!(false));
+            // Each round adds to the gradients of parameters and inputs that stand outside of the loop, and passes on those of what is before it.
+            let others = any(&[of_round, &lines[index + 1..]]).unwrap_or(quote!(false));
             let [sets, wanted] = [&rounds.backward, &self.rounds_wanted()];
-            emitted.line(quote!(let #wanted = p::rounds_wanted(#before, #sets);));
+            emitted.line(quote!(let #wanted = p::rounds_wanted(#others, #sets);));
         }
     }
 
@@ -114,8 +120,7 @@ impl<F: Frame> Backward<'_, F> {
             }
             BackwardStep::Add { to, .. } => add(input(to)),
             BackwardStep::Scan { scan, to, .. } => {
-                let nodes = scan.body.nodes().into_iter();
-                nodes.for_each(|node| add(self.frame.parameters(node)));
+                self.parameters_in(&scan.body, &mut add);
                 to.iter().for_each(|(_, to)| add(input(to)));
             }
             BackwardStep::Repeat { repeat, lines, .. } => {
@@ -126,6 +131,20 @@ impl<F: Frame> Backward<'_, F> {
                 lines.iter().for_each(|line| self.wanted_by(line, all));
             }
             _ => {}
+        }
+    }
+
+    /// The parameters of a region, those of its loops included.
+    fn parameters_in(&self, region: &Region<F::Op>, add: &mut impl FnMut(Option<TokenStream>)) {
+        for step in &region.steps {
+            match step {
+                Step::Node(node) => add(self.frame.parameters(node)),
+                Step::Scan(scan) => self.parameters_in(&scan.body, add),
+                Step::Repeat(repeat) => {
+                    add(self.frame.parameters_of_rounds(repeat));
+                    self.parameters_in(&repeat.body, add);
+                }
+            }
         }
     }
 
