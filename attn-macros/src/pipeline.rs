@@ -70,7 +70,7 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
             model.is_known().then(|| {
                 let block = model.block();
                 let given = network::given::Given::of(model).read_by_tokens(block);
-                Passes::of_session(block, &given)
+                Passes::of_session(block, &given, &[])
             })
         };
         let passes = passes_of(model);

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::graph::{Block, Carried, Node, Region, Repeat, Scan, Step, ValueId};
+use super::plan::{Forward, uses};
 use super::strips::join_lines;
 use super::types::{Axis, ValueKind};
 use crate::ops::{Gradient, ModelOp, Op};
@@ -101,8 +102,18 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
         axes: Vec<Axis>,
         lines: Vec<BackwardStep<'m, O>>,
     },
+    /// Nodes that run again, since later lines read what is not kept of them.
+    Recompute(Again<O>),
     /// Nobody reads it any more.
     Free(BufferId),
+}
+
+/// Nodes of a forward pass by themselves.
+pub(crate) struct Again<O: ?Sized> {
+    pub(crate) steps: Region<O>,
+    pub(crate) plan: Forward,
+    /// The values that later lines read.
+    pub(crate) ends: Vec<ValueId>,
 }
 
 /// For each line, the saved values that no later one reads.
@@ -123,8 +134,15 @@ pub(crate) fn last_reads<O: Op + ?Sized>(
 }
 
 /// The values that a line reads.
-fn reads<O: Op + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
+pub(super) fn reads<O: Op + ?Sized>(
+    block: Block<'_, O>,
+    line: &BackwardStep<'_, O>,
+) -> Vec<ValueId> {
     match line {
+        BackwardStep::Recompute(again) => {
+            let read = again.steps.steps.iter().flat_map(uses);
+            read.map(|value| block.memory(value)).collect()
+        }
         BackwardStep::Adjoint { node, .. } => {
             let saved = node.saved().into_iter();
             saved.map(|value| block.memory(value)).collect()

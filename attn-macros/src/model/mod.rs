@@ -28,6 +28,7 @@ mod parse;
 pub(crate) mod passes;
 pub(crate) mod plan;
 mod projections;
+pub(crate) mod recompute;
 mod repeated;
 mod reshape;
 mod results;

@@ -3,6 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 
+use super::forward::emit_again;
 use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Gradients, Rounds, saved_fields};
 use crate::emit::tracked_code::TrackedCode;
@@ -39,7 +40,12 @@ impl<F: Frame> Backward<'_, F> {
     ) {
         let is_free = |line: &BackwardStep<'_, _>| matches!(line, BackwardStep::Free(_));
         let last = lines.iter().rposition(|line| !is_free(line));
-        let free = last_reads(self.frame.block(), lines, &plan.saved);
+        let made = lines.iter().filter_map(|line| match line {
+            BackwardStep::Recompute(again) => Some(&again.ends),
+            _ => None,
+        });
+        let saved: Vec<_> = made.fold(plan.saved.clone(), |saved, ends| [&*saved, ends].concat());
+        let free = last_reads(self.frame.block(), lines, &saved);
         for (index, (line, free)) in lines.iter().zip(free).enumerate() {
             self.emit_line(emitted, region, plan, line);
             // Behind the last line, all memory goes by itself.
@@ -99,6 +105,10 @@ impl<F: Frame> Backward<'_, F> {
                 self.emit_adjoint(emitted, node, (*d_result, d_others), to);
             }
             BackwardStep::Free(_) => {}
+            BackwardStep::Recompute(again) => {
+                emitted.line(quote!(let keep = true;));
+                emitted.append(emit_again(self.frame, again));
+            }
             BackwardStep::Strips { axes, lines } => {
                 self.emit_strips(emitted, region, plan, axes, lines);
             }

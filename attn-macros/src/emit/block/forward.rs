@@ -7,9 +7,11 @@ use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Output, saved_fields};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
+use crate::model::diff::Again;
 use crate::model::fusion::FuseWith;
 use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{self, Planned};
+use crate::model::recompute::keeps_memory;
 use crate::model::strips::StripPass;
 use crate::model::types::Axis;
 use crate::ops::{Emit, Fusion, Kept, Op};
@@ -19,14 +21,37 @@ pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
     let forward = Forward {
         frame,
         strips: None,
+        is_again: false,
     };
     forward.emit_steps(frame.block().body, frame.plan())
+}
+
+/// The lines of nodes that run again for the derivative.
+pub(super) fn emit_again<F: Frame>(frame: &F, again: &Again<F::Op>) -> TrackedCode {
+    let forward = Forward {
+        frame,
+        strips: None,
+        is_again: true,
+    };
+    let mut lines = forward.emit_steps(&again.steps, &again.plan);
+    let nodes = again.steps.nodes();
+    let is_read = |id: &ValueId| {
+        let mut operands = nodes.iter().flat_map(|node| &node.operands);
+        let id = frame.block().memory(*id);
+        again.ends.contains(&id) || operands.any(|of| frame.block().memory(*of) == id)
+    };
+    let unread = nodes.iter().flat_map(|node| node.results());
+    let unread = unread.filter(|id| !is_read(id));
+    unread.for_each(|id| lines.drop(&frame.value(id)));
+    lines
 }
 
 struct Forward<'a, F> {
     frame: &'a F,
     /// The pass that the lines are of.
     strips: Option<&'a StripNames>,
+    /// Whether the nodes ran before, with the seeds that were kept of them.
+    is_again: bool,
 }
 
 /// An operation, perhaps with the dropout of its result.
@@ -169,6 +194,7 @@ impl<F: Frame> Forward<'_, F> {
         let inside = Forward {
             frame: self.frame,
             strips: Some(&names),
+            is_again: self.is_again,
         };
         let mut body = TrackedCode::default();
         let mut loop_of_terms = None;
@@ -279,6 +305,9 @@ impl<F: Frame> Forward<'_, F> {
 
     /// `let a_kept = random.dropout(0.1);`
     fn emit_seed(&self, lines: &mut TrackedCode, node: &Node<F::Op>) {
+        if self.is_again {
+            return;
+        }
         if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.frame.mode()) {
             let kept = self.frame.kept(node.result);
             lines.line(quote!(let #kept = random.dropout(#p);));
@@ -297,13 +326,36 @@ impl<F: Frame> Forward<'_, F> {
             ) => Some(quote!(let #kept =)),
             (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session | ExecMode::Start) => None,
         };
-        if !call.is_empty() {
+        let seeds = self.frame.seeds(node);
+        if let Some(seeds) = &seeds {
+            lines.line(match self.is_again {
+                false => quote! {
+                    let #seeds = p::Seeds::default();
+                    #returned {
+                        let recorded = || #seeds.record(random);
+                        let random = random.with(&recorded);
+                        #call
+                    };
+                },
+                true => quote! {
+                    #returned {
+                        #seeds.go_to(0, 1);
+                        let again = || #seeds.again();
+                        let random = #seeds.random(&again);
+                        #call
+                    };
+                },
+            });
+        } else if !call.is_empty() {
             lines.line(quote!(#returned #call;));
         }
         match (node.op.footprints(&of).forward, node.op.properties().kept) {
             (Some(footprint), Some(_)) => lines.take(&kept, footprint),
             (Some(footprint), None) => lines.compute(footprint),
             (None, _) => {}
+        }
+        if !self.is_again && keeps_memory(node) && self.frame.is_again(node) {
+            lines.drop(&kept);
         }
     }
 
@@ -419,6 +471,9 @@ impl<F: Frame> Forward<'_, F> {
 
     /// The number of the result, if its operation can write it where the block returns it.
     fn direct(&self, id: ValueId) -> Option<usize> {
+        if self.is_again {
+            return None;
+        }
         let block = self.frame.block();
         let mut results = block.results.iter();
         let index = results.position(|result| block.memory(*result) == id)?;

@@ -9,6 +9,7 @@ use crate::emit::input;
 use crate::model::emit::{field, item};
 use crate::model::graph::{Field, Module, Node, Region, Repeat, Scan, Step, Submodule};
 use crate::model::plan::Forward;
+use crate::model::recompute::keeps_memory;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
 
@@ -285,6 +286,11 @@ impl ModelFrame<'_> {
     /// The fields of what a region keeps beside values.
     pub(super) fn kept_of(&self, region: &Region) -> Vec<TokenStream> {
         let kept = region.steps.iter().flat_map(|step| match step {
+            Step::Node(node) if keeps_memory(node) && self.is_again(node) => {
+                let seeds = self.seeds(node);
+                let seeds = seeds.map(|name| quote!(#name: p::Seeds));
+                seeds.into_iter().collect()
+            }
             Step::Node(node) => {
                 let name = self.kept(node.result);
                 let ty = self.kept_type(node);
