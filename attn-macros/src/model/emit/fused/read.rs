@@ -177,15 +177,29 @@ impl ModelFrame<'_> {
         checks.collect()
     }
 
-    /// The weights, which all functions share, and the values that are kept: of the function, and of the body of each `repeat`.
+    /// The weights, which all functions share.
     pub(super) fn emit_weights(&self) -> TokenStream {
         let modules = self.model().structs();
         let weights = modules.map(|id| self.emit_weights_of(self.model().module(id)));
         let weights = weights.filter(|_| self.model().function.is_none());
+        quote!(#(#weights)*)
+    }
+
+    /// The values that are kept: of the function, and of the body of each `repeat`.
+    pub(super) fn emit_saved(&self) -> TokenStream {
         let mut saved = Vec::new();
-        let whole = self.type_name(&self.model().modules[0], "Saved");
-        self.emit_saved_of(whole, &self.model().grouped, self.plan(), &mut saved);
-        quote!(#(#weights)* #(#saved)*)
+        self.emit_saved_of(
+            self.whole_saved(),
+            &self.model().grouped,
+            self.plan(),
+            &mut saved,
+        );
+        saved.into_iter().collect()
+    }
+
+    /// The type of what the function keeps.
+    pub(super) fn whole_saved(&self) -> Ident {
+        self.type_name(&self.model().modules[0], "Saved")
     }
 
     fn emit_weights_of(&self, module: &Module) -> TokenStream {
