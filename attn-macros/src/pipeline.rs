@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 
 use crate::messages::model as messages;
 use crate::model::passes::Passes;
+use crate::model::recompute::Chosen;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
@@ -101,7 +102,7 @@ pub(crate) fn passes_of(model: &network::graph::Model) -> Vec<Passes<'_>> {
     let given = network::given::Given::of(model).read_by_tokens(block);
     let budget = model.budget.as_ref();
     let plans = budget.map_or_else(
-        || vec![Vec::new()],
+        || vec![Chosen::default()],
         |budget| network::budget::plans(model, budget),
     );
     let plans = plans.iter();

@@ -22,9 +22,12 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 
+mod bounded;
 mod sizes;
 mod vocabulary;
-use sizes::{MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small};
+use sizes::{
+    MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small, VOCAB as VOCAB_OF_SIZES,
+};
 
 const VOCAB: usize = 128;
 const BLOCK: usize = 64;
@@ -175,6 +178,7 @@ criterion_group!(
     char_lm,
     small,
     medium,
+    bounded::memory,
     vocabulary::characters,
     vocabulary::bytes,
     vocabulary::words

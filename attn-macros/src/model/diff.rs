@@ -114,6 +114,8 @@ pub(crate) struct Again<O: ?Sized> {
     pub(crate) plan: Forward,
     /// The values that later lines read.
     pub(crate) ends: Vec<ValueId>,
+    /// The nodes, by their results, that will run once more for what they keep beside values.
+    pub(crate) forgotten: Vec<ValueId>,
 }
 
 /// For each line, the saved values that no later one reads.

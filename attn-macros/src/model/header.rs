@@ -45,7 +45,7 @@ pub(super) fn parse_sizes(
             (Some(key), _) if value.is_empty() => {
                 cx.error(&key, messages::size_without_value(&key));
             }
-            (Some(key), _) if budget::is_one(&key, &value) => match &header.budget {
+            (Some(key), _) if budget::is_bound(&key, &value) => match &header.budget {
                 Some(_) => cx.error(&key, messages::MEMORY_TWICE),
                 None => header.budget = budget::parse(&key, value, cx),
             },

@@ -3,7 +3,7 @@
 use super::diff::{Backward, diff};
 use super::graph::{Block, ValueId};
 use super::plan::{Forward, keep_apart, plan, plan_to_decode};
-use super::recompute;
+use super::recompute::{self, Chosen};
 use crate::emit::ExecMode;
 use crate::ops::{ModelOp, Op};
 
@@ -18,15 +18,21 @@ pub(crate) struct Passes<'m, O: ?Sized = dyn ModelOp> {
 
 impl<'m, O: Op + ?Sized> Passes<'m, O> {
     pub(crate) fn new(block: Block<'m, O>) -> Self {
-        Self::of_session(block, &[], &[])
+        Self::of_session(block, &[], &Chosen::default())
     }
 
-    /// `given` are values that a session keeps from its start on, and `again` nodes of which the derivative has nothing but what it
-    /// computes again.
-    pub(crate) fn of_session(block: Block<'m, O>, given: &[ValueId], again: &[ValueId]) -> Self {
-        let again = recompute::needed(block, again);
+    /// `given` are values that a session keeps from its start on, and the `chosen` nodes those of which the derivative has nothing but
+    /// what it computes again.
+    pub(crate) fn of_session(block: Block<'m, O>, given: &[ValueId], chosen: &Chosen) -> Self {
+        let again = recompute::needed(block, &chosen.again);
         let mut backward = diff(block);
-        recompute::insert(block, block.body, &again, &mut backward.lines);
+        recompute::insert(
+            block,
+            block.body,
+            &again,
+            &chosen.twice,
+            &mut backward.lines,
+        );
         Passes {
             block,
             backward,

@@ -2,12 +2,22 @@
 //!
 //! Which nodes these are is a choice, any set of them. Of such a node nothing is kept. Kept is what it reads of others, unless these run
 //! again, too. So a loop that keeps nothing but what it carries runs all of its round again; one that keeps the sum in the middle of a block
-//! runs each half by itself. The seeds of a dropout are kept: both runs drop the same numbers.
+//! runs each half by itself. A node may run twice, if it keeps memory beside values: for its result, which others read, and then for its own
+//! derivative. The seeds of a dropout are kept: all runs drop the same numbers.
 
 use super::diff::{Again, BackwardStep, reads};
 use super::graph::{Block, Node, Region, Step, ValueId};
-use super::plan::{made_by, plan_some};
+use super::plan::{Forward, made_by, plan_some};
 use crate::ops::{Kept, Op};
+
+/// A choice of nodes, by their results.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen {
+    /// Those that run again.
+    pub(crate) again: Vec<ValueId>,
+    /// Those of them that run twice.
+    pub(crate) twice: Vec<ValueId>,
+}
 
 /// Those of these nodes, by their results, that the derivative needs to run again: of the others it reads nothing.
 pub(super) fn needed<O: Op + ?Sized>(block: Block<'_, O>, nodes: &[ValueId]) -> Vec<ValueId> {
@@ -47,6 +57,7 @@ pub(super) fn insert<O: Op + ?Sized>(
     block: Block<'_, O>,
     region: &Region<O>,
     again: &[ValueId],
+    twice: &[ValueId],
     lines: &mut Vec<BackwardStep<'_, O>>,
 ) {
     if again.is_empty() {
@@ -54,26 +65,23 @@ pub(super) fn insert<O: Op + ?Sized>(
     }
     for line in lines.iter_mut() {
         if let BackwardStep::Repeat { repeat, lines, .. } = line {
-            insert(block, &repeat.body, again, lines);
+            insert(block, &repeat.body, again, twice, lines);
         }
     }
     let nodes = region.steps.iter().filter_map(|step| match step {
-        Step::Node(node) if again.contains(&node.result) => Some(node),
+        Step::Node(node) if again.contains(&node.result) => Some(Waiting {
+            node,
+            for_result: true,
+            for_kept: keeps_memory(node),
+        }),
         _ => None,
     });
-    let mut waiting: Vec<&Node<O>> = nodes.collect();
+    let mut waiting: Vec<Waiting<'_, O>> = nodes.collect();
     let mut behind: Vec<BackwardStep<'_, O>> = Vec::new();
     for line in lines.drain(..) {
-        let run = wanted(block, &mut waiting, &line);
-        if !run.is_empty() {
-            let steps = run.into_iter().map(|node| Step::Node(node.clone()));
-            behind.push(BackwardStep::Recompute(Again {
-                steps: Region {
-                    steps: steps.collect(),
-                },
-                plan: Default::default(),
-                ends: Vec::new(),
-            }));
+        let run = wanted(block, &mut waiting, twice, &line);
+        if !run.steps.steps.is_empty() {
+            behind.push(BackwardStep::Recompute(run));
         }
         behind.push(line);
     }
@@ -81,26 +89,47 @@ pub(super) fn insert<O: Op + ?Sized>(
     plan_lines(block, lines);
 }
 
-/// Takes the nodes out of the waiting ones that a line wants to have run, in their order.
-fn wanted<'n, O: Op + ?Sized>(
+/// A node that runs again, and for which of both it still has to.
+struct Waiting<'n, O: ?Sized> {
+    node: &'n Node<O>,
+    for_result: bool,
+    for_kept: bool,
+}
+
+/// The nodes that a line wants to have run, in their order.
+fn wanted<O: Op + ?Sized>(
     block: Block<'_, O>,
-    waiting: &mut Vec<&'n Node<O>>,
+    waiting: &mut [Waiting<'_, O>],
+    twice: &[ValueId],
     line: &BackwardStep<'_, O>,
-) -> Vec<&'n Node<O>> {
+) -> Again<O> {
     let mut read = reads(block, line);
     let kept = kept_by(line);
-    let mut wanted = Vec::new();
-    for index in (0..waiting.len()).rev() {
-        let node = waiting[index];
+    let mut steps = Vec::new();
+    let mut forgotten = Vec::new();
+    for waiting in waiting.iter_mut().rev() {
+        let node = waiting.node;
         let mut results = node.results();
         let is_read = results.any(|value| read.contains(&block.memory(value)));
-        if is_read || kept.contains(&node.result) {
-            read.extend(node.operands.iter().map(|value| block.memory(*value)));
-            wanted.push(waiting.remove(index));
+        let is_kept = kept.contains(&node.result);
+        if !(waiting.for_result && is_read || waiting.for_kept && is_kept) {
+            continue;
         }
+        waiting.for_result = false;
+        match twice.contains(&node.result) && !is_kept {
+            true => forgotten.push(node.result),
+            false => waiting.for_kept = false,
+        }
+        read.extend(node.operands.iter().map(|value| block.memory(*value)));
+        steps.push(Step::Node(node.clone()));
     }
-    wanted.reverse();
-    wanted
+    steps.reverse();
+    Again {
+        steps: Region { steps },
+        plan: Forward::default(),
+        ends: Vec::new(),
+        forgotten,
+    }
 }
 
 /// The nodes, by their results, whose kept memory a line reads.

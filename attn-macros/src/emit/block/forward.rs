@@ -21,7 +21,7 @@ pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
     let forward = Forward {
         frame,
         strips: None,
-        is_again: false,
+        again: None,
     };
     forward.emit_steps(frame.block().body, frame.plan())
 }
@@ -31,27 +31,25 @@ pub(super) fn emit_again<F: Frame>(frame: &F, again: &Again<F::Op>) -> TrackedCo
     let forward = Forward {
         frame,
         strips: None,
-        is_again: true,
+        again: Some(again),
     };
     let mut lines = forward.emit_steps(&again.steps, &again.plan);
-    let nodes = again.steps.nodes();
-    let is_read = |id: &ValueId| {
-        let mut operands = nodes.iter().flat_map(|node| &node.operands);
-        let id = frame.block().memory(*id);
-        again.ends.contains(&id) || operands.any(|of| frame.block().memory(*of) == id)
-    };
-    let unread = nodes.iter().flat_map(|node| node.results());
-    let unread = unread.filter(|id| !is_read(id));
-    unread.for_each(|id| lines.drop(&frame.value(id)));
+    for node in again.steps.nodes() {
+        let unread = node.results().filter(|id| !forward.is_read(*id));
+        let made = unread.filter(|_| !forward.is_unread(node));
+        made.for_each(|id| lines.drop(&frame.value(id)));
+    }
+    let forgotten = again.forgotten.iter();
+    forgotten.for_each(|id| lines.drop(&frame.kept(*id)));
     lines
 }
 
-struct Forward<'a, F> {
+struct Forward<'a, F: Frame> {
     frame: &'a F,
     /// The pass that the lines are of.
     strips: Option<&'a StripNames>,
-    /// Whether the nodes ran before, with the seeds that were kept of them.
-    is_again: bool,
+    /// The nodes, if they ran before, with the seeds that were kept of them.
+    again: Option<&'a Again<F::Op>>,
 }
 
 /// An operation, perhaps with the dropout of its result.
@@ -194,7 +192,7 @@ impl<F: Frame> Forward<'_, F> {
         let inside = Forward {
             frame: self.frame,
             strips: Some(&names),
-            is_again: self.is_again,
+            again: self.again,
         };
         let mut body = TrackedCode::default();
         let mut loop_of_terms = None;
@@ -305,7 +303,7 @@ impl<F: Frame> Forward<'_, F> {
 
     /// `let a_kept = random.dropout(0.1);`
     fn emit_seed(&self, lines: &mut TrackedCode, node: &Node<F::Op>) {
-        if self.is_again {
+        if self.again.is_some() {
             return;
         }
         if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.frame.mode()) {
@@ -328,8 +326,8 @@ impl<F: Frame> Forward<'_, F> {
         };
         let seeds = self.frame.seeds(node);
         if let Some(seeds) = &seeds {
-            lines.line(match self.is_again {
-                false => quote! {
+            lines.line(match self.again {
+                None => quote! {
                     let #seeds = p::Seeds::default();
                     #returned {
                         let recorded = || #seeds.record(random);
@@ -337,7 +335,7 @@ impl<F: Frame> Forward<'_, F> {
                         #call
                     };
                 },
-                true => quote! {
+                Some(_) => quote! {
                     #returned {
                         #seeds.go_to(0, 1);
                         let again = || #seeds.again();
@@ -350,11 +348,14 @@ impl<F: Frame> Forward<'_, F> {
             lines.line(quote!(#returned #call;));
         }
         match (node.op.footprints(&of).forward, node.op.properties().kept) {
+            (Some(footprint), Some(_)) if to.is_unread() => {
+                lines.take(&kept, quote!(#footprint.kept_alone()));
+            }
             (Some(footprint), Some(_)) => lines.take(&kept, footprint),
             (Some(footprint), None) => lines.compute(footprint),
             (None, _) => {}
         }
-        if !self.is_again && keeps_memory(node) && self.frame.is_again(node) {
+        if self.again.is_none() && keeps_memory(node) && self.frame.is_again(node) {
             lines.drop(&kept);
         }
     }
@@ -367,7 +368,12 @@ impl<F: Frame> Forward<'_, F> {
         let local = self
             .strips
             .and_then(|strips| strips.local(Memory::Value(result)));
+        let is_unread = self.is_unread(computed.node);
         let to = match (local, reused) {
+            _ if is_unread => Access {
+                slice: TokenStream::new(),
+                matrix: TokenStream::new(),
+            },
             (Some(name), _) => array(name),
             (None, None) => self.result(lines, result),
             (None, Some(term)) => {
@@ -396,7 +402,23 @@ impl<F: Frame> Forward<'_, F> {
             is_over_rows,
             has_prologue: false,
             has_epilogue: false,
+            is_unread,
         }
+    }
+
+    /// Whether a value that is made again is read, by others of these nodes or behind them.
+    fn is_read(&self, id: ValueId) -> bool {
+        let memory = |id: ValueId| self.frame.block().memory(id);
+        self.again.is_none_or(|again| {
+            let nodes = again.steps.nodes();
+            let mut operands = nodes.iter().flat_map(|node| &node.operands);
+            again.ends.contains(&memory(id)) || operands.any(|of| memory(*of) == memory(id))
+        })
+    }
+
+    /// Whether a node runs for its hidden layer alone.
+    fn is_unread(&self, node: &Node<F::Op>) -> bool {
+        node.op.properties().kept == Some(Kept::Hidden) && !self.is_read(node.result)
     }
 
     /// The operands of a loop, of which one may stand where the result is written.
@@ -471,7 +493,7 @@ impl<F: Frame> Forward<'_, F> {
 
     /// The number of the result, if its operation can write it where the block returns it.
     fn direct(&self, id: ValueId) -> Option<usize> {
-        if self.is_again {
+        if self.again.is_some() {
             return None;
         }
         let block = self.frame.block();

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use proc_macro2::TokenStream;
 use syn::{BinOp, Expr, Lit};
 
+use super::search::{Choice, Plan};
 use crate::model::diff::{Backward, BackwardStep, BufferId, GradTarget, diff, reads};
 use crate::model::emit::{Extents, length};
 use crate::model::graph::{Block, Model, Node, Region, Repeat, Step, ValueId};
-use crate::model::recompute::keeps_memory;
+use crate::model::recompute::{Chosen, keeps_memory};
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::Kept;
 
@@ -37,8 +38,12 @@ pub(super) struct NodeFacts {
     pub(super) reads: Vec<usize>,
     /// The numbers that it keeps beside values.
     pub(super) kept: Option<u64>,
+    /// The numbers that it needs for a moment, in both passes.
+    pub(super) scratch: u64,
     /// Of all rounds.
     pub(super) work: u64,
+    /// That of the result alone, which is left out where nobody reads the result.
+    pub(super) of_result: u64,
 }
 
 pub(super) struct Place {
@@ -64,6 +69,8 @@ pub(super) struct LineFacts {
     /// The numbers of gradients that it makes, and frees.
     pub(super) made: u64,
     pub(super) freed: u64,
+    /// The numbers that it needs for a moment.
+    pub(super) scratch: u64,
 }
 
 impl Facts {
@@ -85,9 +92,17 @@ impl Facts {
         reader.facts
     }
 
-    /// Nodes by their results.
-    pub(super) fn results(&self, nodes: &[usize]) -> Vec<ValueId> {
-        nodes.iter().map(|node| self.nodes[*node].result).collect()
+    /// A plan by the results of its nodes.
+    pub(super) fn chosen(&self, plan: &Plan) -> Chosen {
+        let results = |is_it: fn(Choice) -> bool| {
+            let nodes = plan.choices.iter().zip(&self.nodes);
+            let nodes = nodes.filter(|(choice, _)| is_it(**choice));
+            nodes.map(|(_, node)| node.result).collect()
+        };
+        Chosen {
+            again: results(|choice| choice != Choice::Kept),
+            twice: results(|choice| choice == Choice::Twice),
+        }
     }
 }
 
@@ -147,17 +162,23 @@ impl<'m> Reader<'m> {
         let operands = node.operands.iter().map(|value| self.numbers(*value));
         let moved = operands.chain(node.results().map(|value| self.numbers(value)));
         let moved = moved.fold(0, u64::saturating_add);
-        let work = self
-            .operations(node)
-            .saturating_add(moved.saturating_mul(OPERATIONS_PER_NUMBER));
+        let operations = self.operations(node);
+        let work = operations.saturating_add(moved.saturating_mul(OPERATIONS_PER_NUMBER));
         let kept = keeps_memory(node).then(|| self.kept(node));
+        let (scratch, of_result) = match node.op.properties().kept {
+            Some(Kept::Hidden) => (self.hidden(node), operations / 2),
+            Some(Kept::Attention) => (self.kept(node), 0),
+            _ => (0, 0),
+        };
         self.facts.nodes.push(NodeFacts {
             result: node.result,
             region,
             makes,
             reads,
             kept,
+            scratch,
             work: work.saturating_mul(times),
+            of_result: of_result.saturating_mul(times),
         });
     }
 
@@ -228,6 +249,7 @@ impl<'m> Reader<'m> {
                 facts.made = new.sum();
                 let mut nodes = self.facts.nodes.iter();
                 let node = nodes.position(|of| of.result == node.result && of.kept.is_some());
+                facts.scratch = node.map_or(0, |node| self.facts.nodes[node].scratch);
                 facts.kept.extend(node);
             }
             BackwardStep::Strips { lines, .. } => {
@@ -279,17 +301,25 @@ impl<'m> Reader<'m> {
     /// What a node keeps beside values.
     fn kept(&self, node: &Node) -> u64 {
         let [rows, width] = self.matrix(node);
-        let extents = self.extents(node);
         match node.op.properties().kept {
             Some(Kept::Array) => 2 * rows,
+            // A gate is as wide again.
             Some(Kept::Hidden) => {
-                let hidden = node.op.cost(&extents).hidden;
-                rows.saturating_mul(hidden.map_or(width, |hidden| self.evaluate(hidden)))
+                let hidden = self.hidden(node).max(1);
+                let products = self.operations(node) / width / hidden;
+                hidden * if products > 4 { 2 } else { 1 }
             }
             Some(Kept::Attention) => rows.saturating_mul(4 * width + 8),
             Some(Kept::Loss) => rows.saturating_mul(width),
             Some(Kept::Dropout) | None => 0,
         }
+    }
+
+    /// The numbers of a hidden layer. A gate doubles what the cost says.
+    fn hidden(&self, node: &Node) -> u64 {
+        let [rows, width] = self.matrix(node);
+        let hidden = node.op.cost(&self.extents(node)).hidden;
+        rows.saturating_mul(hidden.map_or(width, |hidden| self.evaluate(hidden) / 2))
     }
 
     /// The floating-point operations of its products.

@@ -13,7 +13,8 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 
-use super::graph::{Model, ValueId};
+use super::graph::Model;
+use super::recompute::Chosen;
 use super::syntax::{BudgetDraft, SizeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
@@ -66,7 +67,7 @@ const UNITS: [(&str, u64); 8] = [
 ];
 
 /// Whether it is a bound and no size of the user's that is called `memory`: it has a unit, or says for which lengths it is.
-pub(super) fn is_one(key: &Ident, value: &TokenStream) -> bool {
+pub(crate) fn is_bound(key: &Ident, value: &TokenStream) -> bool {
     let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
     let has_unit = matches!(tokens.get(1), Some(TokenTree::Ident(unit)) if unit != "as");
     key == "memory" && (has_unit || tokens.iter().any(is_for))
@@ -184,14 +185,11 @@ pub(super) fn check<'f>(
     }
 }
 
-/// The plans of a function, each as the nodes that run again, by their results. The first one runs none.
-pub(crate) fn plans(model: &Model, budget: &Budget) -> Vec<Vec<ValueId>> {
+/// The plans of a function. The first one runs nothing again.
+pub(crate) fn plans(model: &Model, budget: &Budget) -> Vec<Chosen> {
     let facts = Facts::of(model, &lengths(model, budget));
     let plans = search::plans(&facts);
-    plans
-        .into_iter()
-        .map(|plan| facts.results(&plan.nodes))
-        .collect()
+    plans.iter().map(|plan| facts.chosen(plan)).collect()
 }
 
 /// The lengths of axes, as far as the macro can know them.

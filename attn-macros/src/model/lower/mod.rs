@@ -432,7 +432,8 @@ impl<'a> Lowering<'a> {
     fn report_budget(&self, budget: Option<&Budget>, functions: &[LoweredFunction]) {
         let Some(budget) = budget else { return };
         if !self.opaques.is_empty() {
-            return self.cx.error(&budget.key, messages::MEMORY_OF_MODULE);
+            self.cx.error(&budget.key, messages::MEMORY_OF_MODULE);
+            return;
         }
         let called = functions
             .iter()

@@ -67,6 +67,11 @@ pub(super) fn emit(cx: &Emitter<'_>, plans: &[Passes<'_>]) -> TokenStream {
         loops,
         cx.emit_call(),
         cx.emit_weights(),
+        // Plans have this each.
+        match &cx.model().budget {
+            Some(_) => TokenStream::new(),
+            None => cx.emit_saved(),
+        },
         cx.emit_fused(),
         cx.emit_plans(&frames),
     ];

@@ -29,7 +29,6 @@ impl ModelFrame<'_> {
                 let made = made_lengths(self.model());
                 let footprint = tracked_code::emit_footprint([&forward], [&backward]);
                 let parts = [
-                    self.emit_saved(),
                     self.emit_memory(quote!(#made #footprint)),
                     forward.code,
                     backward.code,
