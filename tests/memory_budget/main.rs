@@ -49,16 +49,25 @@ macro_rules! plans {
             }
 
             mod kept {
+                #[allow(unused_imports)]
+                use super::*;
+
                 declare!(keeps all);
             }
 
             mod all {
+                #[allow(unused_imports)]
+                use super::*;
+
                 declare!(4 GiB);
             }
 
             pub const PLANS: &[usize] = all::M::__activation_bytes_of_plans();
 
             $(mod $plan {
+                #[allow(unused_imports)]
+                use super::*;
+
                 const BOUND: usize = super::super::bound(super::PLANS, $index);
                 declare!(BOUND B);
             })*
@@ -137,8 +146,8 @@ plans! {
     [p1 1] [p2 2] [p3 3] [p4 4] [p5 5] [p6 6] [p7 7] [p8 8] [p9 9]
 }
 
-const LAYERS: usize = 2;
-const BATCH: usize = 2;
+pub(crate) const LAYERS: usize = 2;
+pub(crate) const BATCH: usize = 2;
 
 plans! {
     decomposed_gpt <d = 8, layers = LAYERS> (batch = BATCH, seq = 6) {
@@ -147,7 +156,7 @@ plans! {
             repeat layers {
                 let y = rms_norm(x);
                 let (q, k, v) = split(linear::<{ 3 * d }, name = qkv>(y));
-                x += dropout::<0.2>(linear::<d>(attend::<heads = 2, mask = causal>(q, k, v)));
+                x += dropout::<0.2>(linear::<d>(attend::<mask = causal>(q, k, v)));
                 let z = x / sqrt(mean::<d>(x * x) + 1e-6);
                 x += linear::<d>(dropout::<0.1>(silu(linear::<12>(z)) * linear::<12>(z)));
             }

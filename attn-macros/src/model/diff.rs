@@ -127,12 +127,19 @@ pub(crate) fn last_reads<O: Op + ?Sized>(
     let reads: Vec<_> = lines.iter().map(|line| reads(block, line)).collect();
     let last = |index: usize| {
         let is_last = |value: &ValueId| {
-            reads[index].contains(value)
-                && !reads[index + 1..].iter().any(|reads| reads.contains(value))
+            // A node that runs twice makes it once more.
+            let later = lines[index + 1..].iter().zip(&reads[index + 1..]);
+            let mut later = later.take_while(|(line, _)| !makes(line, *value));
+            reads[index].contains(value) && !later.any(|(_, reads)| reads.contains(value))
         };
         saved.iter().copied().filter(is_last).collect()
     };
     (0..lines.len()).map(last).collect()
+}
+
+/// Whether nodes run again in this line that make a value for later ones.
+fn makes<O: ?Sized>(line: &BackwardStep<'_, O>, value: ValueId) -> bool {
+    matches!(line, BackwardStep::Recompute(again) if again.ends.contains(&value))
 }
 
 /// The values that a line reads.

@@ -151,6 +151,7 @@ fn plan_lines<O: Op + ?Sized>(block: Block<'_, O>, lines: &mut [BackwardStep<'_,
             let made = made_by(block, &again.steps, &nodes.collect::<Vec<_>>());
             again.ends = made.into_iter().filter(|id| read.contains(id)).collect();
             again.plan = plan_some(block, &again.steps, &again.ends);
+            read.retain(|id| !again.ends.contains(id));
         }
         read.extend(reads);
     }

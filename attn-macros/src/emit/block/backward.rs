@@ -44,7 +44,12 @@ impl<F: Frame> Backward<'_, F> {
             BackwardStep::Recompute(again) => Some(&again.ends),
             _ => None,
         });
-        let saved: Vec<_> = made.fold(plan.saved.clone(), |saved, ends| [&*saved, ends].concat());
+        let mut saved = plan.saved.clone();
+        for id in made.flatten() {
+            if !saved.contains(id) {
+                saved.push(*id);
+            }
+        }
         let free = last_reads(self.frame.block(), lines, &saved);
         for (index, (line, free)) in lines.iter().zip(free).enumerate() {
             self.emit_line(emitted, region, plan, line);
