@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 
 use crate::messages::model as messages;
 use crate::model::passes::Passes;
+use crate::model::recompute::Chosen;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
 /// Expands the specs in `input`. Whatever the tokens, this returns: mistakes are collected on the way, reported together,
@@ -65,25 +66,13 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
             continue;
         };
         types.extend(model.types());
-        let passes_of = |model| -> Option<Passes<'_>> {
-            let model: &network::graph::Model = model;
-            model.is_known().then(|| {
-                let block = model.block();
-                let given = network::given::Given::of(model).read_by_tokens(block);
-                Passes::of_session(block, &given)
-            })
-        };
         let passes = passes_of(model);
         let functions = others.iter().map(|other| (other, passes_of(other)));
         let functions: Vec<_> = functions.collect();
         let of_layers = model.attentions.iter().map(graph::AttentionLayer::passes);
         let of_layers: Vec<_> = of_layers.collect();
         layers.extend(network::emit::model(
-            &krate,
-            model,
-            passes.as_ref(),
-            &of_layers,
-            &functions,
+            &krate, model, &passes, &of_layers, &functions,
         ));
     }
     if cx.count() == 0 {
@@ -102,6 +91,24 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     output.extend(layers);
     output.extend(cx.into_compile_errors());
     output
+}
+
+/// The passes of a function, one for each plan of its memory; none of one without a fused form.
+pub(crate) fn passes_of(model: &network::graph::Model) -> Vec<Passes<'_>> {
+    if !model.is_known() {
+        return Vec::new();
+    }
+    let block = model.block();
+    let given = network::given::Given::of(model).read_by_tokens(block);
+    let budget = model.budget.as_ref();
+    let plans = budget.map_or_else(
+        || vec![Chosen::default()],
+        |budget| network::budget::plans(model, budget),
+    );
+    let plans = plans.iter();
+    plans
+        .map(|again| Passes::of_session(block, &given, again))
+        .collect()
 }
 
 /// The operations of the functions of a model for the fused form.

@@ -22,10 +22,13 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 
+mod bounded;
 mod frozen;
 mod sizes;
 mod vocabulary;
-use sizes::{MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small};
+use sizes::{
+    MEDIUM, Medium, Plain, PlainMedium, PlainSmall, SMALL, Small, VOCAB as VOCAB_OF_SIZES,
+};
 
 const VOCAB: usize = 128;
 const BLOCK: usize = 64;
@@ -177,6 +180,7 @@ criterion_group!(
     small,
     medium,
     frozen::small,
+    bounded::memory,
     vocabulary::characters,
     vocabulary::bytes,
     vocabulary::words

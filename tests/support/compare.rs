@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt::Display};
 /// All results, flat, by name: `output`, `weights`, `gradient of x`, `gradient of q_proj.weight`, ...
 ///
 /// The gradients are those of [`Outcome::loss`].
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
     values: BTreeMap<String, Vec<f64>>,
     loss: f64,

@@ -112,6 +112,15 @@ impl Footprint {
         }
     }
 
+    /// A computation of nothing but what is kept.
+    pub const fn kept_alone(self) -> Self {
+        Self {
+            forward: self.kept,
+            inference: self.kept,
+            ..self
+        }
+    }
+
     /// Adds the result of the operation, and the gradient of the result.
     pub const fn with_result(self, result: Self) -> Self {
         let forward = [Entry::Take(0), Entry::Take(1)];

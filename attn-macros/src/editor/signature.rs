@@ -9,6 +9,7 @@ use super::names::{Names, Own, Scope, is_constant, size};
 use super::network::Walker;
 use super::tokens::Tokens;
 use crate::diag::Diagnostics;
+use crate::model::budget::is_bound;
 
 /// `<sizes>; fn forward(inputs) -> result { statements }`, and blocks.
 pub(super) fn walk(
@@ -21,6 +22,10 @@ pub(super) fn walk(
     let none = names.scope(&[], &[], &[]);
     if tokens.take('<') {
         for Entry { key, value } in entries(tokens) {
+            let tokens = value.rest().iter().cloned().collect();
+            if key.as_ref().is_some_and(|key| is_bound(key, &tokens)) {
+                continue;
+            }
             let doc = format!("A size of the model: `{}`.", value.text());
             size(names, &value, Some(none));
             sizes.extend(key.map(|name| Own { name, doc }));

@@ -1,6 +1,7 @@
 //! Messages of `model!`.
 
 mod blocks;
+mod budget;
 mod buffers;
 mod constants;
 mod elsewhere;
@@ -12,6 +13,7 @@ mod values;
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) use blocks::*;
+pub(crate) use budget::*;
 pub(crate) use buffers::*;
 pub(crate) use constants::*;
 pub(crate) use elsewhere::*;

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use super::graph::{Block, Carried, Node, Region, Repeat, Scan, Step, ValueId};
+use super::plan::{Forward, uses};
 use super::strips::join_lines;
 use super::types::{Axis, ValueKind};
 use crate::ops::{Gradient, ModelOp, Op};
@@ -101,8 +102,20 @@ pub(crate) enum BackwardStep<'m, O: ?Sized = dyn ModelOp> {
         axes: Vec<Axis>,
         lines: Vec<BackwardStep<'m, O>>,
     },
+    /// Nodes that run again, since later lines read what is not kept of them.
+    Recompute(Again<O>),
     /// Nobody reads it any more.
     Free(BufferId),
+}
+
+/// Nodes of a forward pass by themselves.
+pub(crate) struct Again<O: ?Sized> {
+    pub(crate) steps: Region<O>,
+    pub(crate) plan: Forward,
+    /// The values that later lines read.
+    pub(crate) ends: Vec<ValueId>,
+    /// The nodes, by their results, that will run once more for what they keep beside values.
+    pub(crate) forgotten: Vec<ValueId>,
 }
 
 /// For each line, the saved values that no later one reads.
@@ -114,17 +127,31 @@ pub(crate) fn last_reads<O: Op + ?Sized>(
     let reads: Vec<_> = lines.iter().map(|line| reads(block, line)).collect();
     let last = |index: usize| {
         let is_last = |value: &ValueId| {
-            reads[index].contains(value)
-                && !reads[index + 1..].iter().any(|reads| reads.contains(value))
+            // A node that runs twice makes it once more.
+            let later = lines[index + 1..].iter().zip(&reads[index + 1..]);
+            let mut later = later.take_while(|(line, _)| !makes(line, *value));
+            reads[index].contains(value) && !later.any(|(_, reads)| reads.contains(value))
         };
         saved.iter().copied().filter(is_last).collect()
     };
     (0..lines.len()).map(last).collect()
 }
 
+/// Whether nodes run again in this line that make a value for later ones.
+fn makes<O: ?Sized>(line: &BackwardStep<'_, O>, value: ValueId) -> bool {
+    matches!(line, BackwardStep::Recompute(again) if again.ends.contains(&value))
+}
+
 /// The values that a line reads.
-fn reads<O: Op + ?Sized>(block: Block<'_, O>, line: &BackwardStep<'_, O>) -> Vec<ValueId> {
+pub(super) fn reads<O: Op + ?Sized>(
+    block: Block<'_, O>,
+    line: &BackwardStep<'_, O>,
+) -> Vec<ValueId> {
     match line {
+        BackwardStep::Recompute(again) => {
+            let read = again.steps.steps.iter().flat_map(uses);
+            read.map(|value| block.memory(value)).collect()
+        }
         BackwardStep::Adjoint { node, .. } => {
             let saved = node.saved().into_iter();
             saved.map(|value| block.memory(value)).collect()

@@ -11,6 +11,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::Attribute;
 use syn::ext::IdentExt;
 
+use super::budget::Budget;
 use super::lengths::MadeAxis;
 use super::types::{Axis, Type};
 use crate::graph::{AttentionLayer, CallData};
@@ -53,6 +54,8 @@ pub(crate) struct Model {
     /// Constants that only rustc can evaluate, each under a name.
     pub(crate) constants: Vec<TokenStream>,
     pub(crate) assertions: Vec<Assertion>,
+    /// The bound on its memory, if it has one.
+    pub(crate) budget: Option<Budget>,
     /// Something was wrong: emit the item so that its uses compile.
     pub(crate) poisoned: bool,
 }

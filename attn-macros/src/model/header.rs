@@ -4,35 +4,51 @@ use proc_macro2::{Group, Ident, TokenStream};
 use syn::parse::{ParseStream, Parser};
 use syn::{Token, token};
 
+use super::budget;
 use super::parse::parse_arguments;
-use super::syntax::{Argument, SizeDraft};
+use super::syntax::{Argument, BudgetDraft, SizeDraft};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::split_at_commas;
+
+/// The constants behind the name of a model.
+#[derive(Default)]
+pub(super) struct Header {
+    pub(super) sizes: Vec<SizeDraft>,
+    pub(super) budget: Option<BudgetDraft>,
+}
 
 /// `<vocab = 65, heads = HEADS>`, or nothing.
 pub(super) fn parse_sizes(
     model: &Ident,
     input: ParseStream<'_>,
     cx: &Diagnostics,
-) -> syn::Result<Vec<SizeDraft>> {
+) -> syn::Result<Header> {
     if input.peek(token::Brace) || input.peek(token::Paren) {
         let group: Group = input.parse()?;
         let entries = split_at_commas(group.stream()).into_iter();
         let sizes: Vec<_> = entries.filter_map(size_with_type).collect();
         cx.error(&group, messages::sizes_in_angles(model, &sizes));
-        return Ok(sizes);
+        return Ok(Header {
+            sizes,
+            budget: None,
+        });
     }
-    let mut sizes = Vec::new();
+    let mut header = Header::default();
     if input.parse::<Option<Token![<]>>()?.is_none() {
-        return Ok(sizes);
+        return Ok(header);
     }
+    let sizes = &mut header.sizes;
     let mut is_reported = false;
     for Argument { key, value } in parse_arguments(input, cx)? {
         match (key, size_with_type(value.clone())) {
             (Some(key), _) if value.is_empty() => {
                 cx.error(&key, messages::size_without_value(&key));
             }
+            (Some(key), _) if budget::is_bound(&key, &value) => match &header.budget {
+                Some(_) => cx.error(&key, messages::MEMORY_TWICE),
+                None => header.budget = budget::parse(&key, value, cx),
+            },
             (Some(name), _) => sizes.push(SizeDraft { name, value }),
             (None, Some(size)) => {
                 if !std::mem::replace(&mut is_reported, true) {
@@ -43,7 +59,7 @@ pub(super) fn parse_sizes(
             (None, None) => cx.error(&value, messages::expected_size(&value)),
         }
     }
-    Ok(sizes)
+    Ok(header)
 }
 
 /// `vocab = 65`, and what others write in its place: `vocab: 65`, `vocab: usize = 65`, `const vocab: usize = 65`.

@@ -193,12 +193,12 @@ impl Import {
 }
 
 fn parse_library(name: &Ident, input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<Library> {
-    let sizes = parse_sizes(name, input, cx)?;
+    let header = parse_sizes(name, input, cx)?;
     let imports = take(input)?.into_iter();
     let imports = imports.map(|(blocks, name)| Import::parse(&blocks, &name, Rc::default()));
     let imports = imports.collect();
     Ok(Library {
-        sizes,
+        sizes: header.sizes,
         imports,
         blocks: parse_blocks(input, cx)?,
     })

@@ -4,6 +4,7 @@
 //! value; [`emit`] writes the struct of the layers and the function that runs them. [`decode`] says whether it can go on token by
 //! token.
 
+pub(crate) mod budget;
 mod by_group;
 mod condition;
 mod constants;
@@ -28,6 +29,7 @@ mod parse;
 pub(crate) mod passes;
 pub(crate) mod plan;
 mod projections;
+pub(crate) mod recompute;
 mod repeated;
 mod reshape;
 mod results;

@@ -133,7 +133,7 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     expect::<Token![struct]>(input, messages::EXPECTED_STRUCT)?;
     let name: Ident = expect(input, messages::EXPECTED_NAME)?;
     let is_in_braces = input.peek(token::Brace);
-    let sizes = parse_sizes(&name, input, cx)?;
+    let header = parse_sizes(&name, input, cx)?;
     if !is_in_braces || input.peek(Token![;]) {
         let end = expect::<Token![;]>(input, messages::EXPECTED_SEMICOLON);
         recover(end, next_item(input).is_some(), cx)?;
@@ -141,7 +141,8 @@ fn parse_model(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<ModelDra
     let items = parse_items(&name, input, cx)?;
     Ok(ModelDraft {
         item: Item { attrs, vis, name },
-        sizes,
+        sizes: header.sizes,
+        budget: header.budget,
         functions: items.functions,
         blocks: items.blocks,
         imports: Vec::new(),

@@ -3,6 +3,7 @@
 use super::diff::{Backward, diff};
 use super::graph::{Block, ValueId};
 use super::plan::{Forward, keep_apart, plan, plan_to_decode};
+use super::recompute::{self, Chosen};
 use crate::emit::ExecMode;
 use crate::ops::{ModelOp, Op};
 
@@ -11,20 +12,33 @@ pub(crate) struct Passes<'m, O: ?Sized = dyn ModelOp> {
     pub(crate) backward: Backward<'m, O>,
     forward: Forward,
     decode: Forward,
+    /// The nodes that are computed again for the derivative, by their results.
+    again: Vec<ValueId>,
 }
 
 impl<'m, O: Op + ?Sized> Passes<'m, O> {
     pub(crate) fn new(block: Block<'m, O>) -> Self {
-        Self::of_session(block, &[])
+        Self::of_session(block, &[], &Chosen::default())
     }
 
-    /// `given` are values that a session keeps from its start on.
-    pub(crate) fn of_session(block: Block<'m, O>, given: &[ValueId]) -> Self {
+    /// `given` are values that a session keeps from its start on, and the `chosen` nodes those of which the derivative has nothing but
+    /// what it computes again.
+    pub(crate) fn of_session(block: Block<'m, O>, given: &[ValueId], chosen: &Chosen) -> Self {
+        let again = recompute::needed(block, &chosen.again);
+        let mut backward = diff(block);
+        recompute::insert(
+            block,
+            block.body,
+            &again,
+            &chosen.twice,
+            &mut backward.lines,
+        );
         Passes {
             block,
-            backward: diff(block),
-            forward: plan(block),
+            backward,
+            forward: plan(block, &again),
             decode: plan_to_decode(block, given),
+            again,
         }
     }
 
@@ -37,6 +51,11 @@ impl<'m, O: Op + ?Sized> Passes<'m, O> {
 }
 
 impl<O: ?Sized> Passes<'_, O> {
+    /// Whether a node is computed again for the derivative.
+    pub(crate) fn is_again(&self, result: ValueId) -> bool {
+        self.again.contains(&result)
+    }
+
     pub(crate) fn plan(&self, mode: ExecMode) -> &Forward {
         match mode {
             ExecMode::Forward => &self.forward,

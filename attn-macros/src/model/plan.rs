@@ -5,7 +5,7 @@
 //! a nonlinearity is, and so are the weights of an attention. What is computed with what: [`fusions`](super::fusion).
 
 use super::fusion::{FuseWith, Fusions, Term};
-use super::graph::{Block, Carried, Region, Repeat, Step, ValueId};
+use super::graph::{Block, Carried, Node, Region, Repeat, Step, ValueId};
 use super::strips::{self, StripPass};
 use crate::ops::Op;
 
@@ -38,17 +38,30 @@ pub(crate) struct Planned {
     pub(crate) moved: Vec<bool>,
 }
 
-/// Plans the forward pass.
-pub(crate) fn plan<O: Op + ?Sized>(block: Block<'_, O>) -> Forward {
-    let mut saved = vec![(block.body, Vec::new())];
+/// Plans the forward pass. Nothing is kept of the nodes with the results `again`, but what the others need to compute them again.
+pub(crate) fn plan<O: Op + ?Sized>(block: Block<'_, O>, again: &[ValueId]) -> Forward {
+    let mut saved = Saved {
+        again,
+        made_again: made_by(block, block.body, again),
+        of: vec![(block.body, Vec::new())],
+    };
     save(block, block.body, &[], &mut saved);
     region(block, block.body, &[], block.results, &saved)
+}
+
+/// Plans operations that run by themselves: behind them, the `ends` are in memory.
+pub(crate) fn plan_some<O: Op + ?Sized>(
+    block: Block<'_, O>,
+    steps: &Region<O>,
+    ends: &[ValueId],
+) -> Forward {
+    region(block, steps, &[], ends, &Saved::default())
 }
 
 /// Plans a forward pass without a derivative: nothing is kept but the results, and what is `given`.
 pub(crate) fn plan_to_decode<O: Op + ?Sized>(block: Block<'_, O>, given: &[ValueId]) -> Forward {
     let ends = [block.results, given].concat();
-    region(block, block.body, &[], &ends, &Vec::new())
+    region(block, block.body, &[], &ends, &Saved::default())
 }
 
 /// A kept value of a step of a scan stands with those of the other steps: it takes no memory of another value.
@@ -107,7 +120,34 @@ pub(super) fn uses<O: ?Sized>(step: &Step<O>) -> Vec<ValueId> {
 }
 
 /// The values of each region that are kept.
-type Saved<'m, O> = Vec<(&'m Region<O>, Vec<ValueId>)>;
+struct Saved<'m, O: ?Sized> {
+    of: Vec<(&'m Region<O>, Vec<ValueId>)>,
+    /// The nodes that are computed again, by their results, and all values that these make.
+    again: &'m [ValueId],
+    made_again: Vec<ValueId>,
+}
+
+impl<O: ?Sized> Default for Saved<'_, O> {
+    fn default() -> Self {
+        Saved {
+            of: Vec::new(),
+            again: &[],
+            made_again: Vec::new(),
+        }
+    }
+}
+
+/// The values in memory that these nodes make, by their results.
+pub(super) fn made_by<O: ?Sized>(
+    block: Block<'_, O>,
+    region: &Region<O>,
+    nodes: &[ValueId],
+) -> Vec<ValueId> {
+    let all = region.nodes().into_iter();
+    let some = all.filter(|node| nodes.contains(&node.result));
+    let made = some.flat_map(Node::results);
+    made.map(|value| block.memory(value)).collect()
+}
 
 /// Notes what the derivatives of a region's operations read, with the regions around it, and what those define.
 fn save<'m, O: Op + ?Sized>(
@@ -129,12 +169,17 @@ fn save<'m, O: Op + ?Sized>(
     }
     for step in &region.steps {
         match step {
-            Step::Node(node) => keep(block, node.saved(), &inside, saved),
+            Step::Node(node) => {
+                keep(block, node.saved(), &inside, saved);
+                if saved.again.contains(&node.result) {
+                    keep(block, node.operands.clone(), &inside, saved);
+                }
+            }
             Step::Scan(scan) => keep(block, scan.saved(block), &inside, saved),
             Step::Repeat(repeat) => {
                 let mut around = inside.clone();
                 around.push((&repeat.body, carried_values(&repeat.carried)));
-                saved.push((&repeat.body, Vec::new()));
+                saved.of.push((&repeat.body, Vec::new()));
                 save(block, &repeat.body, &around, saved);
             }
         }
@@ -150,7 +195,7 @@ fn keep<'m, O: ?Sized>(
 ) {
     for value in values {
         let value = block.memory(value);
-        if block.is_given(value) {
+        if block.is_given(value) || saved.made_again.contains(&value) {
             continue;
         }
         let mut regions = inside.iter().rev();
@@ -168,10 +213,16 @@ fn region<'m, O: Op + ?Sized>(
     ends: &[ValueId],
     saved: &Saved<'m, O>,
 ) -> Forward {
-    let kept = saved.iter().find(|(other, _)| std::ptr::eq(*other, region));
+    let mut of = saved.of.iter();
+    let kept = of.find(|(other, _)| std::ptr::eq(*other, region));
     let kept = kept.map_or_else(Vec::new, |(_, values)| values.clone());
     let ends: Vec<_> = ends.iter().map(|end| block.memory(*end)).collect();
-    let fusions = Fusions::of(block, region, &ends);
+    // What nodes read that run again is in memory.
+    let read: Vec<_> = match saved.again {
+        [] => ends.clone(),
+        _ => ends.iter().chain(&kept).copied().collect(),
+    };
+    let fusions = Fusions::of(block, region, &read);
     let steps = 0..region.steps.len();
     let memory = |value: ValueId| block.memory(value);
     let uses = steps.map(|index| fusions.uses(index).into_iter().map(memory).collect());
@@ -255,6 +306,7 @@ fn carried_values(carried: &[Carried]) -> Vec<ValueId> {
 
 fn note<O: ?Sized>(home: &Region<O>, value: ValueId, saved: &mut Saved<'_, O>) {
     let of_home = saved
+        .of
         .iter_mut()
         .find(|(region, _)| std::ptr::eq(*region, home));
     if let Some((_, values)) = of_home.filter(|(_, values)| !values.contains(&value)) {

@@ -204,6 +204,7 @@ fn is_line<O: Op + ?Sized>(
         BackwardStep::Zeros(_)
         | BackwardStep::Repeat { .. }
         | BackwardStep::Scan { .. }
+        | BackwardStep::Recompute(_)
         | BackwardStep::Strips { .. } => false,
     }
 }

@@ -11,6 +11,7 @@ use crate::spec::{Item, text};
 pub(crate) struct ModelDraft {
     pub(crate) item: Item,
     pub(crate) sizes: Vec<SizeDraft>,
+    pub(crate) budget: Option<BudgetDraft>,
     /// One of them is `forward`, unless that was reported.
     pub(crate) functions: Vec<BlockDraft>,
     pub(crate) blocks: Vec<BlockDraft>,
@@ -51,6 +52,18 @@ pub(crate) enum Parameter {
 pub(crate) struct SizeDraft {
     pub(crate) name: Ident,
     pub(crate) value: TokenStream,
+}
+
+/// `memory = 64 MiB for (batch = 8, seq = 256)`
+pub(crate) struct BudgetDraft {
+    pub(crate) key: Ident,
+    pub(crate) amount: TokenStream,
+    /// The bytes of one of its units.
+    pub(crate) unit: u64,
+    /// The axes of any length, each with its length.
+    pub(crate) axes: Vec<SizeDraft>,
+    /// What stands behind `for`.
+    pub(crate) sizes: TokenStream,
 }
 
 /// `tokens: ids[batch, seq]`, as far as it was understood.

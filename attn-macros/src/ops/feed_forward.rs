@@ -292,7 +292,10 @@ impl Emit<ModelFrame<'_>> for FeedForward {
             (Some(p), ExecMode::Forward) => quote!(random.dropout(#p)),
             _ => quote!(p::layers::Dropout::NONE),
         };
-        quote!(#weights.forward(#x, #dropout, #y))
+        match to.is_unread() {
+            true => quote!(#weights.hidden(#x, #dropout)),
+            false => quote!(#weights.forward(#x, #dropout, #y)),
+        }
     }
 
     fn backward(&self, of: &FusedNode<'_>, gradients: &Gradients) -> TokenStream {

@@ -8,7 +8,7 @@ mod effort;
 mod header;
 mod interpret;
 mod lowering;
-mod model;
+pub(crate) mod model;
 mod passes;
 mod property;
 mod random;

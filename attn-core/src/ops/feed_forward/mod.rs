@@ -497,11 +497,17 @@ pub(crate) mod slices {
             dropout: Dropout,
             y: MatrixMut<'_, E>,
         ) -> Hidden<E> {
-            let mut input = Array::uninit(x.rows(), [self.middle.input()]);
-            self.up.forward_without_bias(x, input.view_mut());
-            let mut active = self.middle.forward(&input, &self.up.bias_or_zeros());
+            let hidden = self.hidden(x, dropout);
+            let mut active = self.middle.forward(&hidden.input, &self.up.bias_or_zeros());
             drop_out(dropout, &mut active);
             self.down.forward(active.view(), y);
+            hidden
+        }
+
+        /// What [`forward`](Self::forward) returns, without the result.
+        pub fn hidden(&self, x: Matrix<'_, E>, dropout: Dropout) -> Hidden<E> {
+            let mut input = Array::uninit(x.rows(), [self.middle.input()]);
+            self.up.forward_without_bias(x, input.view_mut());
             Hidden { input, dropout }
         }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
+use super::forward::emit_again;
 use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Gradients, Rounds, saved_fields};
 use crate::emit::tracked_code::TrackedCode;
@@ -41,7 +42,17 @@ impl<F: Frame> Backward<'_, F> {
     ) {
         let is_free = |line: &BackwardStep<'_, _>| matches!(line, BackwardStep::Free(_));
         let last = lines.iter().rposition(|line| !is_free(line));
-        let free = last_reads(self.frame.block(), lines, &plan.saved);
+        let made = lines.iter().filter_map(|line| match line {
+            BackwardStep::Recompute(again) => Some(&again.ends),
+            _ => None,
+        });
+        let mut saved = plan.saved.clone();
+        for id in made.flatten() {
+            if !saved.contains(id) {
+                saved.push(*id);
+            }
+        }
+        let free = last_reads(self.frame.block(), lines, &saved);
         for (index, (line, free)) in lines.iter().zip(free).enumerate() {
             self.emit_end(emitted, region, lines, index);
             self.emit_line(emitted, region, plan, line);
@@ -192,6 +203,10 @@ impl<F: Frame> Backward<'_, F> {
                 self.emit_adjoint(emitted, node, (*d_result, d_others), to);
             }
             BackwardStep::Free(_) => {}
+            BackwardStep::Recompute(again) => {
+                emitted.line(quote!(let keep = true;));
+                emitted.append(emit_again(self.frame, again));
+            }
             BackwardStep::Strips { axes, lines } => {
                 self.emit_strips(emitted, region, plan, axes, lines);
             }

@@ -7,9 +7,11 @@ use super::strips::{Memory, Slot, StripNames, slot};
 use super::{Access, BlockNode, Frame, Output, saved_fields};
 use crate::emit::ExecMode;
 use crate::emit::tracked_code::TrackedCode;
+use crate::model::diff::Again;
 use crate::model::fusion::FuseWith;
 use crate::model::graph::{Carried, Node, Region, Repeat, Step, ValueId};
 use crate::model::plan::{self, Planned};
+use crate::model::recompute::keeps_memory;
 use crate::model::strips::StripPass;
 use crate::model::types::Axis;
 use crate::ops::{Emit, Fusion, Kept, Op};
@@ -19,14 +21,35 @@ pub(crate) fn emit_forward<F: Frame>(frame: &F) -> TrackedCode {
     let forward = Forward {
         frame,
         strips: None,
+        again: None,
     };
     forward.emit_steps(frame.block().body, frame.plan())
 }
 
-struct Forward<'a, F> {
+/// The lines of nodes that run again for the derivative.
+pub(super) fn emit_again<F: Frame>(frame: &F, again: &Again<F::Op>) -> TrackedCode {
+    let forward = Forward {
+        frame,
+        strips: None,
+        again: Some(again),
+    };
+    let mut lines = forward.emit_steps(&again.steps, &again.plan);
+    for node in again.steps.nodes() {
+        let unread = node.results().filter(|id| !forward.is_read(*id));
+        let made = unread.filter(|_| !forward.is_unread(node));
+        made.for_each(|id| lines.drop(&frame.value(id)));
+    }
+    let forgotten = again.forgotten.iter();
+    forgotten.for_each(|id| lines.drop(&frame.kept(*id)));
+    lines
+}
+
+struct Forward<'a, F: Frame> {
     frame: &'a F,
     /// The pass that the lines are of.
     strips: Option<&'a StripNames>,
+    /// The nodes, if they ran before, with the seeds that were kept of them.
+    again: Option<&'a Again<F::Op>>,
 }
 
 /// An operation, perhaps with the dropout of its result.
@@ -169,6 +192,7 @@ impl<F: Frame> Forward<'_, F> {
         let inside = Forward {
             frame: self.frame,
             strips: Some(&names),
+            again: self.again,
         };
         let mut body = TrackedCode::default();
         let mut loop_of_terms = None;
@@ -279,6 +303,9 @@ impl<F: Frame> Forward<'_, F> {
 
     /// `let a_kept = random.dropout(0.1);`
     fn emit_seed(&self, lines: &mut TrackedCode, node: &Node<F::Op>) {
+        if self.again.is_some() {
+            return;
+        }
         if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.frame.mode()) {
             let kept = self.frame.kept(node.result);
             lines.line(quote!(let #kept = random.dropout(#p);));
@@ -297,13 +324,39 @@ impl<F: Frame> Forward<'_, F> {
             ) => Some(quote!(let #kept =)),
             (Some(Kept::Dropout) | None, _) | (_, ExecMode::Session | ExecMode::Start) => None,
         };
-        if !call.is_empty() {
+        let seeds = self.frame.seeds(node);
+        if let Some(seeds) = &seeds {
+            lines.line(match self.again {
+                None => quote! {
+                    let #seeds = p::Seeds::default();
+                    #returned {
+                        let recorded = || #seeds.record(random);
+                        let random = random.with(&recorded);
+                        #call
+                    };
+                },
+                Some(_) => quote! {
+                    #returned {
+                        #seeds.go_to(0, 1);
+                        let again = || #seeds.again();
+                        let random = #seeds.random(&again);
+                        #call
+                    };
+                },
+            });
+        } else if !call.is_empty() {
             lines.line(quote!(#returned #call;));
         }
         match (node.op.footprints(&of).forward, node.op.properties().kept) {
+            (Some(footprint), Some(_)) if to.is_unread() => {
+                lines.take(&kept, quote!(#footprint.kept_alone()));
+            }
             (Some(footprint), Some(_)) => lines.take(&kept, footprint),
             (Some(footprint), None) => lines.compute(footprint),
             (None, _) => {}
+        }
+        if self.again.is_none() && keeps_memory(node) && self.frame.is_again(node) {
+            lines.drop(&kept);
         }
     }
 
@@ -315,7 +368,12 @@ impl<F: Frame> Forward<'_, F> {
         let local = self
             .strips
             .and_then(|strips| strips.local(Memory::Value(result)));
+        let is_unread = self.is_unread(computed.node);
         let to = match (local, reused) {
+            _ if is_unread => Access {
+                slice: TokenStream::new(),
+                matrix: TokenStream::new(),
+            },
             (Some(name), _) => array(name),
             (None, None) => self.result(lines, result),
             (None, Some(term)) => {
@@ -344,7 +402,23 @@ impl<F: Frame> Forward<'_, F> {
             is_over_rows,
             has_prologue: false,
             has_epilogue: false,
+            is_unread,
         }
+    }
+
+    /// Whether a value that is made again is read, by others of these nodes or behind them.
+    fn is_read(&self, id: ValueId) -> bool {
+        let memory = |id: ValueId| self.frame.block().memory(id);
+        self.again.is_none_or(|again| {
+            let nodes = again.steps.nodes();
+            let mut operands = nodes.iter().flat_map(|node| &node.operands);
+            again.ends.contains(&memory(id)) || operands.any(|of| memory(*of) == memory(id))
+        })
+    }
+
+    /// Whether a node runs for its hidden layer alone.
+    fn is_unread(&self, node: &Node<F::Op>) -> bool {
+        node.op.properties().kept == Some(Kept::Hidden) && !self.is_read(node.result)
     }
 
     /// The operands of a loop, of which one may stand where the result is written.
@@ -419,6 +493,9 @@ impl<F: Frame> Forward<'_, F> {
 
     /// The number of the result, if its operation can write it where the block returns it.
     fn direct(&self, id: ValueId) -> Option<usize> {
+        if self.again.is_some() {
+            return None;
+        }
         let block = self.frame.block();
         let mut results = block.results.iter();
         let index = results.position(|result| block.memory(*result) == id)?;

@@ -16,8 +16,9 @@ use crate::model::diff::{Backward, BufferId, GradTarget};
 use crate::model::graph::{Block, Node, Region, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::plan::Forward;
+use crate::model::recompute::keeps_memory;
 use crate::model::types::{Axis, Type, ValueKind};
-use crate::ops::{Emit, Op};
+use crate::ops::{Emit, Kept, Op};
 
 pub(crate) use backward::emit_backward;
 pub(crate) use forward::{array, emit_forward};
@@ -140,6 +141,19 @@ pub(crate) trait Frame: Sized {
     /// Whether the lines stand inside of others, which have a gradient of this value as well.
     fn is_of_outside(&self, _: ValueId) -> bool {
         false
+    }
+
+    /// Whether a node runs again for the derivative, which has nothing else of it.
+    fn is_again(&self, node: &Node<Self::Op>) -> bool {
+        self.mode() == ExecMode::Forward && self.passes().is_again(node.result)
+    }
+
+    /// The variable with the seeds that a node drew, if it runs again and draws some itself.
+    fn seeds(&self, node: &Node<Self::Op>) -> Option<Ident> {
+        let kept = node.op.properties().kept;
+        let draws = matches!(kept, Some(Kept::Hidden | Kept::Attention));
+        let of = &self.block().value(node.result).name;
+        (draws && self.is_again(node)).then(|| hidden(&self.unique(format!("{of}_seeds"))))
     }
 
     /// The variable of what the operation keeps that has this result.
@@ -336,6 +350,9 @@ fn saved_fields<F: Frame>(frame: &F, region: &Region<F::Op>, saved: &[ValueId]) 
 /// What its operations keep beside values.
 fn kept_fields<F: Frame>(frame: &F, region: &Region<F::Op>) -> Vec<Ident> {
     let kept = region.steps.iter().flat_map(|step| match step {
+        Step::Node(node) if keeps_memory(node) && frame.is_again(node) => {
+            frame.seeds(node).into_iter().collect()
+        }
         Step::Node(node) => {
             let kept = node.op.properties().kept;
             kept.map(|_| frame.kept(node.result)).into_iter().collect()

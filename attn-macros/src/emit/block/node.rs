@@ -318,12 +318,19 @@ pub(crate) struct Output {
     /// The loops in the pass of an operation on rows.
     pub(super) has_prologue: bool,
     pub(super) has_epilogue: bool,
+    /// Nobody reads the result: it runs again for what it keeps beside that.
+    pub(super) is_unread: bool,
 }
 
 impl Output {
     /// The loop that computes the operand of a reduction, if that is nowhere in memory: `p::loops::Square, [p::read(x)]`.
     pub(crate) fn terms(&self) -> Option<&TokenStream> {
         self.terms.as_ref()
+    }
+
+    /// Whether nobody reads the result, and there is no memory for it.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread
     }
 
     /// Its numbers, of which some are dropped as they are written, if dropout is all that reads them.

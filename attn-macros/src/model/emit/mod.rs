@@ -48,13 +48,13 @@ pub(crate) use picture::VertexKind;
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
 ///
-/// `passes` is of the model and of each attention, where there is a fused form.
+/// `passes` is of the model and of each attention, where there is a fused form. A function with a bound on its memory has several.
 pub(crate) fn model(
     krate: &TokenStream,
     model: &Model,
-    passes: Option<&Passes<'_>>,
+    passes: &[Passes<'_>],
     of_layers: &[Option<Passes<'_, dyn LayerOp>>],
-    functions: &[(&Model, Option<Passes<'_>>)],
+    functions: &[(&Model, Vec<Passes<'_>>)],
 ) -> TokenStream {
     let cx = &Emitter::new(krate, model);
     let functions = functions.iter();
@@ -63,7 +63,7 @@ pub(crate) fn model(
     let traits_of_functions = functions.iter().map(|(cx, _)| input::emit_traits(cx));
     let of_functions = functions
         .iter()
-        .map(|(cx, passes)| emit_function(cx, passes.as_ref()));
+        .map(|(cx, passes)| emit_function(cx, passes));
     let layers = model.attentions.iter().zip(of_layers).enumerate();
     let layers = layers.map(|(index, (layer, passes))| {
         let mut all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));
@@ -89,9 +89,7 @@ pub(crate) fn model(
         inside::emit_outline(cx),
         emit_buffers(model),
         forward::emit(cx),
-        passes
-            .map(|passes| fused::emit(cx, passes))
-            .unwrap_or_default(),
+        fused::emit(cx, passes),
         session::emit(cx),
         facts::emit(cx),
         facts::emit_trait(cx),
@@ -140,15 +138,13 @@ pub(crate) fn model(
 ///     ..
 /// };
 /// ```
-fn emit_function(cx: &Emitter<'_>, passes: Option<&Passes<'_>>) -> TokenStream {
+fn emit_function(cx: &Emitter<'_>, passes: &[Passes<'_>]) -> TokenStream {
     let parts = [
         input::emit_impls(cx),
         item::emit_forward(cx),
         inside::emit_outline(cx),
         forward::emit(cx),
-        passes
-            .map(|passes| fused::emit(cx, passes))
-            .unwrap_or_default(),
+        fused::emit(cx, passes),
         session::emit(cx),
         facts::emit_function(cx),
         trainer::emit_loss(cx),
@@ -352,7 +348,7 @@ impl<'a> Emitter<'a> {
 
 /// The argument with the length of a symbolic axis: its name in small letters, as no constant is called; or its number where
 /// that is the name of another, too.
-fn length(model: &Model, name: &str) -> Ident {
+pub(crate) fn length(model: &Model, name: &str) -> Ident {
     let small = name.to_lowercase();
     let is_it = |other: &&str| other.to_lowercase() == small;
     let is_taken = model.axes().filter(is_it).count() > 1;

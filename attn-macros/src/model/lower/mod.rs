@@ -38,6 +38,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
+use super::budget::{self, Budget};
 use super::constants::Constants;
 use super::graph::{
     Buffer, Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId,
@@ -45,7 +46,9 @@ use super::graph::{
 use super::import::Library;
 use super::lengths::MadeAxis;
 use super::sizes::{self, ConstValue, Sizes};
-use super::syntax::{ModelDraft, TypeDraft, first, is_leading, is_name_of_constant};
+use super::syntax::{
+    BudgetDraft, ModelDraft, SizeDraft, TypeDraft, first, is_leading, is_name_of_constant,
+};
 use super::types::{Axis, Same, Symbol, Type, ValueKind};
 use crate::diag::Diagnostics;
 use crate::graph::AttentionLayer;
@@ -81,11 +84,14 @@ pub(crate) fn lower(
     };
     Block::check(&functions, &library, cx);
     let mut lowering = Lowering::new(&draft, types, krate, cx);
+    let budget = draft.budget.as_ref();
+    let budget = budget.and_then(|draft| lowering.budget(draft));
     draft.poisoned |= !lowering.declare_blocks(functions, library);
     let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
         lowering.report_modules(functions.len());
+        lowering.report_budget(budget.as_ref(), &functions);
     }
     if cx.count() == before && !draft.poisoned {
         lowering.skip_shared();
@@ -111,6 +117,7 @@ pub(crate) fn lower(
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
     let models = functions.into_iter().map(|function| Model {
+        budget: (budget.clone()).filter(|budget| budget.holds_for(&function.symbols)),
         signature: function.signature,
         symbols: function.symbols,
         made: function.made,
@@ -405,6 +412,34 @@ impl<'a> Lowering<'a> {
             self.wrong_axes.push(text);
         }
         self.knows_axes = false;
+    }
+
+    /// The bound on the memory.
+    fn budget(&mut self, draft: &BudgetDraft) -> Option<Budget> {
+        let axes = draft.axes.iter().map(|SizeDraft { name, value }| {
+            let size = self.size(value, &name.unraw().to_string())?;
+            Some((name.clone(), size))
+        });
+        let axes = axes.collect::<Option<Vec<_>>>();
+        Some(Budget {
+            amount: self.size(&draft.amount, "memory")?,
+            unit: draft.unit,
+            axes: axes?,
+            text: draft.text(),
+            key: draft.key.clone(),
+        })
+    }
+
+    fn report_budget(&self, budget: Option<&Budget>, functions: &[LoweredFunction]) {
+        let Some(budget) = budget else { return };
+        if !self.opaques.is_empty() {
+            self.cx.error(&budget.key, messages::MEMORY_OF_MODULE);
+            return;
+        }
+        let called = functions
+            .iter()
+            .filter(|function| !function.inputs.is_empty());
+        budget::check(budget, called.map(|function| &*function.symbols), self.cx);
     }
 
     /// A constant that is a size.

@@ -3,6 +3,7 @@
 mod attend;
 mod axes;
 mod blocks;
+mod budget;
 mod buffers;
 mod by_group;
 mod convolutions;
@@ -37,7 +38,7 @@ fn expand(source: &str) -> syn::File {
 }
 
 /// The graph of the only model in `source`, which has no mistake.
-fn lower(source: &str) -> Model {
+pub(crate) fn lower(source: &str) -> Model {
     let cx = Diagnostics::default();
     let mut declarations = model::parse(tokens(source), &cx);
     let draft = declarations.models.remove(0);

@@ -67,6 +67,7 @@ fn push(
                 continue;
             }
             BackwardStep::Scan { .. } => "scan".to_owned(),
+            BackwardStep::Recompute(_) => "again".to_owned(),
             BackwardStep::Repeat { carried, lines, .. } => {
                 text.push(format!("{indent}repeat"));
                 push(model, backward, lines, &format!("{indent}  "), text);
@@ -111,7 +112,7 @@ fn forward(model: &Model) -> Vec<String> {
         }
     }
     let mut text = Vec::new();
-    let plan = plan::plan(model.block());
+    let plan = plan::plan(model.block(), &[]);
     push(model, &model.grouped.steps, &plan, &mut text);
     text
 }
@@ -161,7 +162,7 @@ fn values_that_derivatives_read_are_saved_and_others_are_freed() {
             "linear in memory; free ",
         ]
     );
-    let plan = plan::plan(gpt.block());
+    let plan = plan::plan(gpt.block(), &[]);
     assert_eq!(names(&gpt, &plan.saved), ["x_2", "layer_norm_3"]);
     let Some(body) = plan.steps.iter().find(|step| !step.moved.is_empty()) else {
         panic!("no loop");
@@ -440,7 +441,7 @@ fn passes(model: &Model) -> Vec<String> {
         }
     }
     let mut text = Vec::new();
-    let plan = plan::plan(model.block());
+    let plan = plan::plan(model.block(), &[]);
     push(model, &model.grouped.steps, &plan, &mut text);
     text
 }

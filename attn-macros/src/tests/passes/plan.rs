@@ -7,7 +7,7 @@ use crate::model::plan::{Forward, plan};
 
 fn plan_of(source: &str) -> (LayerBlock, Forward) {
     let steps = steps(source);
-    let plan = plan(steps.block());
+    let plan = plan(steps.block(), &[]);
     (steps, plan)
 }
 

@@ -12,7 +12,7 @@ impl ModelFrame<'_> {
         let d_results = (0..model.results.len()).map(|index| format_ident!("d_result_{index}"));
         let module = &model.modules[0];
         let weights = self.weights_type(module);
-        let saved = self.type_name(module, "Saved");
+        let saved = self.whole_saved();
         let fields = block::saved(self);
         let mut lines = TrackedCode::default();
         for (index, id) in model.results.iter().enumerate() {

@@ -28,7 +28,7 @@ impl ModelFrame<'_> {
         }
         let module = &model.modules[0];
         let weights = self.weights_type(module);
-        let saved = self.type_name(module, "Saved");
+        let saved = self.whole_saved();
         let fields = block::saved(self);
         lines.keep(&fields);
         // The tape has them until the derivative is done.

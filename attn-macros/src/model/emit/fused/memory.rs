@@ -4,25 +4,21 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
 use super::ModelFrame;
-use crate::emit::tracked_code::{self, TrackedCode};
-use crate::model::emit::{length, made_lengths};
+use crate::model::emit::length;
 
 impl ModelFrame<'_> {
     /// `footprint`, and on the default type, so that it needs no type arguments, `activation_bytes`.
-    pub(super) fn emit_memory(&self, forward: &TrackedCode, backward: &TrackedCode) -> TokenStream {
+    pub(super) fn emit_memory(&self, footprint: TokenStream) -> TokenStream {
         let name = &self.cx.name;
         let vis = &self.model().item.vis;
         let symbols = self.model().symbols.iter();
         let symbols = symbols.map(|name| length(self.model(), name));
         let symbols = symbols.collect::<Vec<_>>();
-        let made = made_lengths(self.model());
         let activation_bytes = self.cx.method("activation_bytes");
-        let footprint = tracked_code::emit_footprint([forward], [backward]);
         quote_spanned! {self.cx.at=>
             /// The memory that both passes take.
             #[allow(unused_variables)]
             const fn footprint<E>(#(#symbols: usize),*) -> p::Footprint {
-                #made
                 #footprint
             }
 

@@ -5,6 +5,7 @@ mod decode;
 mod forward;
 mod frame;
 mod memory;
+mod plans;
 mod read;
 mod scan;
 
@@ -41,31 +42,38 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// fn past(weights, room) -> Result<___GptPast<E>, ..>
 /// fn decode(weights, past, new, result)
 /// ```
-pub(super) fn emit(cx: &Emitter<'_>, passes: &Passes<'_>) -> TokenStream {
+pub(super) fn emit(cx: &Emitter<'_>, plans: &[Passes<'_>]) -> TokenStream {
+    let Some(passes) = plans.first() else {
+        return TokenStream::new();
+    };
     let goes_on = cx.session.is_ok();
-    let fused = |mode| ModelFrame {
+    let frame = |mode, passes| ModelFrame {
         cx,
         mode,
         passes,
         step: None,
         given: Given::of(cx.model),
     };
-    let cx = fused(ExecMode::Forward);
+    let fused = |mode| frame(mode, passes);
+    let frames = plans.iter().map(|passes| frame(ExecMode::Forward, passes));
+    let frames: Vec<_> = frames.collect();
+    let cx = &frames[0];
     let loops = cx.emit_loops();
     let session = goes_on.then(|| {
         let start = fused(ExecMode::Start);
         fused(ExecMode::Session).emit_session(&start)
     });
-    let forward = cx.emit_forward();
-    let backward = cx.emit_backward();
     let parts = [
         loops,
         cx.emit_call(),
         cx.emit_weights(),
+        // Plans have this each.
+        match &cx.model().budget {
+            Some(_) => TokenStream::new(),
+            None => cx.emit_saved(),
+        },
         cx.emit_fused(),
-        cx.emit_memory(&forward, &backward),
-        forward.code,
-        backward.code,
+        cx.emit_plans(&frames),
     ];
     parts.into_iter().chain(session).collect()
 }

@@ -9,6 +9,7 @@ use crate::emit::input;
 use crate::model::emit::{field, item};
 use crate::model::graph::{Field, Module, Node, Region, Repeat, Scan, Step, Submodule};
 use crate::model::plan::Forward;
+use crate::model::recompute::keeps_memory;
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Kept};
 
@@ -176,15 +177,29 @@ impl ModelFrame<'_> {
         checks.collect()
     }
 
-    /// The weights, which all functions share, and the values that are kept: of the function, and of the body of each `repeat`.
+    /// The weights, which all functions share.
     pub(super) fn emit_weights(&self) -> TokenStream {
         let modules = self.model().structs();
         let weights = modules.map(|id| self.emit_weights_of(self.model().module(id)));
         let weights = weights.filter(|_| self.model().function.is_none());
+        quote!(#(#weights)*)
+    }
+
+    /// The values that are kept: of the function, and of the body of each `repeat`.
+    pub(super) fn emit_saved(&self) -> TokenStream {
         let mut saved = Vec::new();
-        let whole = self.type_name(&self.model().modules[0], "Saved");
-        self.emit_saved_of(whole, &self.model().grouped, self.plan(), &mut saved);
-        quote!(#(#weights)* #(#saved)*)
+        self.emit_saved_of(
+            self.whole_saved(),
+            &self.model().grouped,
+            self.plan(),
+            &mut saved,
+        );
+        saved.into_iter().collect()
+    }
+
+    /// The type of what the function keeps.
+    pub(super) fn whole_saved(&self) -> Ident {
+        self.type_name(&self.model().modules[0], "Saved")
     }
 
     fn emit_weights_of(&self, module: &Module) -> TokenStream {
@@ -291,6 +306,11 @@ impl ModelFrame<'_> {
     /// The fields of what a region keeps beside values.
     pub(super) fn kept_of(&self, region: &Region) -> Vec<TokenStream> {
         let kept = region.steps.iter().flat_map(|step| match step {
+            Step::Node(node) if keeps_memory(node) && self.is_again(node) => {
+                let seeds = self.seeds(node);
+                let seeds = seeds.map(|name| quote!(#name: p::Seeds));
+                seeds.into_iter().collect()
+            }
             Step::Node(node) => {
                 let name = self.kept(node.result);
                 let ty = self.kept_type(node);

@@ -1,0 +1,67 @@
+//! Bounds on the memory: how they are written, and which plans the macro finds.
+
+use super::mistakes::errors_of;
+use super::{GPT, expand, lower};
+use crate::tests::support::reports;
+
+/// A model of two functions with this header.
+fn errors(header: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8, {header}>;
+         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ linear::<d>(x) }}
+         fn loss(x: [batch, seq, d]) -> [] {{ mean::<[batch, seq, d]>(forward(x)) }}"
+    ))
+}
+
+macro_rules! mistakes {
+    ($($name:ident: $header:literal, $at:literal, $message:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_eq!(errors($header), [($at.to_owned(), $message.to_owned())]);
+        }
+    )*};
+}
+
+mistakes! {
+    another_unit: "memory = 64 Mib for (batch = 8, seq = 2)", "Mib",
+        "expected a unit of memory behind the number, found `Mib`";
+    no_unit: "memory = 64 for (batch = 8, seq = 2)", "memory",
+        "expected a unit of memory behind the number, found none";
+    no_lengths: "memory = 64 MiB", "memory",
+        "expected the lengths of the axes for which `memory` holds, in parentheses behind `for`, found nothing";
+    lengths_in_brackets: "memory = 64 MiB for [batch = 8]", "[batch = 8]",
+        "expected the lengths of the axes for which `memory` holds, in parentheses behind `for`, found `[batch = 8]`";
+    a_length_without_axis: "memory = 64 MiB for (8, 256)", "8",
+        "expected an axis with its length, found `8`";
+    a_length_twice: "memory = 64 MiB for (batch = 8, seq = 2, batch = 9)", "batch",
+        "the length of `batch` is given twice";
+    another_axis: "memory = 64 MiB for (batch = 8, sequence = 256)", "sequence",
+        "no input has an axis `sequence` of any length";
+    a_missing_axis: "memory = 64 MiB for (batch = 8)", "memory",
+        "`memory` needs the length of `seq`, too";
+    two_bounds: "memory = 64 MiB for (batch = 8, seq = 2), memory = 1 MiB for (batch = 8, seq = 2)", "memory",
+        "`memory` is given twice";
+}
+
+/// Only a number with a unit, or with lengths, is a bound.
+#[test]
+fn a_size_may_be_called_memory() {
+    let model = "struct M<memory = 8>; fn forward(x: [batch, memory]) -> [batch, memory] { x }";
+    assert!(reports(&expand(model)).is_empty());
+    let model = "struct M<memory = 2 * WIDTH>; fn forward(x: [n, memory]) -> [n, memory] { x }";
+    assert!(reports(&expand(model)).is_empty());
+}
+
+/// Plans in the order of their work, each with less memory than those before, from a model that keeps all to one that keeps what rounds carry.
+#[test]
+fn a_gpt_has_plans_from_one_extreme_to_the_other() {
+    let bound = "layers = 6, memory = 64 MiB for (batch = 8, seq = 256),";
+    let gpt = lower(&GPT.replace("layers = 6,", bound));
+    let budget = gpt.budget.as_ref().expect("the model has a bound");
+    let plans = crate::model::budget::plans(&gpt, budget);
+    assert!((5..=10).contains(&plans.len()), "{} plans", plans.len());
+    assert!(plans[0].again.is_empty());
+    let last = &plans[plans.len() - 1];
+    let repeated = gpt.grouped.nodes().len() - gpt.grouped.steps.len() + 1;
+    assert!(last.again.len() + 1 >= repeated, "{last:?}");
+}

@@ -1,0 +1,269 @@
+//! A bound on the memory of a model: whatever runs again, results and gradients are the same bits, and the bytes that are promised are taken.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps fails where it should"
+)]
+
+use attn::{dfdx::prelude::*, memory};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use support::cases::{ids, scatter, tensor};
+use support::compare::{Backpropagated, Outcome, backpropagate};
+
+/// Each test waits for the one before it: all activations of a process are counted together.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The bound that takes the plan of this index.
+const fn bound(plans: &[usize], plan: usize) -> usize {
+    match plan < plans.len() {
+        true => plans[plan],
+        false => plans[plans.len() - 1],
+    }
+}
+
+/// Declares a model with each of its plans, and compares them with a model that keeps all.
+macro_rules! plans {
+    (
+        $name:ident <$($size:ident = $value:tt),*> ($($axis:ident = $length:expr),*) { $($functions:tt)* }
+        |$dev:ident| $input:expr; $([$plan:ident $index:literal])*
+    ) => {
+        mod $name {
+            use super::*;
+
+            macro_rules! declare {
+                (keeps all) => {
+                    attn::model! {
+                        pub(super) struct M<$($size = $value,)*>;
+                        $($functions)*
+                    }
+                };
+                ($amount:tt $unit:ident) => {
+                    attn::model! {
+                        pub(super) struct M<$($size = $value,)* memory = $amount $unit for ($($axis = $length),*)>;
+                        $($functions)*
+                    }
+                };
+            }
+
+            mod kept {
+                #[allow(unused_imports)]
+                use super::*;
+
+                declare!(keeps all);
+            }
+
+            mod all {
+                #[allow(unused_imports)]
+                use super::*;
+
+                declare!(4 GiB);
+            }
+
+            pub const PLANS: &[usize] = all::M::__activation_bytes_of_plans();
+
+            $(mod $plan {
+                #[allow(unused_imports)]
+                use super::*;
+
+                const BOUND: usize = super::super::bound(super::PLANS, $index);
+                declare!(BOUND B);
+            })*
+
+            macro_rules! run {
+                ($Model:ty) => {{
+                    let $dev = Cpu::seed_from_u64(7);
+                    let mut model = $dev.build_module::<$Model, f32>();
+                    scatter(&mut model);
+                    let y = model.forward_mut($input.leaky_traced());
+                    let ran: Backpropagated<f32> = backpropagate(y);
+                    let outcome: Outcome = ran.parameters(&model);
+                    outcome
+                }};
+            }
+
+            macro_rules! promised {
+                ($Model:ty) => {
+                    <$Model>::activation_bytes($($length),*)
+                };
+            }
+
+            macro_rules! taken {
+                ($Model:ty) => {{
+                    let $dev = Cpu::seed_from_u64(7);
+                    let mut model = $dev.build_module::<$Model, f32>();
+                    let x = $input.leaky_traced();
+                    let before = memory::allocated();
+                    memory::reset_peak();
+                    let y = model.forward_mut(x);
+                    let (_, tape) = attn::dfdx::tensor::SplitTape::split_tape(y);
+                    let loss: Tensor<Rank0, f32, _> = $dev.zeros();
+                    let gradients = attn::dfdx::tensor::PutTape::put_tape(loss, tape).backward();
+                    drop(gradients);
+                    assert_eq!(memory::allocated(), before, "all of it goes");
+                    memory::peak() - before
+                }};
+            }
+
+            #[test]
+            fn the_bits_are_those_of_a_model_that_keeps_all() {
+                let _alone = alone();
+                let kept = run!(kept::M);
+                assert!(run!(all::M) == kept);
+                $(assert!(run!($plan::M) == kept, "plan {}", $index);)*
+            }
+
+            #[test]
+            fn the_bytes_are_exact_and_below_the_bound() {
+                let _alone = alone();
+                println!("{PLANS:?}");
+                assert_eq!(PLANS[0], promised!(kept::M));
+                assert_eq!(taken!(kept::M), PLANS[0]);
+                $({
+                    let promised = promised!($plan::M);
+                    assert_eq!(promised, bound(PLANS, $index).min(promised));
+                    assert_eq!(taken!($plan::M), promised, "plan {}", $index);
+                })*
+            }
+        }
+    };
+}
+
+plans! {
+    gpt <vocab = 11, d = 12, layers = 3> (batch = 2, seq = 9) {
+        fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+            let mut x = dropout::<0.1>(embedding::<vocab, d>(tokens) + learned_position::<20, d>(tokens));
+            repeat layers {
+                x += dropout::<0.2>(attention::<heads = 3, mask = causal, dropout = 0.1>(layer_norm(x)));
+                x += feed_forward::<{ 4 * d }, dropout = 0.1>(layer_norm(x));
+            }
+            linear::<vocab>(layer_norm(x))
+        }
+    }
+    |dev| ids((2, 9), 11);
+    [p1 1] [p2 2] [p3 3] [p4 4] [p5 5] [p6 6] [p7 7] [p8 8] [p9 9]
+}
+
+pub(crate) const LAYERS: usize = 2;
+pub(crate) const BATCH: usize = 2;
+
+plans! {
+    decomposed_gpt <d = 8, layers = LAYERS> (batch = BATCH, seq = 6) {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = linear::<d>(x);
+            repeat layers {
+                let y = rms_norm(x);
+                let (q, k, v) = split(linear::<{ 3 * d }, name = qkv>(y));
+                x += dropout::<0.2>(linear::<d>(attend::<mask = causal>(q, k, v)));
+                let z = x / sqrt(mean::<d>(x * x) + 1e-6);
+                x += linear::<d>(dropout::<0.1>(silu(linear::<12>(z)) * linear::<12>(z)));
+            }
+            softmax(x)
+        }
+    }
+    |dev| tensor::<_, f32>("x", (2, 6, Const::<8>));
+    [p1 1] [p3 3] [p5 5] [p7 7] [p9 9]
+}
+
+plans! {
+    convolutions <d = 6> (batch = 2, seq = 7) {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = x;
+            repeat 2 {
+                let y = gelu(conv1d::<seq, 8, 3, padding = same>(layer_norm(x)));
+                x += dropout::<0.1>(conv1d::<seq, d, 3, padding = same>(y));
+            }
+            x
+        }
+    }
+    |dev| tensor::<_, f32>("x", (2, 7, Const::<6>));
+    [p1 1] [p2 2] [p4 4] [p6 6] [p9 9]
+}
+
+plans! {
+    scans <d = 6> (batch = 2, seq = 7) {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = x;
+            repeat 2 {
+                let y = gelu(linear::<d>(layer_norm(x)));
+                let z = scan seq {
+                    state h: [batch, d] = 0.25;
+                    h = tanh(linear::<d>(h)) * 0.5 + dropout::<0.1>(y);
+                    yield h;
+                };
+                x += z;
+            }
+            x
+        }
+    }
+    |dev| tensor::<_, f32>("x", (2, 7, Const::<6>));
+    [p1 1] [p2 2] [p4 4] [p9 9]
+}
+
+plans! {
+    experts <d = 4> (batch = 2, seq = 5) {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut x = x;
+            repeat 2 {
+                let y = layer_norm(x);
+                let (best, ids) = top_k::<k = 2>(softmax(linear::<3>(y)));
+                let h = silu(grouped_linear::<6, 3, bias = false>(y, ids));
+                x += sum::<2>(best * grouped_linear::<d, 3, bias = false>(h, ids));
+            }
+            x
+        }
+    }
+    |dev| tensor::<_, f32>("x", (2, 5, Const::<4>));
+    [p1 1] [p2 2] [p4 4] [p6 6] [p9 9]
+}
+
+mod functions {
+    use super::*;
+    use attn::train::AdamWConfig;
+
+    macro_rules! declare {
+        ($Name:ident $(, $amount:tt $unit:ident)?) => {
+            attn::model! {
+                struct $Name<vocab = 7, d = 8 $(, memory = $amount $unit for (batch = 2, seq = 6))?>;
+                fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+                    let mut x = embedding::<vocab, d>(tokens);
+                    repeat 3 {
+                        x += attention::<heads = 2, mask = causal>(layer_norm(x));
+                        x += feed_forward::<{ 4 * d }, dropout = 0.1>(layer_norm(x));
+                    }
+                    linear::<vocab>(layer_norm(x))
+                }
+                fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+                    cross_entropy(forward(tokens), targets)
+                }
+                fn score(x: [batch, others, d]) -> [] { mean::<[batch, others, d]>(x) }
+            }
+        };
+    }
+
+    declare!(Kept);
+    const HALF: usize = Kept::loss_activation_bytes(2, 6) / 2;
+    declare!(Half, HALF B);
+
+    /// The bound holds for each function by itself, and for a trainer, whose losses are the same bits.
+    #[test]
+    fn a_trainer_stays_below_the_bound() {
+        let _alone = alone();
+        assert!(Half::activation_bytes(2, 6) <= HALF);
+        assert!(Half::loss_activation_bytes(2, 6) <= HALF);
+        macro_rules! losses {
+            ($Model:ident) => {{
+                let model = Cpu::seed_from_u64(3).build_module::<$Model, f32>();
+                let mut trainer = model.trainer(AdamWConfig::default());
+                let losses = (0..3).map(|_| {
+                    let batch = (ids((2, 6), 7), ids((2, 6), 7));
+                    trainer.step(batch).unwrap()
+                });
+                losses.map(|loss| format!("{loss:?}")).collect::<Vec<_>>()
+            }};
+        }
+        assert_eq!(losses!(Half), losses!(Kept));
+    }
+}
