@@ -50,7 +50,8 @@ impl Records<'_> {
     pub(crate) fn log(&self, state: &FitState) -> Result<TrainingLog> {
         let options = &self.args.training;
         let tokens = options.batch_size * options.block_size;
-        let log = TrainingLog::new(&self.args.out, state, options.steps as u64)?
+        // A new run has found no checkpoints, so that records of steps are those of a run that saved none.
+        let log = TrainingLog::replacing(&self.args.out, state, options.steps as u64)?
             .every(options.log_interval as u64)
             .work(tokens, "tokens")
             .title(format!("Loss, in nats per {}", self.unit()))

@@ -99,6 +99,7 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
                 FitEvent::Measured(..) => 'm',
                 FitEvent::Saving => 'b',
                 FitEvent::Saved => 'c',
+                _ => '?',
             };
             events.push(format!("{kind}{}", state.step));
             Ok(ControlFlow::Continue(()))
@@ -207,6 +208,36 @@ fn a_run_that_has_ended_takes_no_step_when_it_is_resumed() {
     assert_eq!(state.step, 1);
     assert_eq!(run(&mut state), FitEnd::NotBetter);
     assert_eq!(state.step, 1);
+}
+
+#[test]
+fn a_run_without_more_batches_is_evaluated_once_although_a_stop_saved_it() {
+    let mut script = Script {
+        validation: vec![5.0, 4.0],
+        ..Script::default()
+    };
+    let mut state = FitState::default();
+    let mut run = |state: &mut FitState, stop: u64, numbers: std::ops::Range<u64>| {
+        let observe = |state: &FitState, _| match state.step == stop {
+            true => Ok(ControlFlow::Break(())),
+            false => Ok(ControlFlow::Continue(())),
+        };
+        fit(
+            &mut script,
+            batches(numbers),
+            config(9, 0, None),
+            state,
+            observe,
+        )
+        .unwrap()
+    };
+    assert_eq!(run(&mut state, 4, 1..5), FitEnd::Stopped);
+    assert_eq!(state.evaluations, [(0, 5.0)]);
+    for _ in 0..2 {
+        assert_eq!(run(&mut state, 99, 0..0), FitEnd::NoMoreBatches);
+        assert_eq!(state.evaluations, [(0, 5.0), (4, 4.0)]);
+    }
+    assert_eq!(script.saved, [(4, None), (4, Some(4.0))]);
 }
 
 #[test]

@@ -53,6 +53,14 @@ fn config(steps: u64, evaluate_every: u64) -> FitConfig {
 
 /// Up to 20 steps in this folder, or to the one after which it is stopped.
 fn run(folder: &Path, stop: u64) -> (FitEnd, FitState, Vec<u32>) {
+    run_to(folder, |state, _| state.step == stop)
+}
+
+/// Up to 20 steps in this folder, or to what is stopped at.
+fn run_to(
+    folder: &Path,
+    stop: impl Fn(&FitState, FitEvent) -> bool,
+) -> (FitEnd, FitState, Vec<u32>) {
     let text = text();
     let device = Cpu::default();
     let mut trainer = trainer();
@@ -80,8 +88,8 @@ fn run(folder: &Path, stop: u64) -> (FitEnd, FitState, Vec<u32>) {
             saved.map(drop)
         })
         .observe(|state, event| log.observe(state, event))
-        .observe(|state, _| {
-            stopped.store(state.step == stop, Ordering::Relaxed);
+        .observe(|state, event| {
+            stopped.store(stop(state, event), Ordering::Relaxed);
             Ok::<_, CpuError>(())
         })
         .stop(&stopped)
@@ -109,10 +117,64 @@ fn a_stopped_run_goes_on_to_the_same_bits_and_the_same_records() {
         assert_eq!(end, FitEnd::Done);
         assert_eq!(state_now, state);
         assert_eq!(bits_now, bits);
-        if stop > 0 {
-            assert_eq!(metrics(parts.path()), metrics(whole.path()));
-        }
+        assert_eq!(metrics(parts.path()), metrics(whole.path()));
     }
+}
+
+#[test]
+fn a_run_that_is_stopped_while_it_measures_does_not_measure_again() {
+    let whole = tempfile::tempdir().unwrap();
+    run(whole.path(), 99);
+    let parts = tempfile::tempdir().unwrap();
+    let is_measure = |_: &FitState, event| matches!(event, FitEvent::Measured(..));
+    let (end, state, _) = run_to(parts.path(), is_measure);
+    assert_eq!((end, state.step), (FitEnd::Stopped, 0));
+    run(parts.path(), 99);
+    let metrics = |folder: &Path| fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics(parts.path()), metrics(whole.path()));
+}
+
+#[test]
+fn the_records_of_another_run_are_replaced_on_request_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("metrics.jsonl");
+    fs::write(&file, "{\"step\":1,\"train_loss\":2.0}\n").unwrap();
+    let new = FitState::default();
+    let error = TrainingLog::new(folder.path(), &new, 20).unwrap_err();
+    assert!(
+        error.to_string().contains("there are those of another"),
+        "{error}"
+    );
+    assert_eq!(Metrics::read(&file).unwrap().len(), 1);
+    TrainingLog::replacing(folder.path(), &new, 20).unwrap();
+    assert_eq!(Metrics::read(&file).unwrap(), []);
+    // A run that was killed before its first step has none of steps.
+    fs::write(&file, "{\"step\":0,\"validation_loss\":2.0}\n").unwrap();
+    TrainingLog::new(folder.path(), &new, 20).unwrap();
+    assert_eq!(Metrics::read(&file).unwrap(), []);
+}
+
+#[test]
+fn each_measured_number_has_a_name_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = FitState::default();
+    let mut log = TrainingLog::new(folder.path(), &state, 20)
+        .unwrap()
+        .quiet()
+        .work(20, "tokens");
+    let mut refused = |state: &FitState, name| {
+        let observed = log.observe(state, FitEvent::Measured(name, 1.0));
+        observed.err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(&state, "right"), None);
+    let error = refused(&state, "right").unwrap();
+    assert!(error.contains("there are two of them"), "{error}");
+    for name in ["train_loss", "validation_loss", "tokens_per_second"] {
+        let error = refused(&state, name).unwrap();
+        assert!(error.contains("it is recorded in any case"), "{error}");
+    }
+    state.step = 1;
+    assert_eq!(refused(&state, "right"), None);
 }
 
 #[test]
@@ -226,6 +288,47 @@ fn the_error_of_a_part_is_the_error_of_the_run() {
         ("checkpoint", 1),
     ] {
         assert_eq!(refused(part), (format!("the {part} failed"), step));
+    }
+}
+
+#[derive(Debug)]
+struct Caused(std::num::ParseIntError);
+
+impl std::fmt::Display for Caused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no checkpoint")
+    }
+}
+
+impl std::error::Error for Caused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn an_error_is_told_once_with_its_cause() {
+    let refused = |of_batch: bool| {
+        let caused = || "x".parse::<u8>().map(drop).map_err(Caused);
+        let batches = RandomBlocks::new(text(), (4, 5), 3, &Cpu::default()).unwrap();
+        let batches = batches.pairs().map(|batch| match of_batch {
+            true => Err(caused().unwrap_err()),
+            false => Ok(batch.unwrap()),
+        });
+        let mut state = FitState::default();
+        let mut trainer = trainer();
+        let run = trainer.fit(config(1, 0)).save(|_, _| caused());
+        run.run(batches, &mut state).unwrap_err()
+    };
+    for of_batch in [true, false] {
+        let error = refused(of_batch);
+        let mut chain = Vec::new();
+        let mut next: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = next {
+            chain.push(error.to_string());
+            next = error.source();
+        }
+        assert_eq!(chain, ["no checkpoint", "invalid digit found in string"]);
     }
 }
 

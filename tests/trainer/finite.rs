@@ -192,6 +192,83 @@ fn the_batch_is_run_again_with_its_dropouts() {
     assert!((8..=32).contains(&dropped), "{dropped}");
 }
 
+model! {
+    /// Dropouts of several operations and layers, in rounds. The last is not finite where `x` was dropped in none of them.
+    struct Drops<d = 4>;
+
+    fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        param gain: [d] = 1;
+        let mut x = x * gain;
+        repeat 2 {
+            x += attention::<heads = 2, dropout = 0.3>(x);
+            x += dropout::<0.5>(feed_forward::<8, dropout = 0.3>(x));
+        }
+        x
+    }
+
+    fn loss(x: [batch, seq, d], limit: [batch]) -> [] {
+        let y = forward(x);
+        let below = limit - sum::<[seq, d]>(pow(y, 2));
+        let root = sqrt(below);
+        mean::<[batch]>(root)
+    }
+}
+
+/// The limit is such that the loss is finite with some dropouts, and not with others.
+#[test]
+fn dropouts_in_layers_and_rounds_are_drawn_again_in_their_order() {
+    let dev = Cpu::seed_from_u64(5);
+    let model = dev.build_module::<Drops, f64>();
+    let x: Tensor<(usize, usize, Const<4>), f64, _> = dev.sample_normal_like(&(1, 3, Const));
+    let batch = |limit: f64| (x.clone(), dev.tensor_from_vec(vec![limit], (1,)));
+    let trainer = |seed| model.clone().trainer(SgdConfig::default()).seed(seed);
+    for seed in 0..10 {
+        // The loss tells the sum with the dropouts of this seed.
+        let loss = trainer(seed).step(batch(1e6)).unwrap().loss;
+        let sum = 1e6 - loss * loss;
+        // A relative 1e-3 is more than the rounding of 1e6 - y, and less than the difference between two draws.
+        trainer(seed).step(batch(sum * 1.001)).unwrap();
+        let first = named(&mut trainer(seed), batch(sum * 0.999));
+        assert_eq!(first.unwrap().value, "root", "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_has_changed_after_the_search() {
+    let dev = Cpu::seed_from_u64(5);
+    let x: Tensor<(usize, usize, Const<4>), f64, _> = dev.sample_normal_like(&(1, 3, Const));
+    let batch = |limit: f64| (x.clone(), dev.tensor_from_vec(vec![limit], (1,)));
+    let model = dev.build_module::<Drops, f64>();
+    let run = |fails: bool| {
+        let mut trainer = model.clone().trainer(SgdConfig::default()).seed(3);
+        let mut losses = Vec::new();
+        for _ in 0..3 {
+            losses.push(trainer.step(batch(1e6)).unwrap().loss.to_bits());
+            if fails {
+                let state = trainer.state().clone();
+                assert!(named(&mut trainer, batch(-1e6)).is_some());
+                assert_eq!(*trainer.state(), state);
+            }
+        }
+        let gain = trainer.model().gain.weight.as_vec();
+        let bits: Vec<u64> = gain.into_iter().map(f64::to_bits).collect();
+        (losses, bits)
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn of_several_batches_with_finite_losses_none_is_run_again() {
+    let dev = Cpu::default();
+    let model = dev.build_module::<Named, f64>();
+    let mut trainer = model.trainer(SgdConfig::default());
+    let x: Tensor<Rank2<1, 2>, f64, _> = dev.tensor([[0.0, 1.0]]);
+    trainer.accumulate(x.clone()).unwrap();
+    let finite: Tensor<Rank2<1, 2>, f64, _> = dev.ones();
+    assert_eq!(named(&mut trainer, finite), None);
+    assert!(named(&mut trainer, x).is_some());
+}
+
 #[test]
 fn of_accumulated_batches_it_is_the_one_that_is_not_finite() {
     let mut trainer = deep();
@@ -208,7 +285,8 @@ fn of_accumulated_batches_it_is_the_one_that_is_not_finite() {
 #[test]
 fn where_such_steps_are_skipped_nothing_runs_again() {
     let mut trainer = deep().non_finite(NonFinite::Skip);
-    assert!(trainer.step(batch(f64::NAN)).unwrap().skipped);
+    let step = trainer.step(batch(f64::NAN)).unwrap();
+    assert_eq!((step.skipped, step.learning_rate), (true, None));
     let mut trainer = trainer.non_finite(NonFinite::Stop);
     assert!(named(&mut trainer, batch(f64::NAN)).is_some());
 }

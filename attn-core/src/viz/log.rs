@@ -1,7 +1,7 @@
 //! The records of a run of training.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -54,6 +54,8 @@ pub struct TrainingLog {
     times: bool,
     title: String,
     baselines: Vec<(String, f64)>,
+    /// The numbers that were measured after the last step.
+    measured: (u64, Vec<&'static str>),
 }
 
 const FILE: &str = "metrics.jsonl";
@@ -67,8 +69,32 @@ impl TrainingLog {
     /// its `metrics.jsonl`.
     ///
     /// # Errors
-    /// [`VizError`] if a system call fails, or if the records of the run so far cannot be read.
+    /// [`VizError`] if a system call fails, if the records of the run so far cannot be read, or if the run begins new and there are records
+    /// of steps: those of another run, which [`replacing`](Self::replacing) drops.
     pub fn new(folder: impl AsRef<Path>, state: &FitState, steps: u64) -> Result<Self, VizError> {
+        let path = folder.as_ref().join(FILE);
+        if is_new(state) && Metrics::read(&path)?.iter().any(|record| record.step > 0) {
+            return Err(VizError::File {
+                path,
+                action: "begin the records of a new run",
+                error: io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "there are those of another: resume it from its checkpoint, give another folder, or use `TrainingLog::replacing`",
+                ),
+            });
+        }
+        Self::replacing(folder, state, steps)
+    }
+
+    /// As [`new`](Self::new), but a run that begins new replaces the records of a run before it.
+    ///
+    /// # Errors
+    /// [`VizError`] if a system call fails, or if the records of the run so far cannot be read.
+    pub fn replacing(
+        folder: impl AsRef<Path>,
+        state: &FitState,
+        steps: u64,
+    ) -> Result<Self, VizError> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).map_err(|error| VizError::File {
             path: folder.into(),
@@ -76,7 +102,7 @@ impl TrainingLog {
             error,
         })?;
         let path = folder.join(FILE);
-        let metrics = match *state == FitState::default() {
+        let metrics = match is_new(state) {
             true => Metrics::create(&path),
             false => Metrics::resume(&path, state.step),
         };
@@ -87,6 +113,7 @@ impl TrainingLog {
             times: false,
             title: "Loss".into(),
             baselines: Vec::new(),
+            measured: (state.step, Vec::new()),
         })
     }
 
@@ -130,7 +157,7 @@ impl TrainingLog {
     /// Records and shows what has happened.
     ///
     /// # Errors
-    /// [`VizError`] if a system call fails, or if two measured numbers have one name.
+    /// [`VizError`] if a system call fails, or if two numbers of a step have one name.
     pub fn observe(&mut self, state: &FitState, event: FitEvent) -> Result<(), VizError> {
         match event {
             FitEvent::Step(report) => self.step(state, report)?,
@@ -143,11 +170,12 @@ impl TrainingLog {
                     all => format!("  ({})", all.join(", ")),
                 };
                 let line = format!("validation loss {loss:.3}{compared}");
-                self.line(state, &line)?;
+                self.line(state, &line);
             }
             FitEvent::Measured(name, number) => {
+                self.check_name(state.step, name)?;
                 self.metrics.write(state.step, &[(name, number)])?;
-                self.line(state, &format!("{name} {number:.3}"))?;
+                self.line(state, &format!("{name} {number:.3}"));
             }
             // After a crash of the machine no checkpoint is newer than the lines.
             FitEvent::Saving => self.metrics.sync()?,
@@ -158,8 +186,8 @@ impl TrainingLog {
     }
 
     fn step(&mut self, state: &FitState, report: StepReport) -> Result<(), VizError> {
-        self.progress.step(state)?;
-        let speed = format!("{}_per_second", self.progress.unit());
+        self.progress.step(state);
+        let speed = self.speed_name();
         let mut measured = vec![(TRAIN_LOSS, report.loss)];
         measured.extend(report.learning_rate.map(|rate| (LEARNING_RATE, rate)));
         measured.push((GRADIENT_NORM, report.grad_norm));
@@ -169,9 +197,31 @@ impl TrainingLog {
         self.metrics.write(state.step, &measured)
     }
 
-    fn line(&mut self, state: &FitState, line: &str) -> Result<(), VizError> {
+    fn speed_name(&self) -> String {
+        format!("{}_per_second", self.progress.unit())
+    }
+
+    /// Checks that no other number of this step has the name.
+    fn check_name(&mut self, step: u64, name: &'static str) -> Result<(), VizError> {
+        if self.measured.0 != step {
+            self.measured = (step, Vec::new());
+        }
+        let own = [TRAIN_LOSS, VALIDATION_LOSS, LEARNING_RATE, GRADIENT_NORM];
+        let reason = if own.contains(&name) || name == self.speed_name() {
+            "it is recorded in any case"
+        } else if self.measured.1.contains(&name) {
+            "there are two of them"
+        } else {
+            self.measured.1.push(name);
+            return Ok(());
+        };
+        let name = name.into();
+        Err(VizError::Name { name, reason })
+    }
+
+    fn line(&mut self, state: &FitState, line: &str) {
         self.progress
-            .line(&format!("step {:>5}  {line}", state.step))
+            .line(&format!("step {:>5}  {line}", state.step));
     }
 
     /// The records so far.
@@ -253,6 +303,11 @@ impl TrainingLog {
     pub fn finish(&mut self) {
         self.progress.finish();
     }
+}
+
+/// Whether a run begins here.
+fn is_new(state: &FitState) -> bool {
+    *state == FitState::default()
 }
 
 /// Three places behind the point, or the digits of a very small number.

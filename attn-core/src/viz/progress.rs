@@ -1,12 +1,12 @@
 //! The progress of training.
 
+#[cfg(feature = "progress")]
+use std::io;
 use std::{
-    io::{self, Write, stdout},
-    path::Path,
+    io::{Write, stdout},
     time::{Duration, Instant},
 };
 
-use super::VizError;
 use crate::train::FitState;
 
 /// Shows the loss, the speed and the time that is left: as a bar on a terminal with the feature `progress`, and otherwise as a line from
@@ -75,32 +75,29 @@ impl Progress {
     }
 
     /// Shows that a step was taken, which began when something was shown last.
-    ///
-    /// # Errors
-    /// [`VizError::File`] if nothing can be written.
-    pub fn step(&mut self, state: &FitState) -> Result<(), VizError> {
+    pub fn step(&mut self, state: &FitState) {
         self.training += self.last.elapsed();
         self.done += 1;
         let message = self.message(state);
         let is_due = self.every > 0 && state.step.is_multiple_of(self.every);
         if !self.has_bar(state.step, &message) && (is_due || state.step == self.steps) {
             let line = format!("step {:>5}/{}  {message}", state.step, self.steps);
-            self.line(&line)?;
+            self.line(&line);
         }
         self.pause();
-        Ok(())
     }
 
-    /// Prints a line, above the bar if there is one.
-    ///
-    /// # Errors
-    /// [`VizError::File`] if nothing can be written.
-    pub fn line(&mut self, line: &str) -> Result<(), VizError> {
-        if !self.quiet {
-            self.above_bar(|| write(line))?;
-        }
+    /// Prints a line, above the bar if there is one. After the first one that cannot be written, as when the reader of a pipe has gone, no
+    /// other is: training goes on.
+    pub fn line(&mut self, line: &str) {
+        self.print(line, &mut stdout());
         self.pause();
-        Ok(())
+    }
+
+    fn print(&mut self, line: &str, to: &mut impl Write) {
+        if !self.quiet {
+            self.quiet = self.above_bar(|| writeln!(to, "{line}")).is_err();
+        }
     }
 
     /// What took time since something was shown last, as an evaluation, is not a part of the next step.
@@ -160,7 +157,8 @@ impl Progress {
     }
 
     fn message(&self, state: &FitState) -> String {
-        let per_step = self.elapsed().as_secs_f64() / (state.step - self.first).max(1) as f64;
+        let per_step =
+            self.elapsed().as_secs_f64() / state.step.saturating_sub(self.first).max(1) as f64;
         let left = per_step * self.steps.saturating_sub(state.step) as f64;
         let loss = state.loss.unwrap_or(f64::NAN);
         let speed = thousands(self.speed() as u64);
@@ -181,14 +179,6 @@ fn bar(steps: u64) -> Option<indicatif::ProgressBar> {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}");
         bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    })
-}
-
-fn write(line: &str) -> Result<(), VizError> {
-    writeln!(stdout(), "{line}").map_err(|error: io::Error| VizError::File {
-        path: Path::new("standard output").into(),
-        action: "write",
-        error,
     })
 }
 
@@ -232,6 +222,26 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_printed_after_a_line_that_cannot_be_written() {
+        let mut progress = Progress::new(&FitState::default(), 4);
+        progress.print("one", &mut &mut [0u8; 2][..]);
+        let mut page = Vec::new();
+        progress.print("two", &mut page);
+        assert_eq!(page, b"");
+    }
+
+    #[test]
+    fn a_state_before_that_of_the_beginning_has_a_message() {
+        let state = FitState {
+            step: 3,
+            ..FitState::default()
+        };
+        let progress = Progress::new(&state, 4);
+        let message = progress.message(&FitState::default());
+        assert!(message.ends_with(" left"), "{message}");
+    }
+
+    #[test]
     fn the_speed_is_that_of_the_steps_alone() {
         let mut state = FitState::default();
         let mut progress = Progress::new(&state, 4).every(0).work(500, "tokens");
@@ -239,7 +249,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             progress.pause();
             state.step = step;
-            progress.step(&state).unwrap();
+            progress.step(&state);
         }
         // A step takes microseconds; with the pauses it would be at most 1500 in 60 ms.
         assert!(progress.speed() > 25_000.0, "{}", progress.speed());

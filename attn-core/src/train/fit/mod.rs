@@ -72,7 +72,7 @@ pub struct StepReport {
     pub loss: f64,
     /// The norm of all gradients before clipping.
     pub grad_norm: f64,
-    /// The learning rate, if it is known.
+    /// The learning rate, if it is known. A skipped step of a [`Trainer`] has none.
     pub learning_rate: Option<f64>,
     /// Whether nothing was learned, because the loss or a gradient is not finite, and this is no error: see
     /// [`NonFinite::Skip`](super::NonFinite::Skip).
@@ -91,7 +91,7 @@ impl From<TrainStep> for StepReport {
 }
 
 /// How long [`fit`] trains, and what it does between steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FitConfig {
     /// The number of steps of the whole run, those before it was resumed too.
     pub steps: u64,
@@ -148,6 +148,7 @@ impl FitState {
 
 /// What has just happened in [`fit`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum FitEvent {
     /// A step.
     Step(StepReport),
@@ -193,11 +194,11 @@ pub enum FitError<Error> {
     },
 
     /// The learner or the observer.
-    #[error("{0}")]
+    #[error(transparent)]
     Failed(Error),
 
     /// The next batch.
-    #[error("{0}")]
+    #[error(transparent)]
     Batch(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -287,30 +288,26 @@ where
     Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = batches.into_iter();
-    let mut flow = ControlFlow::Continue(());
-    if state.evaluations.is_empty() {
-        flow = evaluate::<L, Batch>(learner, state, &mut observe)?;
-    }
-    // A run that goes on has measured before.
-    if state.step == 0 && flow.is_continue() {
-        flow = measure::<L, Batch>(learner, state, &mut observe)?;
-    }
-    if flow.is_break() {
+    // A run that goes on was evaluated before.
+    let is_new = state.step == 0 && state.evaluations.is_empty();
+    if is_new && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
         // It ends in any case.
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
         return Ok(FitEnd::Stopped);
     }
-    // A run begins new, or at a checkpoint.
-    let mut is_saved = true;
+    let interval = config.evaluate_every;
+    let is_due =
+        |step| step == config.steps || (interval > 0 && u64::is_multiple_of(step, interval));
     while state.step < config.steps {
         let patience = config.patience.map(|patience| patience.max(1));
         if patience.is_some_and(|patience| state.stale() >= patience) {
             return Ok(FitEnd::NotBetter);
         }
         let Some(batch) = batches.next() else {
-            if !is_saved {
+            // A stop may have saved without an evaluation.
+            let is_evaluated = state.step == 0 || is_due(state.step) || state.measured().is_some();
+            if !is_evaluated {
                 let _ = evaluate::<L, Batch>(learner, state, &mut observe)?;
-                let _ = measure::<L, Batch>(learner, state, &mut observe)?;
                 let _ = save::<L, Batch>(learner, state, &mut observe)?;
             }
             return Ok(FitEnd::NoMoreBatches);
@@ -323,46 +320,32 @@ where
         }
         state.record(report);
         let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
-        let is_last = state.step == config.steps;
-        let evaluates =
-            config.evaluate_every > 0 && state.step.is_multiple_of(config.evaluate_every);
-        if is_last || evaluates {
-            let evaluated = evaluate::<L, Batch>(learner, state, &mut observe)?;
-            let measured = measure::<L, Batch>(learner, state, &mut observe)?;
-            if evaluated.is_break() || measured.is_break() {
-                flow = ControlFlow::Break(());
-            }
-        }
-        is_saved = is_last || evaluates || flow.is_break();
-        if is_saved && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
+        if is_due(state.step) && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
             flow = ControlFlow::Break(());
         }
-        if flow.is_break() && !is_last {
+        let saves = is_due(state.step) || flow.is_break();
+        if saves && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
+            flow = ControlFlow::Break(());
+        }
+        if flow.is_break() && state.step < config.steps {
             return Ok(FitEnd::Stopped);
         }
     }
     Ok(FitEnd::Done)
 }
 
+/// The validation loss and all other numbers, also if the observer breaks off in between: a resumed run does not measure them again.
 fn evaluate<L: Learner<Batch>, Batch>(
     learner: &mut L,
     state: &mut FitState,
     observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
 ) -> Result<ControlFlow<()>, FitError<L::Error>> {
-    let Some(loss) = learner.evaluate().map_err(FitError::Failed)? else {
-        return Ok(ControlFlow::Continue(()));
-    };
-    check("validation loss", loss, state.step)?;
-    state.evaluations.push((state.step, loss));
-    observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)
-}
-
-fn measure<L: Learner<Batch>, Batch>(
-    learner: &mut L,
-    state: &FitState,
-    observe: &mut impl FnMut(&FitState, FitEvent) -> Result<ControlFlow<()>, L::Error>,
-) -> Result<ControlFlow<()>, FitError<L::Error>> {
     let mut flow = ControlFlow::Continue(());
+    if let Some(loss) = learner.evaluate().map_err(FitError::Failed)? {
+        check("validation loss", loss, state.step)?;
+        state.evaluations.push((state.step, loss));
+        flow = observe(state, FitEvent::Evaluated(loss)).map_err(FitError::Failed)?;
+    }
     for (name, number) in learner.measure().map_err(FitError::Failed)? {
         let event = FitEvent::Measured(name, number);
         if observe(state, event).map_err(FitError::Failed)?.is_break() {

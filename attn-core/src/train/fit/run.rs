@@ -9,12 +9,17 @@ use std::{
 use super::{FitConfig, FitEnd, FitError, FitEvent, FitState, Learner, StepReport, fit};
 use crate::train::{Algorithm, TrainBatch, TrainError, Trainable, Trainer, trainer::ErrOf};
 
-/// The error of a part of [`Fit`], of any type.
-pub type FitFailure = Box<dyn Error + Send + Sync>;
+/// The error of a step or of a part of [`Fit`]. Its text and its cause are those of the error in it.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct FitFailure(pub BoxedError);
+
+type BoxedError = Box<dyn Error + Send + Sync>;
 
 /// A run of [`fit()`] with the steps of a [`Trainer`]: [`Trainer::fit`] begins one, [`run`](Self::run) runs it.
 ///
-/// Each part is a function of yours or of this crate, which may have an error of any type.
+/// Each part is a function of yours or of this crate, whose error is text, an `anyhow::Error`, or any error that is
+/// `Send` and `Sync`.
 ///
 /// ```
 /// use attn::prelude::*;
@@ -134,45 +139,45 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
 impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
     /// Computes the validation loss: see [`Learner::evaluate`].
-    pub fn evaluate<Failure: Into<FitFailure>>(
+    pub fn evaluate<Failure: Into<BoxedError>>(
         mut self,
         mut loss: impl FnMut(&mut Trainer<M, A>) -> Result<f64, Failure> + 'a,
     ) -> Self {
-        let evaluate = move |trainer: &mut _| loss(trainer).map_err(Into::into);
+        let evaluate = move |trainer: &mut _| loss(trainer).map_err(failure);
         self.parts.evaluate = Some(Box::new(evaluate));
         self
     }
 
     /// Measures another number, such as the share of right answers, with each evaluation. It is observed as [`FitEvent::Measured`].
     #[doc(alias("metrics", "accuracy"))]
-    pub fn measure<Failure: Into<FitFailure>>(
+    pub fn measure<Failure: Into<BoxedError>>(
         mut self,
         name: &'static str,
         mut number: impl FnMut(&mut Trainer<M, A>) -> Result<f64, Failure> + 'a,
     ) -> Self {
-        let measure = move |trainer: &mut _| number(trainer).map_err(Into::into);
+        let measure = move |trainer: &mut _| number(trainer).map_err(failure);
         self.parts.measures.push((name, Box::new(measure)));
         self
     }
 
     /// Saves a checkpoint: see [`Learner::save`].
     #[doc(alias("ModelCheckpoint"))]
-    pub fn save<Failure: Into<FitFailure>>(
+    pub fn save<Failure: Into<BoxedError>>(
         mut self,
         mut save: impl FnMut(&mut Trainer<M, A>, &FitState) -> Result<(), Failure> + 'a,
     ) -> Self {
-        let save = move |trainer: &mut _, state: &_| save(trainer, state).map_err(Into::into);
+        let save = move |trainer: &mut _, state: &_| save(trainer, state).map_err(failure);
         self.parts.save = Some(Box::new(save));
         self
     }
 
     /// Tells this function all that happens. There may be several.
     #[doc(alias("callback", "logger"))]
-    pub fn observe<Failure: Into<FitFailure>>(
+    pub fn observe<Failure: Into<BoxedError>>(
         mut self,
         mut observe: impl FnMut(&FitState, FitEvent) -> Result<(), Failure> + 'a,
     ) -> Self {
-        let observe = move |state: &_, event| observe(state, event).map_err(Into::into);
+        let observe = move |state: &_, event| observe(state, event).map_err(failure);
         self.observers.push(Box::new(observe));
         self
     }
@@ -200,8 +205,8 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
     ) -> Result<FitEnd, FitError<FitFailure>>
     where
         Batch: TrainBatch<M>,
-        Failure: Into<FitFailure>,
-        TrainError<ErrOf<M>>: Into<FitFailure>,
+        Failure: Into<BoxedError>,
+        TrainError<ErrOf<M>>: Into<BoxedError>,
     {
         let (observers, stops) = (&mut self.observers, &mut self.stops);
         fit(
@@ -228,17 +233,21 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
     }
 }
 
+fn failure(error: impl Into<BoxedError>) -> FitFailure {
+    FitFailure(error.into())
+}
+
 impl<M, A, Batch> Learner<Batch> for Parts<'_, M, A>
 where
     M: Trainable,
     A: Algorithm,
     Batch: TrainBatch<M>,
-    TrainError<ErrOf<M>>: Into<FitFailure>,
+    TrainError<ErrOf<M>>: Into<BoxedError>,
 {
     type Error = FitFailure;
 
     fn step(&mut self, batch: Batch) -> Result<StepReport, FitFailure> {
-        let step = Trainer::step(self.trainer, batch).map_err(Into::into)?;
+        let step = Trainer::step(self.trainer, batch).map_err(failure)?;
         Ok(step.into())
     }
 

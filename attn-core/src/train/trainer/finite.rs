@@ -4,15 +4,17 @@ use super::{NonFinite, TrainBatch, TrainError, Trainable, Trainer, model::ErrOf}
 use crate::{fused::StepSeeds, random::drawing, train::Algorithm, values};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
-    /// The error, with the operation in it. Where the loss is not finite, this was looked for before.
+    /// The error, with the operation in it. Where the loss is not finite, this was looked for before. Of several batches none is run again:
+    /// any of them may have the gradient that is not finite.
     pub(super) fn with_operation<B: TrainBatch<M>>(
         &mut self,
         mut error: TrainError<ErrOf<M>>,
         batch: B,
         number: u32,
     ) -> TrainError<ErrOf<M>> {
-        if let TrainError::NotFinite { first, .. } = &mut error
-            && first.is_none()
+        if let TrainError::NotFinite { loss, first, .. } = &mut error
+            && loss.is_finite()
+            && number == 0
         {
             *first = self.first_non_finite(batch, number);
         }

@@ -555,7 +555,7 @@ fn apply<M: Trainable, A: Algorithm>(
         step: optimizer.state.step.saturating_add(1),
         loss,
         grad_norm: norm,
-        learning_rate: optimizer.config.lr(),
+        learning_rate: None,
         skipped: false,
     };
     if !(loss.is_finite() && norm.is_finite()) {
@@ -575,8 +575,8 @@ fn apply<M: Trainable, A: Algorithm>(
     let factor = clipped.map_or(1.0, |clip| clip / norm) / count;
     if let Some(set) = settings.schedule {
         set(&mut optimizer.config, done.step);
-        done.learning_rate = optimizer.config.lr();
     }
+    done.learning_rate = optimizer.config.lr();
     optimizer.check_settings(model)?;
     let choices = optimizer.begin(model)?;
     if factor != 1.0 {
