@@ -84,11 +84,7 @@ fn every_layer_has_the_name_that_it_is_given() {
     let saved: BTreeSet<String> = saved.tensors().map(|(name, _)| name.to_owned()).collect();
     assert_eq!(saved, listed.iter().cloned().collect());
     let trainer = model.trainer(SgdConfig::default());
-    let of_trainer: Vec<String> = trainer
-        .parameters()
-        .into_iter()
-        .map(|of| of.name)
-        .collect();
+    let of_trainer: Vec<String> = trainer.parameters().into_iter().map(|of| of.name).collect();
     assert_eq!(of_trainer, listed);
 }
 

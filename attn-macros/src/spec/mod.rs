@@ -116,8 +116,8 @@ impl Spec {
             Position::Rope(Rotary { position_ids, .. }) if *position_ids => "`position_ids`",
             _ => "no `position_ids`",
         });
-        let differ = differ
-            .or_else(|| (positions[0] != positions[1]).then(|| positions.map(str::to_owned)));
+        let differ =
+            differ.or_else(|| (positions[0] != positions[1]).then(|| positions.map(str::to_owned)));
         differ.or_else(|| {
             let [a, b] = [&self.body, &other.body];
             let tensors = |body: &Body| {

@@ -21,7 +21,7 @@ use crate::model::types::{Axis, Same, Type};
 use crate::ops::{Inputs, Rearrange};
 use crate::score::{Data, Expr, Var};
 use crate::spec::keys::{ATTEND_KEYS, Key};
-use crate::spec::parse::{Entry, Value};
+use crate::spec::parse::{Draft, Entry, Value};
 use crate::spec::{self, Dim, Position, Size, Spec};
 
 /// Queries, keys or values, and the meaning of their axes.
@@ -149,11 +149,12 @@ impl Lowering<'_> {
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
-        let learns = self.ties.is_some() && self.learns(call, &entries, &q);
+        let mut draft = self.draft_of(call, entries, q.width(), call.name.clone());
+        let products = self.products(call, &mut draft, [&q, &k], builder);
+        let learns = self.ties.is_some() && self.learns(&draft);
         let output = (ty.to_string(), learns);
         let site = self.site(asked, output, call.name.span(), builder);
-        let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
-        let products = self.products(call, &mut draft, [&q, &k], builder);
+        draft.item.name = site.name_of_type.clone();
         let mut given = self.give(&mut draft, site.index, &mut named_operands);
         given.extend(products.iter().map(|(name, value)| (name, *value)));
         let spec = spec::check(draft, self.krate, self.cx);
@@ -216,9 +217,7 @@ impl Lowering<'_> {
         let message = match &spec.position {
             Position::Rope(rotary) if !rotary.position_ids => messages::rotation_at_a_step(),
             Position::Alibi => messages::place_of_a_step("`position = alibi`"),
-            Position::RelPosBias { .. } => {
-                messages::place_of_a_step("`position = rel_pos_bias`")
-            }
+            Position::RelPosBias { .. } => messages::place_of_a_step("`position = rel_pos_bias`"),
             _ if is_read(graph.mask()) => messages::place_of_a_step("the mask"),
             _ if functions.any(|function| is_read(Some(function))) => {
                 messages::place_of_a_step("the score")
@@ -229,10 +228,9 @@ impl Lowering<'_> {
         self.cx.error(&call.name, message);
     }
 
-    /// Whether an attention with these keys has parameters.
-    fn learns(&self, call: &Call, entries: &[Entry], q: &Vectors) -> bool {
-        let draft = self.draft_of(call, entries.to_vec(), q.width(), call.name.clone());
-        let spec = spec::check(draft, self.krate, &Diagnostics::default());
+    /// Whether an attention has parameters.
+    fn learns(&self, draft: &Draft) -> bool {
+        let spec = spec::check(draft.clone(), self.krate, &Diagnostics::default());
         !graph::build(&spec).params.is_empty()
     }
 
