@@ -6,6 +6,7 @@ mod blocks;
 mod buffers;
 mod by_group;
 mod convolutions;
+mod dots;
 mod elsewhere;
 mod ids;
 mod losses;
