@@ -44,7 +44,7 @@ model! {
             let y = scan tgt {
                 state h: [batch, 8] = 0;
                 let q = rearrange::<[batch, (heads, width)] -> [batch, heads, width]>(x + h);
-                let y = attend::<normalizer = sink, position = rope>(q, memory, memory);
+                let y = attend::<normalizer = sink>(q, memory, memory);
                 h = tanh(rearrange::<[batch, (heads, width)]>(y) + h);
                 yield h;
             };

@@ -110,3 +110,55 @@ fn a_row_that_is_not_there_is_an_error() {
     let expected = "`table` is read at index 3 of axis 0, whose size is 3";
     assert!(error.ends_with(expected), "{error}");
 }
+
+model! {
+    struct Twice<d = 2, rows = 3>;
+    fn forward(q: [seq, d], k: [kv, d]) -> [seq, d] {
+        param table: [rows, d] = normal(1.0);
+        attend(q, k, k) {
+            fn score(score, q_idx, kv_idx) { score + dot(q, table[min(q_idx, 2)]) + dot(k, table[q_idx + kv_idx]) }
+        }
+    }
+}
+
+/// Each of several products is called as the table.
+#[test]
+fn an_error_of_the_second_product_names_the_table() {
+    let model = Cpu::default().build_module::<Twice, f64>();
+    let q: Tensor<(usize, Const<2>), f64, _> = tensor("q", (2, Const));
+    let k: Tensor<(usize, Const<2>), f64, _> = tensor("k", (3, Const));
+    let error = model.try_forward((q, k)).unwrap_err().to_string();
+    let expected = "`table` is read at index 3 of axis 0, whose size is 3";
+    assert!(error.ends_with(expected), "{error}");
+}
+
+model! {
+    struct Masked<d = 2, rows = 3>;
+    fn forward(q: [seq, d], k: [seq, d]) -> [seq, d] {
+        param table: [rows, d] = normal(1.0);
+        attend::<mask = causal>(q, k, q) {
+            fn score(score, q_idx, kv_idx) { score + dot(k, table[clamp(q_idx - kv_idx, 0, 2)]) }
+        }
+    }
+}
+
+/// NaN in a key is NaN in its products: the queries before it do not see it.
+#[test]
+fn a_product_behind_a_mask_reaches_nothing() {
+    let mut model = Cpu::default().build_module::<Masked, f64>();
+    scatter(&mut model);
+    for len in [2, 5, 70] {
+        let q: Tensor<(usize, Const<2>), f64, Cpu> = tensor("q", (len, Const));
+        let k: Tensor<(usize, Const<2>), f64, Cpu> = tensor("k", (len, Const));
+        let last = |value: f64| {
+            let mut numbers = k.as_vec();
+            numbers[2 * len - 1] = value;
+            let k = Cpu::default().tensor_from_vec(numbers, (len, Const::<2>));
+            let y = model.forward((q.clone(), k)).as_vec();
+            y[..2 * (len - 1)].to_vec()
+        };
+        let y = last(f64::NAN);
+        assert_eq!(y, last(0.0), "{len}");
+        assert!(y.iter().all(|number| number.is_finite()), "{len}");
+    }
+}

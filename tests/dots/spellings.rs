@@ -3,7 +3,7 @@
 use super::*;
 
 macro_rules! same {
-    ($($name:ident { $($by_dot:tt)* } { $($by_einsum:tt)* } ($($input:expr),*);)*) => {$(
+    ($($name:ident { $($by_dot:tt)* } { $($by_einsum:tt)* } ($($axis:expr),*) ($($input:expr),*);)*) => {$(
         #[test]
         fn $name() {
             mod dot {
@@ -30,8 +30,8 @@ macro_rules! same {
                 assert_eq!(found, expected, "{name}");
             }
             assert_eq!(found.all().count(), expected.all().count());
-            assert_eq!(dot::M::activation_bytes(2, 5), einsum::M::activation_bytes(2, 5));
-            assert_eq!(dot::M::flops(2, 5), einsum::M::flops(2, 5));
+            assert_eq!(dot::M::activation_bytes($($axis),*), einsum::M::activation_bytes($($axis),*));
+            assert_eq!(dot::M::flops($($axis),*), einsum::M::flops($($axis),*));
         }
     )*};
 }
@@ -60,7 +60,7 @@ same! {
                 }
             }
         }
-    } (tensor("q", (2, Const::<2>, 5, Const::<4>)), tensor("k", (2, Const::<2>, 5, Const::<4>)), tensor("v", (2, Const::<2>, 5, Const::<4>)));
+    } (2, 5) (tensor("q", (2, Const::<2>, 5, Const::<4>)), tensor("k", (2, Const::<2>, 5, Const::<4>)), tensor("v", (2, Const::<2>, 5, Const::<4>)));
 
     tables_of_heads {
         pub struct M<heads = 2, d = 4, rows = 6>;
@@ -81,5 +81,35 @@ same! {
                 fn score(score, b, h, q_idx, kv_idx) { score + near[b, kv_idx, h, clamp(q_idx - kv_idx, 0, 5)] }
             }
         }
-    } (tensor("q", (2, 5, Const::<2>, Const::<4>)), tensor("k", (2, 5, Const::<2>, Const::<4>)), tensor("v", (2, 5, Const::<2>, Const::<4>)));
+    } (2, 5) (tensor("q", (2, 5, Const::<2>, Const::<4>)), tensor("k", (2, 5, Const::<2>, Const::<4>)), tensor("v", (2, 5, Const::<2>, Const::<4>)));
+
+    keys_of_groups {
+        pub struct M<heads = 4, kv_heads = 2, d = 3, rows = 6>;
+        fn forward(q: [batch, seq, heads, d], k: [batch, kv, kv_heads, d], v: [batch, kv, kv_heads, d]) -> [batch, seq, heads, d] {
+            param table: [rows, d] = normal(1.0);
+            param of_heads: [heads, rows, d] = normal(1.0);
+            attend(q, k, v) {
+                fn score(score, h, q_idx, kv_idx) {
+                    let far = clamp(q_idx - kv_idx + 3, 0, 5);
+                    score + dot(k, table[far]) + dot(k, of_heads[h, far])
+                }
+            }
+        }
+    } {
+        pub struct M<heads = 4, kv_heads = 2, d = 3, rows = 6>;
+        fn forward(q: [batch, seq, heads, d], k: [batch, kv, kv_heads, d], v: [batch, kv, kv_heads, d]) -> [batch, seq, heads, d] {
+            param table: [rows, d] = normal(1.0);
+            param of_heads: [heads, rows, d] = normal(1.0);
+            let near = einsum::<[batch, kv, kv_heads, rows]>(k, table);
+            let of_heads = einsum::<[batch, kv, kv_heads, heads, rows]>(k, of_heads);
+            attend(q, k, v, near = near, of_heads = of_heads) {
+                data near: [batch, kv_len, 2, 6];
+                data of_heads: [batch, kv_len, 2, heads, 6];
+                fn score(score, b, h, q_idx, kv_idx) {
+                    let far = clamp(q_idx - kv_idx + 3, 0, 5);
+                    score + near[b, kv_idx, h / 2, far] + of_heads[b, kv_idx, h / 2, h, far]
+                }
+            }
+        }
+    } (2, 5, 7) (tensor("q", (2, 5, Const::<4>, Const::<3>)), tensor("k", (2, 7, Const::<2>, Const::<3>)), tensor("v", (2, 7, Const::<2>, Const::<3>)));
 }

@@ -71,6 +71,18 @@ macro_rules! body_values {
                 }
             } (batch: 2, seq: 5, kv: 7) (x: tensor("x", (batch, seq, Const::<4>)), tensor("y", (batch, kv, Const::<3>))) reads x;
 
+            rows_by_distance {
+                struct M<d = 4, heads = 2>;
+                fn forward(x: [seq, d]) -> [seq, d] {
+                    let far = linear::<heads>(tanh(x));
+                    let q = rearrange::<[seq, (heads, w)] -> [seq, heads, w]>(x);
+                    rearrange::<[seq, (heads, w)]>(attend::<mask = causal>(q, q, q, far = far) {
+                        data far: [q_len, heads];
+                        fn score(score, h, q_idx, kv_idx) { score + far[max(q_idx - kv_idx, 0), h] }
+                    })
+                }
+            } (seq: 6) (x: tensor("x", (seq, Const::<4>))) reads x;
+
             without_a_batch {
                 struct M<d = 4>;
                 fn forward(x: [seq, d], of: ids[seq]) -> [seq, d] {

@@ -85,7 +85,8 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
             let axes = dims.into_iter().zip(index).enumerate();
             let open = axes.filter(|(_, (dim, index))| !stays_inside(cx, dim, index));
             let open = open.map(|(axis, (dim, index))| {
-                emit_index(cx, tensor, axis_of(cx, tensor, axis), &dim, index)
+                let (tensor, axis) = known_as(cx, tensor, axis);
+                emit_index(cx, tensor, axis, &dim, index)
             });
             open.collect()
         }
@@ -94,12 +95,14 @@ fn lines(cx: &Layer<'_>, checks: Vec<Check<'_>>) -> Vec<TokenStream> {
     lines.collect()
 }
 
-/// The number of an axis, as a user knows it: the products of `dot` have the name of their table.
-fn axis_of(cx: &Layer<'_>, tensor: &str, axis: usize) -> usize {
+/// A tensor and an axis of it, as a user knows them: of the products of `dot` those of the table.
+fn known_as<'a>(cx: &'a Layer<'_>, tensor: &'a str, axis: usize) -> (&'a str, usize) {
     let mut given = cx.graph.given.iter();
     let rows = given.find(|given| *given.name == *tensor);
-    let rows = rows.and_then(|given| given.rows.as_ref());
-    rows.and_then(|rows| rows[axis]).unwrap_or(axis)
+    match rows.and_then(|given| given.rows.as_ref()) {
+        Some(rows) => (&rows.table, rows.index[axis].unwrap_or(axis)),
+        None => (tensor, axis),
+    }
 }
 
 /// The expressions of a call.

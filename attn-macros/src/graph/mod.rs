@@ -6,6 +6,7 @@ pub(crate) mod passes;
 
 use crate::score::{Data, Expr, Name, Type};
 pub(crate) use crate::spec::Dim;
+use crate::spec::body::Rows;
 use crate::spec::{Distribution, Position, Size, Spec, text};
 
 use crate::model::graph::ParamPath;
@@ -138,9 +139,16 @@ pub(crate) struct Declared {
     /// The type of an element in expressions.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
-    /// Of the products of `dot`: for each axis, which index of a row of the table it has.
-    pub(crate) rows: Option<Vec<Option<usize>>>,
+    /// Of the products of `dot`: what a user knows of them.
+    pub(crate) rows: Option<Rows>,
     pub(crate) doc: String,
+}
+
+impl Declared {
+    /// The name in errors: that of the table, of products.
+    pub(crate) fn label(&self) -> &str {
+        self.rows.as_ref().map_or(&self.name, |rows| &rows.table)
+    }
 }
 
 /// A field of the layer.

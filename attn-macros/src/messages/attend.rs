@@ -27,10 +27,17 @@ pub(crate) fn of_a_step(keys: &Type) -> String {
     )
 }
 
+/// A rotation by the place of the query, at a step of a scan.
+pub(crate) fn rotation_at_a_step() -> String {
+    "`position = rope` rotates the query by `q_idx`, and a step of a `scan` has one query, whose `q_idx` is 0\n\
+    help: attend before the scan, with the queries of all steps; or leave `position` out, and rotate what is known before the scan, with `rope::<seq>(x)`"
+        .to_owned()
+}
+
 /// A function of the place of the query, at a step of a scan.
 pub(crate) fn place_of_a_step(what: &str) -> String {
     format!(
-        "the {what} reads `q_idx`, and a step of a `scan` has one query, whose `q_idx` is 0\n\
+        "{what} reads `q_idx`, and a step of a `scan` has one query, whose `q_idx` is 0\n\
         help: attend before the scan, with the queries of all steps; or add numbers of each step to the score: before the scan \
         `let far = expand::<[seq, kv]>(float(arange::<kv>())) - float(arange::<seq>());` and `let hidden = if far > 0 {{ -1e9 }} else {{ 0 * far }};`, \
         in it `attend(.., hidden = hidden)`, and in the body `data hidden: [kv_len];` and `score + hidden[kv_idx]`"

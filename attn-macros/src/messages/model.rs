@@ -578,8 +578,13 @@ pub(crate) fn unknown_data(
             "this `{operation}` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`"
         );
     }
+    let mut tables = spec.body.data.iter().filter_map(|data| data.rows.as_ref());
+    let is_table = tables.any(|rows| found == &rows.table);
     let help = match instead_of(&found.to_string(), NamePosition::Operand) {
         Some(form) => form.to_owned(),
+        None if is_table => format!(
+            "no operand is needed: `dot(.., {found}[..])` reads the value `{found}` of the model, by its name"
+        ),
         None => {
             let names = known.iter().map(String::as_str);
             let inputs: &[&str] = match operation == "attention" {

@@ -234,10 +234,12 @@ fn is_read_at_its_query(given: &Declared, layer: &AttentionLayer) -> bool {
     let places = [Expr::Var(Var::B), Expr::Var(Var::QIdx)];
     let places = &places[1 - axis..];
     let attention = layer.fused.as_ref().and_then(LayerBlock::attention);
-    let bias_terms = attention.map_or(&[][..], |attention| attention.bias_terms());
-    let reads = bias_terms.iter().flat_map(|term| param_reads(&term.expr));
-    let mut reads = reads.filter(|(name, _)| **name == *given.name);
-    reads.all(|(_, index)| index.starts_with(places))
+    attention.is_some_and(|attention| {
+        let bias_terms = attention.bias_terms().iter();
+        let reads = bias_terms.flat_map(|term| param_reads(&term.expr));
+        let mut reads = reads.filter(|(name, _)| **name == *given.name);
+        reads.all(|(_, index)| index.starts_with(places))
+    })
 }
 
 /// Whether a query sees no key behind it, whatever the lengths.
@@ -254,7 +256,7 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
     let is_of_tokens = |given: &&Declared| !graph.cross && is_read_at_its_query(given, layer);
     if let Some(given) = graph.given.iter().find(|given| !is_of_tokens(given)) {
         let is_of_keys = given.dims.contains(&Dim::Key) && !given.dims.contains(&Dim::Query);
-        return Err(messages::session_value(name, &given.name, is_of_keys));
+        return Err(messages::session_value(name, given.label(), is_of_keys));
     }
     if !graph
         .data

@@ -87,26 +87,14 @@ pub(crate) struct Spec {
 impl Spec {
     /// What another declaration of the same layer has otherwise, in the words of both.
     pub(crate) fn difference(&self, other: &Spec) -> Option<[String; 2]> {
-        let sizes = |spec: &Spec| {
-            let Spec {
-                heads,
-                kv_heads,
-                head_dim,
-                value_head_dim,
-                d_model,
-                ..
-            } = spec;
-            [
-                ("heads", heads.clone()),
-                ("kv_heads", kv_heads.clone()),
-                ("head_dim", head_dim.clone()),
-                ("value_head_dim", value_head_dim.clone()),
-                ("d_model", d_model.clone()),
-            ]
-        };
-        let mut pairs = sizes(self).into_iter().zip(sizes(other));
-        if let Some(((name, known), (_, found))) = pairs.find(|((_, a), (_, b))| a != b) {
-            return Some([known, found].map(|size| format!("`{name} = {size}`")));
+        let sizes = [self, other].map(Spec::sizes);
+        let [known, found] = &sizes;
+        if let Some(at) = (0..known.len()).find(|at| known[*at] != found[*at]) {
+            return Some(sizes.each_ref().map(|sizes| match &sizes[at] {
+                (name, Some(size)) => format!("`{name} = {size}`"),
+                ("d_context", None) => "keys of its own sequence".to_owned(),
+                (name, None) => format!("no `{name}`"),
+            }));
         }
         let written = |spec: &Spec, key: &str| {
             let mut written = spec.written.iter();
@@ -116,34 +104,49 @@ impl Spec {
                 |(_, value)| format!("`{key} = {value}`"),
             )
         };
-        const WORDS: [&str; 10] = [
-            "bias",
-            "mask",
-            "score",
-            "scale",
-            "softcap",
-            "normalizer",
-            "position",
-            "qk_norm",
-            "talking_heads",
-            "dropout",
-        ];
-        let pairs = WORDS.map(|key| [self, other].map(|spec| written(spec, key)));
-        let differ = pairs.into_iter().find(|[known, found]| known != found);
+        // These are about the layer when it is made, and about a claim that was checked.
+        let is_other = |name: &str| matches!(name, "init" | "ensure");
+        let is_size = |name: &str| known.iter().any(|(size, _)| *size == name);
+        let keys = keys::KEYS.iter().map(|key| key.name);
+        let mut pairs = keys
+            .filter(|name| !is_size(name) && !is_other(name))
+            .map(|key| [self, other].map(|spec| written(spec, key)));
+        let differ = pairs.find(|[known, found]| known != found);
+        let positions = [self, other].map(|spec| match &spec.position {
+            Position::Rope(Rotary { position_ids, .. }) if *position_ids => "`position_ids`",
+            _ => "no `position_ids`",
+        });
+        let differ =
+            differ.or_else(|| (positions[0] != positions[1]).then(|| positions.map(str::to_owned)));
         differ.or_else(|| {
             let [a, b] = [&self.body, &other.body];
             let tensors = |body: &Body| {
                 let params = body.params.iter();
                 let params = params.map(|param| (param.name.to_string(), param.dims.clone()));
-                let data = body
-                    .data
-                    .iter()
-                    .map(|data| (data.text(), data.dims.clone()));
+                let data = body.data.iter();
+                let data = data.map(|data| (data.text(), data.ty, data.dims.clone()));
                 (params.collect::<Vec<_>>(), data.collect::<Vec<_>>())
             };
-            let is_same = a.score == b.score && a.mask == b.mask && tensors(a) == tensors(b);
+            let is_same = a.score == b.score
+                && a.mask == b.mask
+                && self.normalizer == other.normalizer
+                && tensors(a) == tensors(b);
             (!is_same).then(|| ["its body", "another body"].map(str::to_owned))
         })
+    }
+
+    /// The sizes by their keys.
+    fn sizes(&self) -> [(&'static str, Option<Size>); 7] {
+        let sizes = [
+            ("heads", Some(&self.heads)),
+            ("kv_heads", Some(&self.kv_heads)),
+            ("head_dim", Some(&self.head_dim)),
+            ("value_head_dim", Some(&self.value_head_dim)),
+            ("d_model", Some(&self.d_model)),
+            ("d_context", self.d_context.as_ref()),
+            ("d_values", self.d_values.as_ref()),
+        ];
+        sizes.map(|(name, size)| (name, size.cloned()))
     }
 
     /// The inputs with keys and values, besides `x`: each with its width.

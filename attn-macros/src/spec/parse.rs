@@ -17,6 +17,7 @@ use crate::diag::Diagnostics;
 use crate::messages;
 
 /// A declaration as written: the understood part of each key.
+#[derive(Clone)]
 pub(crate) struct Draft {
     pub(crate) item: Item,
     pub(crate) entries: Vec<Entry>,

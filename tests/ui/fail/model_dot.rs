@@ -40,7 +40,10 @@ model! {
         };
         let y = attend(q, k, v) { fn score(score, q_idx) { score + dot(q, many[q_idx]) } };
         let z = attend(q, k, v) { fn score(score, q_idx) { score + dot(q +, table[0]) } };
-        a + b + c + e + f + g + h + i + j + l + m + n + o + p + r + s + t + w + x + y + z
+        let aa = attend(q, k, v, table = table) { fn score(score, q_idx, kv_idx) { score + dot(q, table[clamp(q_idx - kv_idx, 0, 4)]) } };
+        let ab = attend(q, k, v) { fn score(score, h, q_idx) { score + dot(q, table[0]) + table[h, q_idx, 1] } };
+        let ac = attend(q, k, v) { fn score(score) { let q = 2.0; score * q + dot(tanh(q), table[0]) } };
+        aa + ab + ac + a + b + c + e + f + g + h + i + j + l + m + n + o + p + r + s + t + w + x + y + z
     }
 }
 

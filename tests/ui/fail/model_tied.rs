@@ -50,4 +50,26 @@ model! {
     }
 }
 
+model! {
+    struct Normalizers<vocab = 7, d = 6, heads = 2, layers = 2>;
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d>(tokens);
+        repeat layers {
+            x += attention::<heads>(x) { fn normalize(score) { sigmoid(score) } };
+            x += attention::<heads, position = rel_pos_bias, bidirectional = true>(x);
+            x += attend(x, x, x) { param by: [heads] = ones; fn score(score, h) { by[h] * score } };
+        }
+        linear::<vocab>(x)
+    }
+    fn decode(tokens: ids[batch, seq], memory: [batch, kv, d]) -> [batch, seq, vocab] {
+        let mut x = embedding::<tied = embedding>(tokens);
+        repeat layers, tied = blocks {
+            x += attention::<heads>(x) { fn normalize(score) { tanh(score) } };
+            x += attention::<heads, position = rel_pos_bias, bidirectional = false>(x);
+            x += attend(x, memory, memory) { param by: [heads] = ones; fn score(score, h) { by[h] * score } };
+        }
+        linear::<tied = embedding>(x)
+    }
+}
+
 fn main() {}

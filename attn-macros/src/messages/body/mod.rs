@@ -257,10 +257,9 @@ pub(crate) fn expected_initializer(found: &TokenStream, key: &Key) -> String {
 }
 
 pub(crate) fn never_reaches(tensor: Tensor<'_>, is_read: bool) -> String {
-    let name = tensor.name();
-    let lost = match tensor {
-        Tensor::Param(_) => "it would not be learned",
-        Tensor::Data(_) => "no gradient would flow to it",
+    let (name, lost) = match tensor {
+        Tensor::Param(param) => (param.name.to_string(), "it would not be learned"),
+        Tensor::Data(data) => (data.label(), "no gradient would flow to it"),
     };
     let help = if is_read {
         "the derivative is zero everywhere: it cancels, or is that of `floor` or of a comparison"

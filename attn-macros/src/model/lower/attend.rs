@@ -13,16 +13,16 @@ use super::attention::{Called, read_positions};
 use super::operators::named;
 use super::{Lowering, RegionBuilder};
 use crate::diag::Diagnostics;
-use crate::graph;
+use crate::graph::{self, Graph};
 use crate::messages::attend as messages;
 use crate::model::graph::ValueId;
 use crate::model::syntax::Call;
 use crate::model::types::{Axis, Same, Type};
 use crate::ops::{Inputs, Rearrange};
-use crate::score::{Expr, Var};
+use crate::score::{Data, Expr, Var};
 use crate::spec::keys::{ATTEND_KEYS, Key};
-use crate::spec::parse::{Entry, Value};
-use crate::spec::{self, Size, Spec};
+use crate::spec::parse::{Draft, Entry, Value};
+use crate::spec::{self, Dim, Position, Size, Spec};
 
 /// Queries, keys or values, and the meaning of their axes.
 pub(super) struct Vectors {
@@ -149,17 +149,18 @@ impl Lowering<'_> {
         let ty = q.ty.ending_in_axis(v.ty.axes.last()?.clone());
         let before = self.cx.count();
         let entries = entries(call, arguments, [&q, &k, &v], is_cross)?;
-        let learns = self.ties.is_some() && self.learns(call, &entries, &q);
+        let mut draft = self.draft_of(call, entries, q.width(), call.name.clone());
+        let products = self.products(call, &mut draft, [&q, &k], builder);
+        let learns = self.ties.is_some() && self.learns(&draft);
         let output = (ty.to_string(), learns);
         let site = self.site(asked, output, call.name.span(), builder);
-        let mut draft = self.draft_of(call, entries, q.width(), site.name_of_type.clone());
-        let products = self.products(call, &mut draft, [&q, &k], builder);
+        draft.item.name = site.name_of_type.clone();
         let mut given = self.give(&mut draft, site.index, &mut named_operands);
         given.extend(products.iter().map(|(name, value)| (name, *value)));
         let spec = spec::check(draft, self.krate, self.cx);
         let graph = graph::build(&spec);
         if q.is_one && self.scan.is_some() && !spec.poisoned {
-            self.has_place(call, &spec);
+            self.has_place(call, &spec, &graph);
         }
         let complete = complete && self.cx.count() == before;
         let rows = [(&q, "queries"), (&k, "keys"), (&v, "values")];
@@ -208,26 +209,28 @@ impl Lowering<'_> {
         Some(results.collect())
     }
 
-    /// Reports functions that read the place of the query, which a step does not have.
-    fn has_place(&self, call: &Call, spec: &Spec) {
-        let mask = spec.predicate();
-        let functions = [
-            (mask.as_ref(), "mask"),
-            (spec.body.score.as_ref(), "score"),
-            (spec.normalizer.weight(), "normalizer"),
-        ];
-        let found = functions
-            .into_iter()
-            .find(|(expr, _)| expr.is_some_and(reads_place));
-        if let Some((_, what)) = found {
-            self.cx.error(&call.name, messages::place_of_a_step(what));
-        }
+    /// Reports what reads the place of the query, which a step does not have.
+    fn has_place(&self, call: &Call, spec: &Spec, graph: &Graph) {
+        let attention = graph.attention();
+        let is_read = |expr: Option<&Expr>| expr.is_some_and(|expr| reads_place(expr, graph));
+        let mut functions = attention.into_iter().flat_map(|of| &of.functions);
+        let message = match &spec.position {
+            Position::Rope(rotary) if !rotary.position_ids => messages::rotation_at_a_step(),
+            Position::Alibi => messages::place_of_a_step("`position = alibi`"),
+            Position::RelPosBias { .. } => messages::place_of_a_step("`position = rel_pos_bias`"),
+            _ if is_read(graph.mask()) => messages::place_of_a_step("the mask"),
+            _ if functions.any(|function| is_read(Some(function))) => {
+                messages::place_of_a_step("the score")
+            }
+            _ if is_read(spec.normalizer.weight()) => messages::place_of_a_step("the normalizer"),
+            _ => return,
+        };
+        self.cx.error(&call.name, message);
     }
 
-    /// Whether an attention with these keys has parameters.
-    fn learns(&self, call: &Call, entries: &[Entry], q: &Vectors) -> bool {
-        let draft = self.draft_of(call, entries.to_vec(), q.width(), call.name.clone());
-        let spec = spec::check(draft, self.krate, &Diagnostics::default());
+    /// Whether an attention has parameters.
+    fn learns(&self, draft: &Draft) -> bool {
+        let spec = spec::check(draft.clone(), self.krate, &Diagnostics::default());
         !graph::build(&spec).params.is_empty()
     }
 
@@ -391,17 +394,36 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a function depends on the place of the query. What it reads of the one query there is has an index for it.
-fn reads_place(expr: &Expr) -> bool {
+/// Whether a function depends on the place of the query. What has numbers of each query has those of the one query there is at its place.
+fn reads_place(expr: &Expr, graph: &Graph) -> bool {
     let place = Expr::Var(Var::QIdx);
-    match expr {
-        Expr::Data { index, .. } | Expr::Param { index, .. } => {
-            let mut index = index.iter();
-            index.any(|index| *index != place && reads_place(index))
+    let (index, dims) = match expr {
+        Expr::Param { name, index } => (index, Some(graph.dims(name))),
+        Expr::Data {
+            data: Data::Declared { name, .. },
+            index,
+        } => {
+            let mut declared = graph.declared();
+            let declared = declared.find(|declared| declared.name == *name);
+            (index, declared.map(|declared| declared.dims.clone()))
         }
-        expr if *expr == place => true,
-        expr => expr.children().into_iter().any(reads_place),
-    }
+        // That of the header's masks.
+        Expr::Data { index, .. } => (index, None),
+        expr if *expr == place => return true,
+        expr => {
+            let mut children = expr.children().into_iter();
+            return children.any(|child| reads_place(child, graph));
+        }
+    };
+    let is_of_queries = |axis: usize| {
+        dims.as_ref()
+            .is_none_or(|dims| dims.get(axis) == Some(&Dim::Query))
+    };
+    let mut index = index.iter().enumerate();
+    index.any(|(axis, index)| {
+        let is_own = *index == place && is_of_queries(axis);
+        !is_own && reads_place(index, graph)
+    })
 }
 
 /// The keys of the layer beneath: those of the call, and the sizes of the operands.

@@ -76,8 +76,7 @@ impl Lowering<'_> {
         }
         let products = dots.into_iter().filter_map(|dot| {
             let (value, reads) = self.product(&dot, draft, &operands, builder)?;
-            let (dims, index) = reads.into_iter().unzip();
-            Some((draft.body.give_products(dot, dims, index), value))
+            Some((draft.body.give_products(dot, reads), value))
         });
         let products = products.collect();
         self.scopes.close(self.cx);

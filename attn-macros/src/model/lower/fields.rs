@@ -100,7 +100,7 @@ impl Lowering<'_> {
     }
 
     /// A field for an attention. An `attend` that learns nothing has a field of its own in a loop that is tied to another one: there is nothing that it
-    /// could share, and its widths may differ.
+    /// could share, and its widths may differ. The name that was asked for is one to begin with: the other loop may have it.
     pub(super) fn field_of_attention(
         &mut self,
         module: ModuleId,
@@ -115,7 +115,11 @@ impl Lowering<'_> {
         if let Some(ties) = &mut ties {
             ties.next(module, asked.0, asked.1);
         }
-        let asked = (asked.0, asked.1.filter(|_| ties.is_none()));
+        let name = asked.1.map(|name| name.unraw().to_string());
+        let asked = match &name {
+            Some(name) if ties.is_some() => (name.as_str(), None),
+            _ => asked,
+        };
         let place = self.field(module, asked, layer, output);
         self.ties = ties;
         place

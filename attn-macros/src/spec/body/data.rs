@@ -57,7 +57,7 @@ pub(super) fn check(
             dims: check_dims(draft, sizes, checker),
             rows: match &draft.dims {
                 DimsDraft::Written(_) => None,
-                DimsDraft::Products(dims) => Some(dims.iter().map(|(_, row)| *row).collect()),
+                DimsDraft::Products(_, rows) => Some(rows.clone()),
             },
             given: draft.given,
         }
@@ -92,7 +92,7 @@ fn check_name(name: &Ident, sizes: Sizes<'_>, checker: &Checker<'_>) {
 fn check_dims(draft: &DataDraft, sizes: Sizes<'_>, checker: &mut Checker<'_>) -> Vec<Dim> {
     let dims = match &draft.dims {
         DimsDraft::Written(dims) => dims,
-        DimsDraft::Products(dims) => return dims.iter().map(|(dim, _)| dim.clone()).collect(),
+        DimsDraft::Products(dims, _) => return dims.clone(),
     };
     let before = checker.cx.count();
     let usage = "write `[batch, q_len, kv_len]`, or some of these and of sizes";

@@ -3,6 +3,7 @@
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::{ExprCall, Token};
 
@@ -10,7 +11,7 @@ use super::lower::Lower;
 use super::names::{places, variable};
 use super::operand::Operand;
 use super::parse::{DataDraft, DimsDraft};
-use super::{BodyDraft, FunctionKind, Tensor, data, index, params};
+use super::{BodyDraft, FunctionKind, data, index, params};
 use crate::messages::body as messages;
 use crate::score::{Expr, Type, Var};
 use crate::spec::Dim;
@@ -67,8 +68,17 @@ impl Dot {
 pub(super) struct Products {
     of: Dot,
     data: Ident,
-    /// For each axis of the data, where it is read.
-    index: Vec<IndexOfProducts>,
+    /// For each axis of the data, its length and where it is read.
+    axes: Vec<(Dim, IndexOfProducts)>,
+}
+
+/// Data that are products, in the words of a user.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    /// The name of the table.
+    pub(crate) table: String,
+    /// For each axis of the data, which index of a row of the table it has.
+    pub(crate) index: Vec<Option<usize>>,
 }
 
 /// Where the products are read along an axis.
@@ -97,37 +107,36 @@ impl BodyDraft {
     }
 
     /// Adds the products of a call, and returns the name of these data.
-    pub(crate) fn give_products(
-        &mut self,
-        of: Dot,
-        dims: Vec<Dim>,
-        index: Vec<IndexOfProducts>,
-    ) -> Ident {
+    pub(crate) fn give_products(&mut self, of: Dot, axes: Vec<(Dim, IndexOfProducts)>) -> Ident {
         let data = self.name_like(&of.table);
-        let rows = index.iter().map(|at| match at {
+        let index = axes.iter().map(|(_, at)| match at {
             IndexOfProducts::Place(_) => None,
             IndexOfProducts::Row(number) => Some(*number),
         });
-        let dims = dims.into_iter().zip(rows).collect();
+        let rows = Rows {
+            table: of.table.unraw().to_string(),
+            index: index.collect(),
+        };
+        let dims = axes.iter().map(|(dim, _)| dim.clone()).collect();
         self.data.push(DataDraft {
             attrs: Vec::new(),
             name: data.clone(),
             ty: Type::Float,
-            dims: DimsDraft::Products(dims),
+            dims: DimsDraft::Products(dims, rows),
             given: true,
         });
         let products = Products {
             of,
             data: data.clone(),
-            index,
+            axes,
         };
         self.products.push(products);
         data
     }
 
-    /// A name that no tensor of the body has. Errors at a call name the tensor.
+    /// A name that no tensor of the body has.
     fn name_like(&self, wanted: &Ident) -> Ident {
-        let numbered = (2..).map(|number| quote::format_ident!("{wanted}_{number}"));
+        let numbered = (2..).map(|number| quote::format_ident!("{}_{}", wanted, number));
         let is_free = |name: &Ident| {
             let is_key = Key::find(&name.to_string()).is_some();
             params::may_be_field(name) && data::may_be_named(name) && !is_key
@@ -181,18 +190,13 @@ impl Lower<'_, '_> {
         let Some(products) = products.filter(|_| self.checker.cx.count() == before) else {
             return number;
         };
-        let tensors = self.scope.tensors.iter();
-        let tensor = tensors
-            .copied()
-            .find(|tensor| *tensor.name() == products.data);
-        let dims = tensor.map(Tensor::dims).unwrap_or_default();
-        for (at, dim) in products.index.iter().zip(&dims) {
+        for (dim, at) in &products.axes {
             if let (IndexOfProducts::Row(place), Dim::Size(size)) = (at, dim) {
                 let message = |found: &_, rows| messages::leaves_table(&dot.table, rows, found);
                 self.check_bounds(&dot.row[*place], &row[*place], size, message);
             }
         }
-        let index = products.index.iter().map(|at| match at {
+        let index = products.axes.iter().map(|(_, at)| match at {
             IndexOfProducts::Place(expr) => expr.clone(),
             IndexOfProducts::Row(place) => row[*place].clone(),
         });
@@ -216,12 +220,25 @@ impl Lower<'_, '_> {
 
     /// The `let` of the function whose name stands for a value of the model.
     fn shadowed(&self, dot: &Dot) -> Option<Ident> {
-        let vector = dot.vector.clone().into_iter();
-        let vector = vector.filter_map(|token| match token {
-            TokenTree::Ident(name) => Some(name),
-            _ => None,
-        });
-        let mut names = vector.chain([dot.table.clone()]);
-        names.find(|name| self.locals.iter().any(|(local, _)| local == name))
+        let mut names = vec![dot.table.clone()];
+        add_names(dot.vector.clone(), &mut names);
+        let is_local = |name: &Ident| self.locals.iter().any(|(local, _)| local == name);
+        names.into_iter().find(is_local)
+    }
+}
+
+/// Adds the names of values, which are those of no operation: these stand before parentheses or `::`.
+fn add_names(tokens: TokenStream, names: &mut Vec<Ident>) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => add_names(group.stream(), names),
+            TokenTree::Ident(name) => match tokens.peek() {
+                Some(TokenTree::Punct(next)) if next.as_char() == ':' => {}
+                Some(TokenTree::Group(next)) if next.delimiter() == Delimiter::Parenthesis => {}
+                _ => names.push(name),
+            },
+            _ => {}
+        }
     }
 }

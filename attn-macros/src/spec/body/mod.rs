@@ -29,7 +29,7 @@ use super::value::Size;
 use super::{Dim, Distribution, Grid, Normalizer};
 use crate::score::{Expr, Type};
 
-pub(crate) use dot::{Dot, IndexOfProducts};
+pub(crate) use dot::{Dot, IndexOfProducts, Rows};
 pub(crate) use functions::{FUNCTIONS, Function, upside_down};
 pub(crate) use index::text_of;
 use lower::{Lower, Scope};
@@ -71,8 +71,8 @@ pub(crate) struct DataDecl {
     /// Integers, which are `ids`, or floats.
     pub(crate) ty: Type,
     pub(crate) dims: Vec<Dim>,
-    /// Of the products of `dot`: for each axis, which index of a row of the table it has.
-    pub(crate) rows: Option<Vec<Option<usize>>>,
+    /// Of the products of `dot`, which have no name in the body: what a user knows of them.
+    pub(crate) rows: Option<Rows>,
     /// It is a value of the model around the layer, which has a gradient: an input of the layer beside the sequences.
     pub(crate) given: bool,
 }
@@ -81,6 +81,12 @@ impl DataDecl {
     /// The name, also where it is written as a raw one.
     pub(crate) fn text(&self) -> String {
         self.name.unraw().to_string()
+    }
+
+    /// The name in errors: that of the table, of products.
+    pub(crate) fn label(&self) -> String {
+        let table = self.rows.as_ref().map(|rows| rows.table.clone());
+        table.unwrap_or_else(|| self.text())
     }
 }
 
@@ -128,7 +134,8 @@ pub(super) fn check(
     let mut params = params::check(&draft.params, sizes, checker);
     let data = data::check(&draft.data, sizes, checker);
     let learned = params.iter().map(Tensor::Param);
-    let tensors: Vec<_> = learned.chain(data.iter().map(Tensor::Data)).collect();
+    let named = data.iter().filter(|data| data.rows.is_none());
+    let tensors: Vec<_> = learned.chain(named.map(Tensor::Data)).collect();
     let scope = |kind| {
         draft.function(kind).map(|function| Scope {
             function,

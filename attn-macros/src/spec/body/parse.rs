@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::parse::ParseStream;
 use syn::{Attribute, Block, Token, token};
 
-use super::dot::Products;
+use super::dot::{Products, Rows};
 use super::{index, normalize};
 use crate::diag::Diagnostics;
 use crate::messages::body as messages;
@@ -51,8 +51,8 @@ pub(super) struct DataDraft {
 pub(super) enum DimsDraft {
     /// In brackets.
     Written(Group),
-    /// Those of products, each with the index of a row that it has.
-    Products(Vec<(Dim, Option<usize>)>),
+    /// Those of products.
+    Products(Vec<Dim>, Rows),
 }
 
 /// `fn name(args) { block }`
@@ -112,10 +112,13 @@ impl FunctionKind {
 }
 
 impl BodyDraft {
-    /// Makes data of floats a value that has a gradient. Returns whether there are such data.
+    /// Makes declared data of floats a value that has a gradient. Returns whether there are such data.
     pub(crate) fn give(&mut self, name: &Ident) -> bool {
         let mut data = self.data.iter_mut();
-        let data = data.find(|data| data.name == *name && data.ty == Type::Float);
+        let data = data.find(|data| {
+            let is_declared = matches!(data.dims, DimsDraft::Written(_));
+            is_declared && data.name == *name && data.ty == Type::Float
+        });
         data.map(|data| data.given = true).is_some()
     }
 

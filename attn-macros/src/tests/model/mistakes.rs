@@ -10,7 +10,10 @@ use crate::tests::support::reports;
 pub(super) fn errors_of(source: &str) -> Vec<(String, String)> {
     let found = reports(&expand(source));
     let errors = found.into_iter().map(|report| {
-        let at = report.at.expect("an error stands somewhere");
+        let at = report
+            .at
+            .clone()
+            .unwrap_or_else(|| panic!("{}", report.message));
         let first = report.message.lines().next().unwrap_or_default();
         (source[at].to_owned(), first.to_owned())
     });
@@ -497,7 +500,11 @@ fn a_size_under_another_name_is_reported_at_that_name() {
         let mut found = reports(&expand(source));
         assert_eq!(found.len(), 1, "{source}: {found:?}");
         let report = found.remove(0);
-        let at = source[report.at.expect("an error stands somewhere")].to_owned();
+        let at = source[report
+            .at
+            .clone()
+            .unwrap_or_else(|| panic!("{}", report.message))]
+        .to_owned();
         (at, report.message)
     };
     let model = |body: &str| {

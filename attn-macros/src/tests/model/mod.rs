@@ -7,6 +7,7 @@ mod budget;
 mod buffers;
 mod by_group;
 mod convolutions;
+mod dots;
 mod elsewhere;
 mod ids;
 mod losses;
