@@ -59,9 +59,9 @@ model! {
 
 model_of_test!(Wide, |number| (numbers("x", number)), (Dense<Rank2<5, 64>>));
 
-/// The gain of the norm is learned, so its derivative runs. A trainer and a tape have the same gradients.
+/// The gain of the norm is learned, so its derivative runs, which writes both gradients at once. A trainer keeps that of the gain alone.
 #[test]
-fn inputs_of_a_loss_have_no_gradient() {
+fn a_trainer_keeps_no_gradient_of_an_input() {
     let mut trainer = Wide::<f64, Cpu>::trained_by(adamw());
     let mut tape = Wide::<f64, Cpu>::unset();
     scatter(&mut tape);

@@ -51,6 +51,24 @@ fn parameters_that_were_trained_before_go_on_with_their_state() {
     assert_eq!(parameters(again.model()), parameters(whole.model()));
 }
 
+/// What no step has updated has no state, whatever the next step trains.
+#[test]
+fn a_checkpoint_between_unfreezing_and_the_next_step_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let mut whole = Small::trained_by(adamw()).freeze("blocks.*");
+    steps(&mut whole, 0..2);
+    whole.set_frozen("blocks.*", false).unwrap();
+    checkpoints.save(2, &whole.contents(), None).unwrap();
+    let expected = steps(&mut whole, 2..4);
+    let mut again = Small::trained_by(adamw());
+    let checkpoint = checkpoints.latest().unwrap().unwrap();
+    again.load(&checkpoint, LoadOptions::default()).unwrap();
+    assert_eq!(steps(&mut again, 2..4), expected);
+    assert_eq!(parameters(again.model()), parameters(whole.model()));
+    assert_eq!(again.state(), whole.state());
+}
+
 #[test]
 fn a_checkpoint_with_other_frozen_parameters_is_refused() {
     let folder = tempfile::tempdir().unwrap();

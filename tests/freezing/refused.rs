@@ -31,6 +31,8 @@ fn a_step_that_trains_nothing_is_an_error() {
         error.to_string(),
         "all parameters are frozen: a step trains nothing"
     );
+    let error = trainer.accumulate(Small::batch(0)).unwrap_err();
+    assert!(matches!(error, TrainError::Update(UpdateError::AllFrozen)));
     assert!(trainer.evaluate(Small::batch(0)).is_ok());
     trainer.set_frozen("layer_norm.*", false).unwrap();
     trainer.step(Small::batch(0)).unwrap();

@@ -43,7 +43,11 @@ def numbers(tensors):
     return {name: tensor.detach().flatten().tolist() for name, tensor in tensors.items()}
 
 
-def run(make, rate=lambda step: 1.0, mean=False):
+# The steps in which a parameter is frozen: from the start, and after it was trained.
+FROZEN = {"matrix": range(1, 4), "vector": range(3, 6), "stack": range(0)}
+
+
+def run(make, rate=lambda step: 1.0, mean=False, freezes=False):
     """The parameters after each step; with `mean`, those of `eval()` after the last one."""
     parameters = {name: start.clone().requires_grad_() for name, start in starts.items()}
     optimizers = make(parameters)
@@ -51,7 +55,8 @@ def run(make, rate=lambda step: 1.0, mean=False):
     found = []
     for index, step in enumerate(gradients):
         for name, parameter in parameters.items():
-            parameter.grad = step[name].clone()
+            is_frozen = freezes and index + 1 in FROZEN[name]
+            parameter.grad = None if is_frozen else step[name].clone()
         for optimizer, of_groups in zip(optimizers, rates):
             for group, lr in zip(optimizer.param_groups, of_groups):
                 group["lr"] = lr * rate(index + 1)
@@ -97,6 +102,11 @@ cases = {
     "schedule_free_warm": run(
         schedule_free(lr=0.03, warmup_steps=3, r=0.5, weight_lr_power=1.5), mean=True
     ),
+}
+cases |= {
+    "adamw_freezing": run(one(AdamW, lr=0.03, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.2), freezes=True),
+    "sgd_freezing": run(one(SGD, lr=0.1, momentum=0.9, dampening=0.25, weight_decay=0.3), freezes=True),
+    "adafactor_freezing": run(one(Adafactor, lr=0.05, weight_decay=0.1), freezes=True),
 }
 torch.Tensor.to = without_bf16
 cases["muon"] = run(muon(lr=0.05))

@@ -111,6 +111,48 @@ where
     (model, optimizer, values)
 }
 
+/// The steps of PyTorch where `grad` is `None` of the matrix in the first three, and of the vector in the third to the fifth.
+fn assert_steps_with_freezing<A: Algorithm>(name: &str, config: A) {
+    let values = values();
+    let mut model = model::<f64>(&values.starts);
+    let mut optimizer = Optimizer::new(config).decaying(|_| true);
+    for (step, of_step) in (1..).zip(&values.gradients) {
+        optimizer.set_frozen("0*", (1..4).contains(&step));
+        optimizer.set_frozen("1*", (3..6).contains(&step));
+        let mut gradients = gradients(&model, of_step);
+        optimizer.update(&mut model, &mut gradients).unwrap();
+        let what = format!("{name}, step {step}");
+        let expected = &values.cases[name][step as usize - 1];
+        assert_close(&what, numbers(&model), expected, 1e-14);
+    }
+}
+
+/// PyTorch counts the steps of each parameter, and corrects means by that.
+#[test]
+fn freezing() {
+    let adamw = AdamWConfig {
+        lr: 0.03,
+        betas: [0.8, 0.95],
+        epsilon: 1e-3,
+        weight_decay: 0.2,
+    };
+    assert_steps_with_freezing("adamw_freezing", adamw);
+    let sgd = SgdConfig {
+        lr: 0.1,
+        momentum: 0.9,
+        dampening: 0.25,
+        weight_decay: 0.3,
+        ..SgdConfig::default()
+    };
+    assert_steps_with_freezing("sgd_freezing", sgd);
+    let adafactor = AdafactorConfig {
+        lr: 0.05,
+        weight_decay: 0.1,
+        ..AdafactorConfig::default()
+    };
+    assert_steps_with_freezing("adafactor_freezing", adafactor);
+}
+
 /// All steps in both types: in f64 to some roundings, in f32 to those of six steps of numbers up to 3.
 fn assert_steps<A: Algorithm>(name: &str, config: impl Fn(u64) -> A) {
     run::<f64, _>(name, &config, 1e-14);

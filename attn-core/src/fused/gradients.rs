@@ -332,7 +332,7 @@ impl<E: Element> Gradients<E> {
         }
     }
 
-    /// The gradients of a slot. If they are not wanted, it is memory that nobody reads.
+    /// The gradients of a slot. If they are not wanted, it is memory that nobody reads: a trainer gives it back behind the derivative.
     ///
     /// # Panics
     /// If the slot belongs to another operation.
@@ -376,14 +376,8 @@ impl<E: Element> Gradients<E> {
         std::array::from_fn(|slot| self.0[slot].numbers.as_slice())
     }
 
-    /// The number of elements that are there, behind so many operands.
-    pub(crate) fn len_behind(&self, others: usize) -> usize {
-        let gradients = self.0.iter().skip(others);
-        gradients.map(|gradient| gradient.numbers.len()).sum()
-    }
-
     /// The number of elements that are there.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|gradient| gradient.numbers.len()).sum()
     }
 }

@@ -195,7 +195,8 @@ impl<E, A> Optimizer<E, A> {
         self
     }
 
-    /// [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) from the next step on.
+    /// [`freeze`](Self::freeze) or [`unfreeze`](Self::unfreeze) from the next step on. An optimizer does not have the model, so a pattern without
+    /// a parameter is an error of the next step. [`Trainer::set_frozen`](super::Trainer::set_frozen) returns it at once.
     #[doc(alias("requires_grad_", "requires_grad"))]
     pub fn set_frozen(&mut self, pattern: &str, is_frozen: bool) {
         self.frozen.retain(|other| other.pattern != pattern);
@@ -275,6 +276,22 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         if self.groups.is_empty() && self.frozen.is_empty() {
             return Ok(());
         }
+        self.check_patterns(model)?;
+        for choice in self.choices(model).by_id.values() {
+            let checked = self.with_settings(choice, Algorithm::check);
+            checked.map_err(UpdateError::of_setting)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that every pattern has a parameter, and that something is trained.
+    pub(super) fn check_patterns<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<(), UpdateError<D::Err>> {
+        if self.groups.is_empty() && self.frozen.is_empty() {
+            return Ok(());
+        }
         let names = names_of(model);
         let groups = self.groups.iter().map(|group| &group.pattern);
         let mut patterns = groups.chain(self.frozen.iter().map(|freeze| &freeze.pattern));
@@ -286,10 +303,6 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let choices = self.choices(model);
         if !names.is_empty() && choices.by_id.values().all(|choice| choice.is_frozen) {
             return Err(UpdateError::AllFrozen);
-        }
-        for choice in choices.by_id.values() {
-            let checked = self.with_settings(choice, Algorithm::check);
-            checked.map_err(UpdateError::of_setting)?;
         }
         Ok(())
     }

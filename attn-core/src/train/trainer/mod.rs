@@ -196,7 +196,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// step, and so is a model whose parameters are all frozen. [`set_frozen`](Self::set_frozen) does it between steps.
     ///
     /// A frozen parameter has no weight decay, no share in the norm for [`clip`](Self::clip), and no gradient in memory. The optimizer keeps
-    /// nothing for it, unless it was trained before. Gradients and steps of the others have the same bits as if nothing were frozen.
+    /// nothing for it, unless it was trained before. Gradients of the others have the same bits as if nothing were frozen, and so have their
+    /// first steps, unless they are [clipped](Self::clip): the norm is less.
     ///
     /// ```
     /// # use attn::{prelude::*, train::AdamWConfig};
@@ -333,8 +334,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// them.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept the batch: nothing has changed then, and batches before it stay accumulated. The
-    /// errors of [`apply`](Self::apply), after which all accumulated batches are forgotten.
+    /// Those of [`accumulate`](Self::accumulate): nothing has changed then, and batches before it stay accumulated. The errors of [`apply`](Self::apply), after which all accumulated batches are forgotten.
     pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         let number = self.losses.len() as u32;
         let again = batch.clone();
@@ -366,16 +366,19 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// PyTorch: `(loss / n).backward()` for `n` batches, then `optimizer.step()`.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept the batch. Nothing has changed then.
+    /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::Update`] if a pattern has no parameter, or all parameters are
+    /// [frozen](Self::freeze). Nothing has changed then.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
         let again = batch.clone();
         let parameters = ready(&mut self.parameters, &mut self.model)?;
-        if !std::mem::replace(&mut self.knows_trained, true) {
+        if !self.knows_trained {
+            self.optimizer.check_patterns(&self.model)?;
             let choices = self.optimizer.choices(&self.model);
             parameters.train(|id| !choices.is_frozen(id));
+            self.knows_trained = true;
         }
         let derived = Rc::new(RefCell::new(None));
         let operation = Operation::of_step(Arc::clone(&parameters.arena)).deriving(

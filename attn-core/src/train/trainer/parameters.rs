@@ -105,25 +105,32 @@ impl<E: Element> Parameters<E> {
         for slot in self.same.iter_mut().flatten() {
             *slot = slot.if_wanted(self.trained[slot.index()]);
         }
-        for (slot, is_trained) in self.trained.iter().enumerate() {
-            if !is_trained {
-                self.gradients.release(slot + self.inputs);
-            }
-        }
+        self.release_unwanted();
+    }
+
+    /// Gives back the memory of the gradients of inputs, and of parameters that are not trained.
+    fn release_unwanted(&mut self) {
+        let parameters = self.trained.iter().enumerate();
+        let frozen = parameters.filter(|(_, is_trained)| !**is_trained);
+        let frozen = frozen.map(|(slot, _)| slot + self.inputs);
+        (0..self.inputs)
+            .chain(frozen)
+            .for_each(|slot| self.gradients.release(slot));
     }
 
     /// The bytes of the gradients.
     pub(super) fn gradient_bytes(&self) -> usize {
-        self.gradients.len_behind(self.inputs) * size_of::<E>()
+        self.gradients.len() * size_of::<E>()
     }
 
-    /// Adds the gradients of a loss.
+    /// Adds the gradients of a loss. Memory that a kernel took for one that nobody wants goes back.
     pub(super) fn add(&mut self, derivative: Derivative<E>) {
         let inputs = derivative.lens.len() - self.ids.len();
         self.inputs = inputs;
         self.gradients
             .prepare(&derivative.lens, |slot| slot.is_behind(inputs));
         derivative.run(E::one(), &mut self.gradients);
+        self.release_unwanted();
     }
 
     /// Adds up what belongs to one gradient.
