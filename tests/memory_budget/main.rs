@@ -62,7 +62,7 @@ macro_rules! plans {
                 declare!(4 GiB);
             }
 
-            pub const PLANS: &[usize] = all::M::__activation_bytes_of_plans();
+            pub(crate) const PLANS: &[usize] = all::M::__activation_bytes_of_plans();
 
             $(mod $plan {
                 #[allow(unused_imports)]

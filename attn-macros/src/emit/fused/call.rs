@@ -149,8 +149,6 @@ impl LayerFrame<'_> {
         });
         let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<u64>,));
         let given = self.given();
-        // A table of distances reads all rows of a value of the model.
-        let first_row = (!given.is_empty()).then(|| quote!(let first_row = 0;));
         let spec = self.cx.spec;
         let heads = &spec.heads;
         let kv_heads = &spec.kv_heads;
@@ -174,7 +172,6 @@ impl LayerFrame<'_> {
                     width: #width,
                     value_width: #value_width,
                 };
-                #first_row
                 Call { sizes, #(#fields,)* element: p::PhantomData }
             }
         }

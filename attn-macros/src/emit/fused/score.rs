@@ -138,7 +138,7 @@ impl<'a> Score<'a> {
         let table = |(index, bias_term): (usize, &BiasTerm)| {
             let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
             let (reads, value) = (
-                self.reads(&bias_term.expr, &|field| match self.is_given(field) {
+                self.reads(&bias_term.expr, None, &|field| match self.is_given(field) {
                     true => quote!(#field),
                     false => quote!(weights.#field.values()),
                 }),
@@ -173,8 +173,14 @@ impl<'a> Score<'a> {
         })
     }
 
-    /// `let param_slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads.
-    fn reads(&self, expr: &Expr, values: &dyn Fn(&Ident) -> TokenStream) -> TokenStream {
+    /// `let param_slope = |i0: i64| p::number(self.slope[(i0) as usize]);` for every tensor that `expr` reads. The rows of queries
+    /// begin at `first_row`, if not at 0.
+    fn reads(
+        &self,
+        expr: &Expr,
+        first_row: Option<&TokenStream>,
+        values: &dyn Fn(&Ident) -> TokenStream,
+    ) -> TokenStream {
         let mut done: Vec<&str> = Vec::new();
         let mut lines = TokenStream::new();
         for (name, index) in param_reads(expr) {
@@ -186,9 +192,9 @@ impl<'a> Score<'a> {
             let of_query = row_of_query(&self.cx.graph.dims(name));
             let of_query = of_query.filter(|_| self.cx.graph.is_given(name));
             let places = args.iter().enumerate();
-            let places = places.map(|(axis, arg)| match of_query == Some(axis) {
-                true => quote!((#arg + first_row)),
-                false => quote!(#arg),
+            let places = places.map(|(axis, arg)| match first_row {
+                Some(first_row) if of_query == Some(axis) => quote!((#arg + #first_row)),
+                _ => quote!(#arg),
             });
             let index = flat_index(self.cx, name, places);
             let closure = param_field(&var(name));
@@ -427,20 +433,15 @@ impl<'a> Score<'a> {
     /// The variables that `expr` reads of the call and of the layer, which are in `of`: lengths, data, learned tensors.
     fn variables(&self, expr: &Expr, of: &TokenStream) -> TokenStream {
         let sizes = self.lengths(of);
-        let first_row = sizes.as_ref().map(|_| {
-            quote! {
-                #[allow(unused_variables)]
-                let first_row = #of.first_row;
-            }
-        });
+        let first_row = quote!(#of.first_row);
         let lengths = [Var::QLen, Var::KvLen].into_iter();
         let lengths = lengths.filter(|var| expr.reads(*var));
         let lengths = lengths.map(|var| format_ident!("{var}"));
         let data = self.cx.graph.declared().map(|declared| &declared.name);
         let data = data.filter(|name| expr.reads_data(name));
         let data = data.map(|name| declared_name(name));
-        let params = self.reads(expr, &|field| quote!(#of.#field));
-        quote!(#sizes #first_row #(let #lengths = #of.#lengths;)* #(let #data = #of.#data;)* #params)
+        let params = self.reads(expr, Some(&first_row), &|field| quote!(#of.#field));
+        quote!(#sizes #(let #lengths = #of.#lengths;)* #(let #data = #of.#data;)* #params)
     }
 
     /// The arm that writes a bias term.

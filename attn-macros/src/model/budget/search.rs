@@ -429,7 +429,7 @@ mod tests {
                 if let BackwardStep::Recompute(again) = line {
                     let nodes = again.steps.nodes();
                     for node in &nodes {
-                        let facts = self.facts(node).unwrap();
+                        let facts = self.facts(node).expect("it runs again");
                         let kept = facts.kept.unwrap_or(0);
                         most = most.max(now + kept + facts.scratch);
                         for id in node.results().map(|id| block.memory(id)) {
@@ -460,9 +460,9 @@ mod tests {
                         Step::Repeat(of) if std::ptr::eq(of, *repeat) => Some(&planned.body),
                         _ => None,
                     });
-                    let body = bodies.next().unwrap();
+                    let body = bodies.next().expect("the loop has a plan");
                     most = most.max(self.most(lines, &repeat.body, body, now));
-                    now -= repeat.count.value.unwrap() * self.kept(&repeat.body, body);
+                    now -= repeat.count.value.expect("a number") * self.kept(&repeat.body, body);
                 }
                 now = now.saturating_sub(freed);
                 let later: Vec<_> = lines[index + 1..]

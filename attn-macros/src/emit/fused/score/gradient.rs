@@ -180,7 +180,7 @@ impl<'a> Score<'a> {
                 let at = flat_index(self.cx, name, read.iter().map(|index| host(index, 9)));
                 let factor = host(&diff(&bias_term.expr, Wrt::Param(name)), 0);
                 let (reads, name) = (
-                    self.reads(&bias_term.expr, &|field| match self.is_given(field) {
+                    self.reads(&bias_term.expr, None, &|field| match self.is_given(field) {
                         true => quote!(#field.values()),
                         false => quote!(weights.#field.values()),
                     }),
