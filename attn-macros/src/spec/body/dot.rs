@@ -136,7 +136,7 @@ impl BodyDraft {
 
     /// A name that no tensor of the body has.
     fn name_like(&self, wanted: &Ident) -> Ident {
-        let numbered = (2..).map(|number| quote::format_ident!("{}_{}", wanted, number));
+        let numbered = (2_u64..).map(|number| quote::format_ident!("{}_{}", wanted, number));
         let is_free = |name: &Ident| {
             let is_key = Key::find(&name.to_string()).is_some();
             params::may_be_field(name) && data::may_be_named(name) && !is_key
