@@ -5,7 +5,9 @@ use attn::{
     checkpoint::{Checkpoints, LoadOptions},
     dfdx::prelude::*,
     model,
-    train::{AdamWConfig, Cosine, FitConfig, FitEnd, FitError, FitEvent, FitState, Trainer},
+    train::{
+        AdamWConfig, Cosine, FitConfig, FitEnd, FitError, FitEvent, FitState, TrainError, Trainer,
+    },
     viz::{Metrics, Record, TrainingLog},
 };
 use std::{
@@ -237,19 +239,24 @@ fn the_report_has_the_results_and_the_speed_is_recorded_on_request() {
 }
 
 #[test]
-fn batches_count_by_their_examples() {
+fn batches_count_by_their_targets() {
     let mut trainer = trainer();
     let device = Cpu::default();
-    let batch = |rows: usize| {
-        let ids: Vec<usize> = (0..3 * rows).map(|i| i * rows % 7).collect();
-        let ids = device.tensor_from_vec(ids, (rows, 3));
+    let batch = |[rows, length]: [usize; 2]| {
+        let ids: Vec<usize> = (0..rows * length).map(|i| i * rows % 7).collect();
+        let ids = device.tensor_from_vec(ids, (rows, length));
         (ids.clone(), ids)
     };
-    let [one, four] = [1, 4].map(|rows| trainer.evaluate(batch(rows)).unwrap());
-    let all = trainer.evaluate_all([1, 4, 0].map(batch)).unwrap();
+    let [short, long] = [[4, 1], [2, 5]];
+    let [of_short, of_long] = [short, long].map(|size| trainer.evaluate(batch(size)).unwrap());
+    let sizes = [short, long, [0, 5], [3, 0]];
+    let all = trainer.evaluate_all(sizes.map(batch)).unwrap();
     // A rounding or two.
-    assert!((all - (one + 4.0 * four) / 5.0).abs() < 1e-12);
-    assert!(trainer.evaluate_all([0].map(batch)).unwrap().is_nan());
+    assert!((all - (4.0 * of_short + 10.0 * of_long) / 14.0).abs() < 1e-12);
+    for nothing in [vec![], vec![[0, 5]]] {
+        let refused = trainer.evaluate_all(nothing.into_iter().map(batch));
+        assert!(matches!(refused, Err(TrainError::NoTargets)), "{refused:?}");
+    }
 }
 
 #[test]

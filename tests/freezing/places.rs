@@ -55,6 +55,21 @@ trained_as_on_a_tape! {
         }
     } Rank3<2, 3, 3>;
 
+    a_layer_behind_a_scan_with_a_repeat {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let steps = scan seq {
+                state h: [batch, d] = 0.0;
+                let mut y = x;
+                repeat 2, name = inner {
+                    y = tanh(linear::<d>(layer_norm(y + h)));
+                }
+                h = y;
+                yield h * x;
+            };
+            linear::<d>(steps)
+        }
+    } Rank3<2, 3, 3>;
+
     a_scan_with_parameters_of_its_own_and_of_before {
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             param start: [d] = normal(0.5);

@@ -48,15 +48,19 @@ impl Observer {
     }
 
     /// Notes a result, and returns its index.
-    pub(crate) fn result(&self, shape: Vec<usize>, numbers: &[f64]) -> usize {
+    pub(crate) fn result(
+        &self,
+        shape: Vec<usize>,
+        numbers: impl Iterator<Item = f64> + Clone,
+    ) -> usize {
         let results = &mut self.seen.borrow_mut().results;
         results.push(Observed {
             shape,
             numbers: match self.keeps_numbers {
-                true => numbers.to_vec(),
+                true => numbers.clone().collect(),
                 false => Vec::new(),
             },
-            not_finite: numbers.iter().copied().find(|number| !number.is_finite()),
+            not_finite: { numbers }.find(|number| !number.is_finite()),
         });
         results.len() - 1
     }

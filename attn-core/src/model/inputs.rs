@@ -13,6 +13,11 @@ pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize)
     x.shape().concrete()[index]
 }
 
+/// The number of elements of a tensor.
+pub fn num_elements<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>) -> usize {
+    x.shape().num_elements()
+}
+
 /// The tensor with its type changed to an equal shape: an assertion has proved that two constants are equal, but the types differ.
 ///
 /// # Panics

@@ -151,8 +151,8 @@ impl<'a, T> Pass<'a, T> {
             0 => Vec::new(),
             _ => y.as_vec(),
         };
-        let numbers: Vec<f64> = numbers.into_iter().filter_map(|y| y.to_f64()).collect();
-        let result = observer.result(shape, &numbers);
+        let numbers = numbers.iter().filter_map(|y| y.to_f64());
+        let result = observer.result(shape, numbers);
         let observer = observer.clone();
         let mut reference = GradientRefs::default();
         let slot = reference.add(y);

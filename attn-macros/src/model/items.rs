@@ -4,9 +4,12 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::parse::ParseStream;
 use syn::{Attribute, Token, Visibility, braced, parenthesized, token};
 
-use super::parse::{parse_statements, recover, require, tokens_of_argument};
+use super::budget;
+use super::parse::{parse_arguments, parse_statements, recover, require, tokens_of_argument};
 use super::signature::{Takes, parse_input, parse_inputs, parse_results, skip_to_body};
-use super::syntax::{BlockDraft, InputDraft, Parameter, Statement, TypeDraft};
+use super::syntax::{
+    Argument, BlockDraft, BudgetDraft, InputDraft, Parameter, Statement, TypeDraft,
+};
 use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::expect;
@@ -100,7 +103,7 @@ fn parse_documentation(input: ParseStream<'_>, cx: &Diagnostics) -> syn::Result<
     Ok(docs)
 }
 
-/// `fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. }`
+/// `fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. }`, perhaps with `<memory = 64 MiB for (batch = 8, seq = 256)>`.
 fn parse_function(
     docs: Vec<Attribute>,
     input: ParseStream<'_>,
@@ -108,6 +111,7 @@ fn parse_function(
 ) -> syn::Result<BlockDraft> {
     expect::<Token![fn]>(input, messages::EXPECTED_FORWARD)?;
     let name: Ident = expect(input, messages::EXPECTED_FORWARD)?;
+    let budget = parse_keys_of_function(&name, input, cx)?;
     require(input, input.peek(token::Paren), messages::EXPECTED_FORWARD)?;
     let content;
     parenthesized!(content in input);
@@ -122,7 +126,31 @@ fn parse_function(
         results,
         names,
         statements,
+        budget,
     })
+}
+
+/// `<memory = 64 MiB for (batch = 8, seq = 256)>`, or nothing.
+fn parse_keys_of_function(
+    name: &Ident,
+    input: ParseStream<'_>,
+    cx: &Diagnostics,
+) -> syn::Result<Option<BudgetDraft>> {
+    let mut budget = None;
+    if input.parse::<Option<Token![<]>>()?.is_none() {
+        return Ok(budget);
+    }
+    for Argument { key, value } in parse_arguments(input, cx)? {
+        match key {
+            Some(key) if key == "memory" && budget.is_some() => {
+                cx.error(&key, messages::MEMORY_TWICE);
+            }
+            Some(key) if key == "memory" => budget = budget::parse(&key, value, cx),
+            Some(key) => cx.error(&key, messages::key_of_function(name)),
+            None => cx.error(&value, messages::key_of_function(name)),
+        }
+    }
+    Ok(budget)
 }
 
 /// `block mlp(x: [.., d_model], hidden) -> [.., d_model] { .. }`
@@ -153,6 +181,7 @@ fn parse_block(
         results,
         names,
         statements,
+        budget: None,
     })
 }
 

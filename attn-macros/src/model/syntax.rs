@@ -35,6 +35,8 @@ pub(crate) struct BlockDraft {
     /// Their names; none if they are given by their order.
     pub(crate) names: Vec<Ident>,
     pub(crate) statements: Vec<Statement>,
+    /// The bound on the memory of a function.
+    pub(crate) budget: Option<BudgetDraft>,
 }
 
 /// A parameter of a block, which a call gives.
@@ -501,6 +503,7 @@ impl BlockDraft {
             results: None,
             names: Vec::new(),
             statements: Vec::new(),
+            budget: None,
         }
     }
 

@@ -113,11 +113,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// The mean [loss](Self::evaluate) of several batches. Each counts as often as it has examples, which is the first axis of its first
-    /// tensor. Without examples it is NaN.
+    /// The mean [loss](Self::evaluate) of several batches. Each counts as often as its last tensor has numbers, padding among them: so the mean
+    /// loss per target of batches of different sizes is that of all targets.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept a batch.
+    /// [`TrainError::Call`] if the loss does not accept a batch, and [`TrainError::NoTargets`] if there are no batches with numbers: an
+    /// iterator gives its batches once.
     #[doc(alias("validate", "eval_loop"))]
     pub fn evaluate_all<B: TrainBatch<M>>(
         &mut self,
@@ -126,14 +127,17 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let mut sum = 0.0;
         let mut count = 0.0;
         for batch in batches {
-            let examples = batch.examples() as f64;
+            let targets = batch.targets() as f64;
             // The mean of no numbers is NaN.
-            if examples > 0.0 {
-                sum += examples * self.evaluate(batch)?;
-                count += examples;
+            if targets > 0.0 {
+                sum += targets * self.evaluate(batch)?;
+                count += targets;
             }
         }
-        Ok(sum / count)
+        match count > 0.0 {
+            true => Ok(sum / count),
+            false => Err(TrainError::NoTargets),
+        }
     }
 }
 

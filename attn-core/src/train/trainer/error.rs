@@ -59,9 +59,16 @@ pub enum TrainError<Dev> {
         parameter: Option<String>,
         /// The first operation of the batch whose result is not finite, or if all results are finite, the first whose gradient is not. `None`
         /// if there is neither: the gradient of a parameter is not finite by its own operation, as a sum that overflows. Of
-        /// [accumulated](super::Trainer::accumulate) batches, that of the first with such a loss.
+        /// [accumulated](super::Trainer::accumulate) batches, that of the first with such a loss. The search keeps the results of all operations,
+        /// logits among them; [`NonFinite::Skip`] leaves it out.
         first: Option<values::NonFinite>,
     },
+
+    /// There is nothing to evaluate.
+    #[error(
+        "`evaluate_all` without a batch that has targets: an iterator gives its batches once, so clone it"
+    )]
+    NoTargets,
 
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]

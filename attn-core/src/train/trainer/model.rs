@@ -63,9 +63,9 @@ pub trait TrainBatch<M: Trainable>: Clone {
         operation: Operation<M::Element, M::Device, T>,
     ) -> Result<Tensor<Rank0, M::Element, M::Device, T>, Error<ErrOf<M>>>;
 
-    /// The size of the first axis of the first tensor.
+    /// How many numbers the last tensor has that has no default: the targets, as a loss and its inputs are written.
     #[doc(hidden)]
-    fn examples(&self) -> usize;
+    fn targets(&self) -> usize;
 
     /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
     ///

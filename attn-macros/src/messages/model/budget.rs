@@ -8,6 +8,13 @@ const EXAMPLE: &str = "help: `memory = 64 MiB for (batch = 8, seq = 256)`";
 
 pub(crate) const MEMORY_TWICE: &str = "`memory` is given twice";
 
+/// `fn loss<hidden = 8>(..)`
+pub(crate) fn key_of_function(name: &Ident) -> String {
+    format!(
+        "`{name}` has no such key: a function has `memory`, a bound on its activations, and sizes are those of the model\n{EXAMPLE}"
+    )
+}
+
 /// `memory = 64 for (batch = 8)`
 pub(crate) fn unit_of_memory(found: Option<&Ident>) -> String {
     let found = found.map_or_else(|| "none".to_owned(), |unit| format!("`{unit}`"));

@@ -54,6 +54,29 @@ impl Budget {
     }
 }
 
+/// The bounds of a model.
+pub(crate) struct Budgets {
+    /// That of all functions without one of their own.
+    pub(crate) of_model: Option<Budget>,
+    pub(crate) of_functions: Vec<(Ident, Budget)>,
+}
+
+impl Budgets {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Budget> {
+        let of_functions = self.of_functions.iter().map(|(_, budget)| budget);
+        self.of_model.iter().chain(of_functions)
+    }
+
+    /// That of a function with these axes.
+    pub(crate) fn of(&self, name: &str, axes: &[String]) -> Option<&Budget> {
+        let mut of_functions = self.of_functions.iter();
+        let own = of_functions.find(|(of, _)| of == name);
+        let own = own.map(|(_, budget)| budget);
+        let of_all = self.of_model.as_ref().filter(|of| of.holds_for(axes));
+        own.or(of_all)
+    }
+}
+
 /// The bytes of units.
 const UNITS: [(&str, u64); 8] = [
     ("B", 1),

@@ -12,7 +12,7 @@
 //!
 //! The method is there for every model. Of one without a loss the bound says so, where it is called.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, field, input, opaque::Access, tuple};
@@ -70,7 +70,7 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
                     ::core::unreachable!()
                 }
 
-                fn examples(&self) -> usize {
+                fn targets(&self) -> usize {
                     ::core::unreachable!()
                 }
 
@@ -154,13 +154,15 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
     };
     let input = cx.input(Access::Shared);
     let result = result.map(|result| quote!(.#result));
-    let first_of_batch = match names.len() {
-        1 => quote!(self),
-        _ => quote!(&self.0),
-    };
-    let examples = match model.value(model.inputs[0]).ty.axes.is_empty() {
-        true => quote!(1),
-        false => quote!(p::axis(#first_of_batch, 0)),
+    // The first input has no default, so there is a last one without.
+    let mut given = (0..names.len()).rev();
+    let last = given.find(|index| model.default_of(*index).is_none());
+    let targets = match (names.len(), last) {
+        (1, _) | (_, None) => quote!(p::num_elements(self)),
+        (_, Some(last)) => {
+            let last = Literal::usize_unsuffixed(last);
+            quote!(p::num_elements(&self.#last))
+        }
     };
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
@@ -176,8 +178,8 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
                 #value
             }
 
-            fn examples(&self) -> usize {
-                #examples
+            fn targets(&self) -> usize {
+                #targets
             }
 
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
@@ -216,8 +218,8 @@ fn emit_batch_by_name(cx: &Emitter<'_>) -> Option<TokenStream> {
                 p::TrainBatch::loss((#(self.#fields,)*), model, operation)
             }
 
-            fn examples(&self) -> usize {
-                p::TrainBatch::examples(&(#(p::Clone::clone(&self.#fields),)*))
+            fn targets(&self) -> usize {
+                p::TrainBatch::targets(&(#(p::Clone::clone(&self.#fields),)*))
             }
 
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {

@@ -106,6 +106,13 @@ pub(super) struct LoweredFunction {
     pub(super) signature: Option<Vec<Type>>,
 }
 
+impl LoweredFunction {
+    pub(super) fn name(&self) -> String {
+        let other = self.other.as_ref();
+        other.map_or_else(|| "forward".to_owned(), |other| other.name.to_string())
+    }
+}
+
 impl Lowering<'_> {
     /// All functions, `forward` first. Without one, it is a function without inputs.
     pub(super) fn functions(&mut self) -> Vec<LoweredFunction> {

@@ -38,7 +38,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
-use super::budget::{self, Budget};
+use super::budget::{self, Budget, Budgets};
 use super::constants::Constants;
 use super::graph::{
     Buffer, Holder, Model, Module, ModuleId, Node, Opaque, Region, Step, Value, ValueId,
@@ -76,7 +76,11 @@ pub(crate) fn lower(
     cx: &Diagnostics,
 ) -> Vec<Model> {
     let before = cx.count();
-    let functions = std::mem::take(&mut draft.functions);
+    let mut functions = std::mem::take(&mut draft.functions);
+    let budgets = functions.iter_mut();
+    let budgets =
+        budgets.filter_map(|function| Some((function.name.clone(), function.budget.take()?)));
+    let budgets: Vec<_> = budgets.collect();
     let library = Library {
         sizes: Vec::new(),
         imports: std::mem::take(&mut draft.imports),
@@ -84,14 +88,21 @@ pub(crate) fn lower(
     };
     Block::check(&functions, &library, cx);
     let mut lowering = Lowering::new(&draft, types, krate, cx);
-    let budget = draft.budget.as_ref();
-    let budget = budget.and_then(|draft| lowering.budget(draft));
+    let budgets = Budgets {
+        of_model: draft
+            .budget
+            .as_ref()
+            .and_then(|draft| lowering.budget(draft)),
+        of_functions: (budgets.iter())
+            .filter_map(|(name, draft)| Some((name.clone(), lowering.budget(draft)?)))
+            .collect(),
+    };
     draft.poisoned |= !lowering.declare_blocks(functions, library);
     let mut functions = lowering.functions();
     if cx.count() == before && !draft.poisoned {
         lowering.report_uncalled();
         lowering.report_modules(functions.len());
-        lowering.report_budget(budget.as_ref(), &functions);
+        lowering.report_budgets(&budgets, &functions);
     }
     if cx.count() == before && !draft.poisoned {
         lowering.skip_shared();
@@ -117,7 +128,7 @@ pub(crate) fn lower(
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
     let models = functions.into_iter().map(|function| Model {
-        budget: (budget.clone()).filter(|budget| budget.holds_for(&function.symbols)),
+        budget: budgets.of(&function.name(), &function.symbols).cloned(),
         signature: function.signature,
         symbols: function.symbols,
         made: function.made,
@@ -430,16 +441,22 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    fn report_budget(&self, budget: Option<&Budget>, functions: &[LoweredFunction]) {
-        let Some(budget) = budget else { return };
-        if !self.opaques.is_empty() {
+    fn report_budgets(&self, budgets: &Budgets, functions: &[LoweredFunction]) {
+        if let Some(budget) = budgets.all().next().filter(|_| !self.opaques.is_empty()) {
             self.cx.error(&budget.key, messages::MEMORY_OF_MODULE);
             return;
         }
         let called = functions
             .iter()
             .filter(|function| !function.inputs.is_empty());
-        budget::check(budget, called.map(|function| &*function.symbols), self.cx);
+        if let Some(budget) = &budgets.of_model {
+            let symbols = called.clone().map(|function| &*function.symbols);
+            budget::check(budget, symbols, self.cx);
+        }
+        for (name, budget) in &budgets.of_functions {
+            let own = called.clone().filter(|function| *name == function.name());
+            budget::check(budget, own.map(|function| &*function.symbols), self.cx);
+        }
     }
 
     /// A constant that is a size.

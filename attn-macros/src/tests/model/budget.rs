@@ -1,7 +1,7 @@
 //! Bounds on the memory: how they are written, and which plans the macro finds.
 
 use super::mistakes::errors_of;
-use super::{GPT, expand, lower};
+use super::{GPT, expand, lower, lower_all};
 use crate::tests::support::reports;
 
 /// A model of two functions with this header.
@@ -50,6 +50,50 @@ fn a_size_may_be_called_memory() {
     assert!(reports(&expand(model)).is_empty());
     let model = "struct M<memory = 2 * WIDTH>; fn forward(x: [n, memory]) -> [n, memory] { x }";
     assert!(reports(&expand(model)).is_empty());
+}
+
+/// A model of a function with this key, and of one without.
+fn errors_of_function(keys: &str) -> Vec<(String, String)> {
+    errors_of(&format!(
+        "struct M<d = 8>;
+         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {{ linear::<d>(x) }}
+         fn loss<{keys}>(x: [batch, seq, d], lens: lens[batch]) -> [] {{ mean::<[batch, d]>(mean_pool(forward(x), lens)) }}"
+    ))
+}
+
+#[test]
+fn a_function_has_a_bound_and_no_sizes() {
+    assert_eq!(
+        errors_of_function("memory = 64 MiB for (batch = 8, seq = 2)"),
+        []
+    );
+    let [(at, message)] = &errors_of_function("hidden = 8")[..] else {
+        panic!("one error");
+    };
+    assert_eq!(at, "hidden");
+    assert!(message.contains("a function has `memory`"), "{message}");
+    let missing = errors_of_function("memory = 64 MiB for (batch = 8)");
+    assert_eq!(missing[0].1, "`memory` needs the length of `seq`, too");
+    let twice = "memory = 64 MiB for (batch = 8, seq = 2), memory = 1 MiB for (batch = 8, seq = 2)";
+    assert_eq!(errors_of_function(twice)[0].1, "`memory` is given twice");
+}
+
+/// The bound of a function is in place of that of the model.
+#[test]
+fn the_bound_of_a_function_is_its_own() {
+    let models = lower_all(
+        "struct M<d = 8, memory = 64 MiB for (batch = 8, seq = 2)>;
+         fn forward(x: [batch, seq, d]) -> [batch, seq, d] { linear::<d>(x) }
+         fn loss<memory = 2 MiB for (batch = 4, seq = 3)>(x: [batch, seq, d]) -> [] { mean::<[batch, seq, d]>(forward(x)) }",
+    );
+    let bounds = models
+        .iter()
+        .map(|model| model.budget.as_ref().map(|of| of.text.as_str()));
+    let bounds: Vec<_> = bounds.collect();
+    assert_eq!(
+        bounds,
+        [Some("batch = 8, seq = 2"), Some("batch = 4, seq = 3")]
+    );
 }
 
 /// Plans in the order of their work, each with less memory than those before, from a model that keeps all to one that keeps what rounds carry.

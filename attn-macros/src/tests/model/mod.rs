@@ -40,14 +40,19 @@ fn expand(source: &str) -> syn::File {
 
 /// The graph of the only model in `source`, which has no mistake.
 pub(crate) fn lower(source: &str) -> Model {
+    lower_all(source).remove(0)
+}
+
+/// All of its functions.
+fn lower_all(source: &str) -> Vec<Model> {
     let cx = Diagnostics::default();
     let mut declarations = model::parse(tokens(source), &cx);
     let draft = declarations.models.remove(0);
     let krate = declarations.krate;
-    let mut model = model::lower(draft, &[], &krate, &cx).remove(0);
-    pipeline::fuse_models(std::slice::from_mut(&mut model));
+    let mut models = model::lower(draft, &[], &krate, &cx);
+    pipeline::fuse_models(&mut models);
     assert_eq!(cx.into_compile_errors().to_string(), "", "in {source}");
-    model
+    models
 }
 
 /// A GPT that fits a page.
