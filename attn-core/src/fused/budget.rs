@@ -11,6 +11,7 @@
 ///
 /// # Panics
 /// If none fits. In a constant that is an error of rustc, with the least bytes that are possible.
+#[track_caller]
 pub const fn first_that_fits(model: &str, axes: &str, budget: u64, bytes: &[usize]) -> usize {
     let mut least = u64::MAX;
     let mut plan = 0;

@@ -324,7 +324,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// PyTorch: `torch.autograd.set_detect_anomaly(True)`, which makes every step slower.
-    #[doc(alias("detect_anomaly", "GradScaler"))]
+    #[doc(alias("set_detect_anomaly", "GradScaler"))]
     pub fn non_finite(mut self, non_finite: NonFinite) -> Self {
         self.non_finite = non_finite;
         self
