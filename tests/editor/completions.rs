@@ -131,9 +131,9 @@ const KEYS_OF_ATTEND: [&str; 14] = [
     "softcap",
     "talking_heads",
 ];
-const FUNCTIONS: [&str; 13] = [
-    "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",
-    "tanh",
+const FUNCTIONS: [&str; 14] = [
+    "abs", "clamp", "cos", "dot", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin",
+    "sqrt", "tanh",
 ];
 const SIZES_OF_LAYERS: [&str; 8] = [
     "d_context",

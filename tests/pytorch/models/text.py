@@ -155,4 +155,4 @@ def multi_head_latent_attention(c):
     k = torch.cat([key, torch.einsum("bsr,rhn->bhsn", latent, up_k)], -1)
     v = torch.einsum("bsr,rhv->bhsv", latent, up_v)
     y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return F.linear(x + linear(c, "output", y.transpose(1, 2).flatten(2), 6, bias=False), table)
+    return F.linear(x + linear(c, "merged", y.transpose(1, 2).flatten(2), 6, bias=False), table)

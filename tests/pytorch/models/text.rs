@@ -161,7 +161,7 @@ cases! {
             let q = concat(rotated, einsum::<[batch, seq, heads, rank]>(content, up_k));
             let y = attend::<mask = causal, scale = scale>(q, concat(key, latent), latent);
             let y = rearrange::<[batch, seq, (heads, value)]>(einsum::<[batch, seq, heads, value]>(y, up_v));
-            linear::<tied = embedding>(x + linear::<d, bias = false, name = output>(y))
+            linear::<tied = embedding>(x + linear::<d, bias = false, name = merged>(y))
         }
     } (ids: ids[_, _]);
 }
