@@ -4,6 +4,11 @@
     clippy::unwrap_used,
     reason = "a test that unwraps fails where it should"
 )]
+#![allow(
+    unused_parens,
+    clippy::double_parens,
+    reason = "a macro writes one argument as it writes several"
+)]
 
 use attn::{
     dfdx::prelude::*,

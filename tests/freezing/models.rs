@@ -33,7 +33,6 @@ pub(crate) trait Model: Trainable<Element = f64, Device = Cpu> {
 macro_rules! model_of_test {
     ($Model:ident, |$number:ident| ($first:expr $(, $rest:expr)*), ($First:ty $(, $Rest:ty)*)) => {
         impl Model for $Model<f64, Cpu> {
-            #[allow(unused_parens)]
             type Batch = ($First $(, $Rest)*);
 
             fn unset() -> Self {
