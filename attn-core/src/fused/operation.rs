@@ -353,7 +353,7 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
 /// The operands whose gradients are wanted.
 enum WantedSlots {
     All,
-    /// Those of the parameters that are trained.
+    /// The slots of trained parameters; inputs have none that is wanted.
     Parameters {
         /// The slot of the first parameter, once all inputs have one.
         first: Option<usize>,

@@ -5,7 +5,7 @@ use std::{cell::RefCell, mem, rc::Rc};
 use dfdx::tensor;
 
 thread_local! {
-    /// What draws on this thread instead of the devices.
+    /// The function that draws seeds on this thread in place of the devices, if there is one.
     static DRAW: RefCell<Option<Draw>> = const { RefCell::new(None) };
 }
 

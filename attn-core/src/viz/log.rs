@@ -117,7 +117,7 @@ impl TrainingLog {
         })
     }
 
-    /// What a step works through, for the speed: `work(8 * 64, "tokens")`.
+    /// Sets how many units a step processes, for the speed: `work(8 * 64, "tokens")`.
     pub fn work(mut self, count: usize, unit: &str) -> Self {
         self.progress = self.progress.work(count, unit);
         self

@@ -23,7 +23,7 @@ pub struct Progress {
     first: u64,
     /// The number of steps between two lines.
     every: u64,
-    /// What a step works through: how many, and of what.
+    /// The number of units that a step processes, and their name.
     work: (usize, String),
     start: Instant,
     /// When the event before happened.
@@ -61,7 +61,7 @@ impl Progress {
         self
     }
 
-    /// What a step works through, for the speed: `work(8 * 64, "tokens")`.
+    /// Sets how many units a step processes, for the speed: `work(8 * 64, "tokens")`.
     pub fn work(mut self, count: usize, unit: &str) -> Self {
         self.work = (count, unit.into());
         self

@@ -504,7 +504,7 @@ pub(crate) mod slices {
             hidden
         }
 
-        /// What [`forward`](Self::forward) returns, without the result.
+        /// Computes the hidden layer alone, as [`forward`](Self::forward) keeps it for the derivative.
         pub fn hidden(&self, x: Matrix<'_, E>, dropout: Dropout) -> Hidden<E> {
             let mut input = Array::uninit(x.rows(), [self.middle.input()]);
             self.up.forward_without_bias(x, input.view_mut());

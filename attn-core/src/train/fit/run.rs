@@ -89,7 +89,7 @@ type Observe<'a> = dyn FnMut(&FitState, FitEvent) -> Result<(), FitFailure> + 'a
 type Evaluate<'a, M, A> = dyn FnMut(&mut Trainer<M, A>) -> Result<f64, FitFailure> + 'a;
 type Save<'a, M, A> = dyn FnMut(&mut Trainer<M, A>, &FitState) -> Result<(), FitFailure> + 'a;
 
-/// What [`fit`] trains.
+/// The learner that [`fit`] trains: a trainer with its evaluation, measures and checkpoints.
 struct Parts<'a, M: Trainable, A> {
     trainer: &'a mut Trainer<M, A>,
     evaluate: Option<Box<Evaluate<'a, M, A>>>,

@@ -299,7 +299,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self
     }
 
-    /// What to do if the loss or a gradient is infinite or NaN. Where this is an error, [`step`](Self::step) runs the batch once more as a
+    /// Sets how a step ends whose loss or gradient is infinite or NaN. Where this is an error, [`step`](Self::step) runs the batch once more as a
     /// chain of operations, with the same dropouts, and names the first operation that is not finite.
     ///
     /// ```
@@ -334,7 +334,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// them.
     ///
     /// # Errors
-    /// Those of [`accumulate`](Self::accumulate): nothing has changed then, and batches before it stay accumulated. The errors of [`apply`](Self::apply), after which all accumulated batches are forgotten.
+    /// The errors of [`accumulate`](Self::accumulate): nothing has changed then, and batches before it stay accumulated. The errors of
+    /// [`apply`](Self::apply), after which all accumulated batches are forgotten.
     pub fn step<B: TrainBatch<M>>(&mut self, batch: B) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         let number = self.losses.len() as u32;
         let again = batch.clone();

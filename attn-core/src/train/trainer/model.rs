@@ -51,7 +51,7 @@ pub trait TrainBatch<M: Trainable>: Clone {
     /// Computes the loss as one operation.
     ///
     /// # Errors
-    /// Those of the model's `loss`.
+    /// The errors of the model's `loss`.
     #[doc(hidden)]
     #[allow(
         clippy::type_complexity,
@@ -70,7 +70,7 @@ pub trait TrainBatch<M: Trainable>: Clone {
     /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
     ///
     /// # Errors
-    /// Those of the model's `loss`.
+    /// The errors of the model's `loss`.
     #[doc(hidden)]
     fn first_non_finite(self, model: &M) -> Result<Option<NonFinite>, Error<ErrOf<M>>>;
 }
