@@ -96,14 +96,14 @@ fn main() -> Result<()> {
     let batches = std::iter::repeat_with(|| Ok::<_, Infallible>(batch(&mut rng, true, &device)));
     let new = batch(&mut StdRng::seed_from_u64(8), false, &device);
     let mut state = FitState::default();
-    let mut log = TrainingLog::replacing(&options.out, &state, options.steps)?
+    let mut log = TrainingLog::replacing(&options.out, &state)?
         .work(BATCH, "dates")
         .title("Loss, in nats per character")
         .baseline("any character", (CHARACTERS.len() as f64).ln());
     let config = FitConfig {
         steps: options.steps,
         evaluate_every: 300,
-        patience: None,
+        ..FitConfig::default()
     };
     trainer
         .fit(config)

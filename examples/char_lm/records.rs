@@ -51,7 +51,7 @@ impl Records<'_> {
         let options = &self.args.training;
         let tokens = options.batch_size * options.block_size;
         // A new run has found no checkpoints, so that records of steps are those of a run that saved none.
-        let log = TrainingLog::replacing(&self.args.out, state, options.steps as u64)?
+        let log = TrainingLog::replacing(&self.args.out, state)?
             .every(options.log_interval as u64)
             .work(tokens, "tokens")
             .title(format!("Loss, in nats per {}", self.unit()))

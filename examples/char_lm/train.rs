@@ -164,7 +164,7 @@ mod tests {
             run,
             stop: &|| steps.replace(steps.get() + 1) + 1 == most + usize::from(!resume),
         };
-        let mut log = TrainingLog::new(folder, &state, options.steps as u64)?.quiet();
+        let mut log = TrainingLog::new(folder, &state)?.quiet();
         let end = course.train(&mut trainer, &mut state, &mut log)?;
         assert_eq!(run.resume(&mut trainer)?, state);
         let logits = trainer

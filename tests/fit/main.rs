@@ -68,6 +68,7 @@ fn config(steps: u64, evaluate_every: u64, patience: Option<u64>) -> FitConfig {
         steps,
         evaluate_every,
         patience,
+        ..FitConfig::default()
     }
 }
 
@@ -99,6 +100,7 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
                 FitEvent::Measured(..) => 'm',
                 FitEvent::Saving => 'b',
                 FitEvent::Saved => 'c',
+                FitEvent::Started(_) => 'a',
                 _ => '?',
             };
             events.push(format!("{kind}{}", state.step));
@@ -108,7 +110,7 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
     assert_eq!(end.unwrap(), FitEnd::Done);
     assert_eq!(
         events.join(" "),
-        "e0 s1 s2 s3 e3 b3 c3 s4 s5 s6 e6 b6 c6 s7 e7 b7 c7"
+        "a0 e0 s1 s2 s3 e3 b3 c3 s4 s5 s6 e6 b6 c6 s7 e7 b7 c7"
     );
     assert_eq!(state.evaluations, [(0, 5.0), (3, 4.0), (6, 3.0), (7, 2.0)]);
     assert_eq!(

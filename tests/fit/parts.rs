@@ -49,7 +49,7 @@ fn config(steps: u64, evaluate_every: u64) -> FitConfig {
     FitConfig {
         steps,
         evaluate_every,
-        patience: None,
+        ..FitConfig::default()
     }
 }
 
@@ -76,7 +76,7 @@ fn run_to(
     let batches = batches.at(state.step).pairs();
     let validation = Blocks::new(&text, (8, 9), &device).unwrap().pairs();
     let validation: Vec<_> = validation.collect::<Result<_, _>>().unwrap();
-    let mut log = TrainingLog::new(folder, &state, 20).unwrap().quiet();
+    let mut log = TrainingLog::new(folder, &state).unwrap().quiet();
     let stopped = AtomicBool::new(false);
     let end = trainer
         .fit(config(20, 8))
@@ -142,17 +142,17 @@ fn the_records_of_another_run_are_replaced_on_request_only() {
     let file = folder.path().join("metrics.jsonl");
     fs::write(&file, "{\"step\":1,\"train_loss\":2.0}\n").unwrap();
     let new = FitState::default();
-    let error = TrainingLog::new(folder.path(), &new, 20).unwrap_err();
+    let error = TrainingLog::new(folder.path(), &new).unwrap_err();
     assert!(
         error.to_string().contains("there are those of another"),
         "{error}"
     );
     assert_eq!(Metrics::read(&file).unwrap().len(), 1);
-    TrainingLog::replacing(folder.path(), &new, 20).unwrap();
+    TrainingLog::replacing(folder.path(), &new).unwrap();
     assert_eq!(Metrics::read(&file).unwrap(), []);
     // A run that was killed before its first step has none of steps.
     fs::write(&file, "{\"step\":0,\"validation_loss\":2.0}\n").unwrap();
-    TrainingLog::new(folder.path(), &new, 20).unwrap();
+    TrainingLog::new(folder.path(), &new).unwrap();
     assert_eq!(Metrics::read(&file).unwrap(), []);
 }
 
@@ -160,7 +160,7 @@ fn the_records_of_another_run_are_replaced_on_request_only() {
 fn each_measured_number_has_a_name_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = FitState::default();
-    let mut log = TrainingLog::new(folder.path(), &state, 20)
+    let mut log = TrainingLog::new(folder.path(), &state)
         .unwrap()
         .quiet()
         .work(20, "tokens");
@@ -205,7 +205,7 @@ fn all_metrics_are_recorded() {
 fn the_report_has_the_results_and_the_speed_is_recorded_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let state = FitState::default();
-    let mut log = TrainingLog::new(folder.path(), &state, 2)
+    let mut log = TrainingLog::new(folder.path(), &state)
         .unwrap()
         .quiet()
         .work(20, "tokens")

@@ -85,6 +85,10 @@ impl Algorithm for AdamWConfig {
         Ok(())
     }
 
+    fn is_elementwise(&self, _: &ParameterInfo<'_>) -> bool {
+        true
+    }
+
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let settings = kernel::AdamW {
             lr: self.lr,

@@ -32,6 +32,10 @@ use crate::Element;
 ///         Ok(())
 ///     }
 ///
+///     fn is_elementwise(&self, _: &ParameterInfo<'_>) -> bool {
+///         true
+///     }
+///
 ///     fn update<E: Element>(&self, update: Update<'_, E>) {
 ///         for (p, g) in update.parameter.iter_mut().zip(update.gradient) {
 ///             *p -= E::of(self.lr) * g.signum();
@@ -46,7 +50,7 @@ use crate::Element;
 /// assert_eq!(model.array(), [0.75, -0.75]);
 /// # Ok::<(), attn::train::UpdateError<CpuError>>(())
 /// ```
-pub trait Algorithm {
+pub trait Algorithm: Sync {
     /// Its name, for errors.
     const NAME: &'static str;
 
@@ -69,7 +73,14 @@ pub trait Algorithm {
     /// Why there can be no step now. Nothing has changed then.
     fn begin(&self, step: u64, numbers: &mut BTreeMap<String, f64>) -> Result<(), &'static str>;
 
-    /// Updates a parameter.
+    /// Whether the update of each number of a parameter depends on nothing but that number, its gradient and its numbers in the lists. Then
+    /// [`update`](Self::update) may be called for a part of the parameter, and the parts of a large one are updated by several threads.
+    fn is_elementwise(&self, parameter: &ParameterInfo<'_>) -> bool {
+        let _ = parameter;
+        false
+    }
+
+    /// Updates a parameter, or a part of one if that [may be](Self::is_elementwise). Several are updated at a time, by several threads.
     fn update<E: Element>(&self, update: Update<'_, E>);
 
     /// The learning rate, for records of training. `None` if the algorithm has none.
@@ -162,7 +173,7 @@ pub enum ListStart {
     Parameter,
 }
 
-/// One parameter in a step of an [`Algorithm`].
+/// One parameter in a step of an [`Algorithm`], or a part of one if the algorithm is [elementwise](Algorithm::is_elementwise).
 #[derive(Debug)]
 pub struct Update<'a, E> {
     /// The number of the step, from 1.
@@ -170,18 +181,20 @@ pub struct Update<'a, E> {
     /// How many steps have updated this parameter, with this one. Steps in which it was frozen or had no gradient do not count, so the
     /// correction of a mean that began with 0 is by this number. PyTorch: `state["step"]`.
     pub count: u64,
-    /// What the parameter is.
+    /// What the whole parameter is.
     pub info: ParameterInfo<'a>,
     /// Whether weight decay applies to it.
     pub decays: bool,
     /// The numbers that are kept for all parameters.
     pub numbers: &'a BTreeMap<String, f64>,
+    /// How many elements of the parameter are before these: 0, unless they are a part of it.
+    pub start: usize,
     /// Its elements, row-major.
     pub parameter: &'a mut [E],
     /// Its gradient.
     pub gradient: &'a [E],
     /// Its lists, in the order of [`Algorithm::LISTS`]. One that is not kept is empty.
-    pub lists: &'a mut [Vec<E>],
+    pub lists: &'a mut [&'a mut [E]],
 }
 
 impl<'a, E> Update<'a, E> {
@@ -190,10 +203,10 @@ impl<'a, E> Update<'a, E> {
     /// # Panics
     /// If the algorithm has fewer lists.
     #[track_caller]
-    pub(super) fn lists<const N: usize>(lists: &'a mut [Vec<E>]) -> [&'a mut [E]; N] {
+    pub(super) fn lists<const N: usize>(lists: &'a mut [&'a mut [E]]) -> [&'a mut [E]; N] {
         let mut lists = lists.iter_mut();
         std::array::from_fn(|_| match lists.next() {
-            Some(list) => list.as_mut_slice(),
+            Some(list) => &mut **list,
             None => panic!("an update has as many lists as its algorithm"),
         })
     }

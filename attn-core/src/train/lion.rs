@@ -70,6 +70,10 @@ impl Algorithm for LionConfig {
         Ok(())
     }
 
+    fn is_elementwise(&self, _: &ParameterInfo<'_>) -> bool {
+        true
+    }
+
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let settings = kernel::Lion {
             lr: self.lr,

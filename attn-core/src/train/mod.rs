@@ -117,7 +117,6 @@ mod ema;
 mod error;
 mod fit;
 mod gradients;
-mod groups;
 mod lion;
 mod muon;
 mod optimizer;

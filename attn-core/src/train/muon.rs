@@ -145,6 +145,10 @@ impl Algorithm for MuonConfig {
         Ok(())
     }
 
+    fn is_elementwise(&self, parameter: &ParameterInfo<'_>) -> bool {
+        !self.is_hidden(parameter)
+    }
+
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let &[outputs, inputs] = update.info.dims else {
             return self.update_by_adamw(update);

@@ -155,6 +155,10 @@ impl Algorithm for ScheduleFreeConfig {
         Ok(())
     }
 
+    fn is_elementwise(&self, _: &ParameterInfo<'_>) -> bool {
+        true
+    }
+
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let settings = kernel::ScheduleFree {
             lr: self.rate(update.step),

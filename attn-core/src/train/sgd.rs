@@ -81,6 +81,10 @@ impl Algorithm for SgdConfig {
         Ok(())
     }
 
+    fn is_elementwise(&self, _: &ParameterInfo<'_>) -> bool {
+        true
+    }
+
     fn update<E: Element>(&self, update: Update<'_, E>) {
         let settings = kernel::Sgd {
             lr: self.lr,

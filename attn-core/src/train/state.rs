@@ -60,6 +60,16 @@ impl<E, A> OptimizerState<E, A> {
     pub(crate) fn updates_of(&self, parameter: &str) -> u64 {
         self.updates.get(parameter).copied().unwrap_or(self.step)
     }
+
+    /// Counts an update of a parameter by the current step, and returns how many there were with it.
+    pub(super) fn count_update(&mut self, parameter: &str) -> u64 {
+        let count = self.updates_of(parameter).saturating_add(1);
+        match count == self.step {
+            true => self.updates.remove(parameter),
+            false => self.updates.insert(parameter.to_owned(), count),
+        };
+        count
+    }
 }
 
 impl<E: Clone, A> Clone for OptimizerState<E, A> {

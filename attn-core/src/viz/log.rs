@@ -31,10 +31,10 @@ use crate::train::{FitEvent, FitState, StepReport};
 /// # let folder = tempfile::tempdir()?;
 /// # let folder = folder.path();
 /// let mut state = FitState::default();
-/// let mut log = TrainingLog::new(folder, &state, 5)?.baseline("a guess", 2.0);
+/// let mut log = TrainingLog::new(folder, &state)?.baseline("a guess", 2.0);
 /// let mut step = |loss: f64| Ok::<_, VizError>(StepReport { loss, grad_norm: 1.0, ..Default::default() });
 /// let batches = [5.0, 4.0, 3.0, 2.0, 1.0].map(Ok::<_, Infallible>);
-/// let config = FitConfig { steps: 5, evaluate_every: 0, patience: None };
+/// let config = FitConfig { steps: 5, ..Default::default() };
 /// fit(&mut step, batches, config, &mut state, |state, event| {
 ///     log.observe(state, event)?;
 ///     Ok(ControlFlow::Continue(()))
@@ -65,13 +65,13 @@ const LEARNING_RATE: &str = "learning_rate";
 const GRADIENT_NORM: &str = "gradient_norm";
 
 impl TrainingLog {
-    /// The records of a run up to so many steps, in this folder, which is made if it is not there. A run that does not begin new continues
+    /// The records of a run in this folder, which is made if it is not there. A run that does not begin new continues
     /// its `metrics.jsonl`.
     ///
     /// # Errors
     /// [`VizError`] if a system call fails, if the records of the run so far cannot be read, or if the run begins new and there are records
     /// of steps: those of another run, which [`replacing`](Self::replacing) drops.
-    pub fn new(folder: impl AsRef<Path>, state: &FitState, steps: u64) -> Result<Self, VizError> {
+    pub fn new(folder: impl AsRef<Path>, state: &FitState) -> Result<Self, VizError> {
         let path = folder.as_ref().join(FILE);
         if is_new(state) && Metrics::read(&path)?.iter().any(|record| record.step > 0) {
             return Err(VizError::File {
@@ -83,18 +83,14 @@ impl TrainingLog {
                 ),
             });
         }
-        Self::replacing(folder, state, steps)
+        Self::replacing(folder, state)
     }
 
     /// As [`new`](Self::new), but a run that begins new replaces the records of a run before it.
     ///
     /// # Errors
     /// [`VizError`] if a system call fails, or if the records of the run so far cannot be read.
-    pub fn replacing(
-        folder: impl AsRef<Path>,
-        state: &FitState,
-        steps: u64,
-    ) -> Result<Self, VizError> {
+    pub fn replacing(folder: impl AsRef<Path>, state: &FitState) -> Result<Self, VizError> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).map_err(|error| VizError::File {
             path: folder.into(),
@@ -109,7 +105,7 @@ impl TrainingLog {
         Ok(Self {
             path,
             metrics: metrics?,
-            progress: Progress::new(state, steps),
+            progress: Progress::new(state),
             times: false,
             title: "Loss".into(),
             baselines: Vec::new(),
@@ -160,6 +156,7 @@ impl TrainingLog {
     /// [`VizError`] if a system call fails, or if two numbers of a step have one name.
     pub fn observe(&mut self, state: &FitState, event: FitEvent) -> Result<(), VizError> {
         match event {
+            FitEvent::Started(config) => self.progress.begin(config.steps),
             FitEvent::Step(report) => self.step(state, report)?,
             FitEvent::Evaluated(loss) => {
                 self.metrics.write(state.step, &[(VALIDATION_LOSS, loss)])?;

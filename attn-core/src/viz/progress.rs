@@ -18,8 +18,8 @@ use crate::train::FitState;
 #[derive(Debug)]
 #[doc(alias("tqdm", "bar"))]
 pub struct Progress {
-    /// The number of steps of the whole run, and of those before the run was resumed.
-    steps: u64,
+    /// The number of steps of the whole run, if it is known, and of those before the run was resumed.
+    steps: Option<u64>,
     first: u64,
     /// The number of steps between two lines.
     every: u64,
@@ -37,11 +37,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of a run up to so many steps, which begins at `state`.
-    pub fn new(state: &FitState, steps: u64) -> Self {
+    /// The progress of a run that begins at `state`. [`begin`](Self::begin) says how long it is.
+    pub fn new(state: &FitState) -> Self {
         let now = Instant::now();
         Self {
-            steps,
+            steps: None,
             first: state.step,
             every: 100,
             work: (1, "steps".into()),
@@ -51,8 +51,19 @@ impl Progress {
             done: 0,
             quiet: false,
             #[cfg(feature = "progress")]
-            bar: bar(steps),
+            bar: None,
         }
+    }
+
+    /// The run is up to so many steps, those before it was resumed too. Before this, and without it, it is not shown how long it takes.
+    pub fn begin(&mut self, steps: u64) {
+        self.steps = Some(steps);
+        self.start = Instant::now();
+        #[cfg(feature = "progress")]
+        if !self.quiet {
+            self.bar = bar(steps);
+        }
+        self.pause();
     }
 
     /// The number of steps between two lines, where there is no bar. It is 100 by default.
@@ -80,9 +91,12 @@ impl Progress {
         self.done += 1;
         let message = self.message(state);
         let is_due = self.every > 0 && state.step.is_multiple_of(self.every);
-        if !self.has_bar(state.step, &message) && (is_due || state.step == self.steps) {
-            let line = format!("step {:>5}/{}  {message}", state.step, self.steps);
-            self.line(&line);
+        let is_last = Some(state.step) == self.steps;
+        if !self.has_bar(state.step, &message) && (is_due || is_last) {
+            let of = self
+                .steps
+                .map_or_else(String::new, |steps| format!("/{steps}"));
+            self.line(&format!("step {:>5}{of}  {message}", state.step));
         }
         self.pause();
     }
@@ -157,16 +171,17 @@ impl Progress {
     }
 
     fn message(&self, state: &FitState) -> String {
-        let per_step =
-            self.elapsed().as_secs_f64() / state.step.saturating_sub(self.first).max(1) as f64;
-        let left = per_step * self.steps.saturating_sub(state.step) as f64;
         let loss = state.loss.unwrap_or(f64::NAN);
         let speed = thousands(self.speed() as u64);
         let unit = self.unit();
-        format!(
-            "loss {loss:.3}  {speed} {unit}/s  {} left",
-            minutes(left as u64)
-        )
+        let mut message = format!("loss {loss:.3}  {speed} {unit}/s");
+        if let Some(steps) = self.steps {
+            let done = state.step.saturating_sub(self.first).max(1);
+            let per_step = self.elapsed().as_secs_f64() / done as f64;
+            let left = per_step * steps.saturating_sub(state.step) as f64;
+            message += &format!("  {} left", minutes(left as u64));
+        }
+        message
     }
 }
 
@@ -223,7 +238,7 @@ mod tests {
 
     #[test]
     fn nothing_is_printed_after_a_line_that_cannot_be_written() {
-        let mut progress = Progress::new(&FitState::default(), 4);
+        let mut progress = Progress::new(&FitState::default());
         progress.print("one", &mut &mut [0u8; 2][..]);
         let mut page = Vec::new();
         progress.print("two", &mut page);
@@ -236,7 +251,8 @@ mod tests {
             step: 3,
             ..FitState::default()
         };
-        let progress = Progress::new(&state, 4);
+        let mut progress = Progress::new(&state);
+        progress.begin(4);
         let message = progress.message(&FitState::default());
         assert!(message.ends_with(" left"), "{message}");
     }
@@ -244,7 +260,8 @@ mod tests {
     #[test]
     fn the_speed_is_that_of_the_steps_alone() {
         let mut state = FitState::default();
-        let mut progress = Progress::new(&state, 4).every(0).work(500, "tokens");
+        let mut progress = Progress::new(&state).every(0).work(500, "tokens");
+        progress.begin(4);
         for step in 1..=3 {
             std::thread::sleep(Duration::from_millis(20));
             progress.pause();

@@ -95,11 +95,36 @@ impl From<TrainStep> for StepReport {
 pub struct FitConfig {
     /// The number of steps of the whole run, those before it was resumed too.
     pub steps: u64,
-    /// The number of steps between two evaluations. A checkpoint is saved after each. The loop also evaluates before the first step, without
-    /// a checkpoint, and after the last step. With 0 there are only these two.
+    /// The number of steps between two evaluations. The loop also evaluates before the first step and after the last one. With 0 there are
+    /// only these two.
     pub evaluate_every: u64,
+    /// The number of steps between two checkpoints. With 0 there is one after each evaluation but the one before the first step.
+    ///
+    /// Whatever the number, a checkpoint is saved after a new lowest validation loss, so that the best one is there, and after the last step,
+    /// of a run that was stopped too.
+    pub save_every: u64,
     /// Training ends after this number of evaluations in a row without a new lowest loss. 0 counts as 1, and `None` never ends it.
     pub patience: Option<u64>,
+}
+
+impl FitConfig {
+    /// Whether the loop evaluates after this step.
+    fn evaluates(&self, step: u64) -> bool {
+        step == self.steps || is_due(step, self.evaluate_every)
+    }
+
+    /// Whether a checkpoint is saved after the last step, which was evaluated or not.
+    fn saves(&self, state: &FitState, is_evaluated: bool) -> bool {
+        let in_turn = match self.save_every {
+            0 => is_evaluated,
+            interval => is_due(state.step, interval) || state.is_best(),
+        };
+        in_turn || state.step == self.steps
+    }
+}
+
+fn is_due(step: u64, interval: u64) -> bool {
+    interval > 0 && step.is_multiple_of(interval)
 }
 
 /// The state of the loop. A resumed run goes on from that of its checkpoint.
@@ -128,6 +153,11 @@ impl FitState {
         lowest.copied().min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
+    /// Whether the validation loss was measured after the last step, and is the lowest so far.
+    fn is_best(&self) -> bool {
+        self.measured().is_some() && self.best().is_some_and(|(step, _)| step == self.step)
+    }
+
     /// The number of evaluations after the best one.
     fn stale(&self) -> u64 {
         let after = |(best, _)| {
@@ -150,6 +180,8 @@ impl FitState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FitEvent {
+    /// The run begins, or goes on, with these settings.
+    Started(FitConfig),
     /// A step.
     Step(StepReport),
     /// An evaluation, with the validation loss.
@@ -227,7 +259,7 @@ pub enum FitError<Error> {
 ///     Ok::<_, attn::train::UpdateError<CpuError>>(StepReport { loss: value.into(), grad_norm: norm, ..Default::default() })
 /// };
 /// let batches = std::iter::repeat_with(|| Ok::<_, std::convert::Infallible>((dev.sample_normal(), dev.ones())));
-/// let config = FitConfig { steps: 20, evaluate_every: 0, patience: None };
+/// let config = FitConfig { steps: 20, ..Default::default() };
 /// let mut state = FitState::default();
 /// let end = fit(&mut step, batches, config, &mut state, |state, _| match state.step {
 ///     10 => Ok(ControlFlow::Break(())),
@@ -259,7 +291,7 @@ pub enum FitError<Error> {
 /// let blocks = RandomBlocks::new(&text, (4, 16), 1337, &dev)?;
 /// let batches = blocks.map(|batch| batch.map(|TokenBatch { ids, targets }| (ids, targets)));
 /// let mut trainer = dev.build_module::<Bigrams, f32>().trainer(AdamWConfig { lr: 0.05, ..Default::default() });
-/// let config = FitConfig { steps: 60, evaluate_every: 0, patience: None };
+/// let config = FitConfig { steps: 60, ..Default::default() };
 /// let mut state = FitState::default();
 /// fit(&mut trainer, batches, config, &mut state, |state, event| {
 ///     if let FitEvent::Step(step) = event {
@@ -288,6 +320,10 @@ where
     Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut batches = batches.into_iter();
+    let started = observe(state, FitEvent::Started(config)).map_err(FitError::Failed)?;
+    if started.is_break() {
+        return Ok(FitEnd::Stopped);
+    }
     // A run that goes on was evaluated before.
     let is_new = state.step == 0 && state.evaluations.is_empty();
     if is_new && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
@@ -295,22 +331,18 @@ where
         let _ = save::<L, Batch>(learner, state, &mut observe)?;
         return Ok(FitEnd::Stopped);
     }
-    let interval = config.evaluate_every;
-    let is_due =
-        |step| step == config.steps || (interval > 0 && u64::is_multiple_of(step, interval));
-    while state.step < config.steps {
+    // The step of the last checkpoint: a run that goes on comes from one.
+    let mut saved = state.step;
+    let end = loop {
+        if state.step >= config.steps {
+            break FitEnd::Done;
+        }
         let patience = config.patience.map(|patience| patience.max(1));
         if patience.is_some_and(|patience| state.stale() >= patience) {
-            return Ok(FitEnd::NotBetter);
+            break FitEnd::NotBetter;
         }
         let Some(batch) = batches.next() else {
-            // A stop may have saved without an evaluation.
-            let is_evaluated = state.step == 0 || is_due(state.step) || state.measured().is_some();
-            if !is_evaluated {
-                let _ = evaluate::<L, Batch>(learner, state, &mut observe)?;
-                let _ = save::<L, Batch>(learner, state, &mut observe)?;
-            }
-            return Ok(FitEnd::NoMoreBatches);
+            break FitEnd::NoMoreBatches;
         };
         let batch = batch.map_err(|error| FitError::Batch(error.into()))?;
         let report = learner.step(batch).map_err(FitError::Failed)?;
@@ -320,18 +352,29 @@ where
         }
         state.record(report);
         let mut flow = observe(state, FitEvent::Step(report)).map_err(FitError::Failed)?;
-        if is_due(state.step) && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
+        let evaluates = config.evaluates(state.step);
+        if evaluates && evaluate::<L, Batch>(learner, state, &mut observe)?.is_break() {
             flow = ControlFlow::Break(());
         }
-        let saves = is_due(state.step) || flow.is_break();
-        if saves && save::<L, Batch>(learner, state, &mut observe)?.is_break() {
-            flow = ControlFlow::Break(());
+        if config.saves(state, evaluates) || flow.is_break() {
+            saved = state.step;
+            if save::<L, Batch>(learner, state, &mut observe)?.is_break() {
+                flow = ControlFlow::Break(());
+            }
         }
         if flow.is_break() && state.step < config.steps {
             return Ok(FitEnd::Stopped);
         }
+    };
+    // A stop may have saved without an evaluation.
+    let is_measured = state.step == 0 || config.evaluates(state.step) || state.measured().is_some();
+    if end == FitEnd::NoMoreBatches && !is_measured {
+        let _ = evaluate::<L, Batch>(learner, state, &mut observe)?;
+        let _ = save::<L, Batch>(learner, state, &mut observe)?;
+    } else if saved != state.step {
+        let _ = save::<L, Batch>(learner, state, &mut observe)?;
     }
-    Ok(FitEnd::Done)
+    Ok(end)
 }
 
 /// The validation loss and all other numbers, also if the observer breaks off in between: a resumed run does not measure them again.

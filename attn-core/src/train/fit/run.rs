@@ -60,9 +60,9 @@ type BoxedError = Box<dyn Error + Send + Sync>;
 ///
 /// let batches = RandomBlocks::new(&text, (4, 16), 1337, &dev)?.at(state.step).pairs();
 /// let validation = Blocks::new(&text[900..], (4, 16), &dev)?.pairs().collect::<Result<Vec<_>, _>>()?;
-/// let mut log = TrainingLog::new(folder, &state, 60)?.work(4 * 16, "tokens");
+/// let mut log = TrainingLog::new(folder, &state)?.work(4 * 16, "tokens");
 /// trainer
-///     .fit(FitConfig { steps: 60, evaluate_every: 20, patience: None })
+///     .fit(FitConfig { steps: 60, evaluate_every: 20, ..Default::default() })
 ///     .evaluate(|trainer| trainer.evaluate_all(validation.iter().cloned()))
 ///     .save(|trainer, state| {
 ///         let contents = trainer.contents().json("fit.json", state);
@@ -81,6 +81,8 @@ type BoxedError = Box<dyn Error + Send + Sync>;
 pub struct Fit<'a, M: Trainable, A> {
     parts: Parts<'a, M, A>,
     config: FitConfig,
+    /// The number of batches of a step.
+    accumulate: usize,
     observers: Vec<Box<Observe<'a>>>,
     stops: Vec<Box<dyn FnMut(&FitState) -> bool + 'a>>,
 }
@@ -108,6 +110,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 save: None,
             },
             config,
+            accumulate: 1,
             observers: Vec::new(),
             stops: Vec::new(),
         }
@@ -142,6 +145,18 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 }
 
 impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
+    /// Takes each step on so many batches, one after the other, and on the mean of their losses: a step on more examples than fit into memory
+    /// at once. 0 counts as 1. If the batches end within a step, it is on those that there are.
+    ///
+    /// A resumed run goes on behind the batches of its steps: `RandomBlocks::new(..)?.at(4 * state.step)` if there are 4 in a step.
+    ///
+    /// PyTorch: `gradient_accumulation_steps` of nanoGPT and of Hugging Face's `Trainer`, `accumulate_grad_batches` of Lightning.
+    #[doc(alias("gradient_accumulation_steps", "accumulate_grad_batches"))]
+    pub fn accumulate(mut self, batches: usize) -> Self {
+        self.accumulate = batches.max(1);
+        self
+    }
+
     /// Computes the validation loss: see [`Learner::evaluate`].
     pub fn evaluate<Failure: Into<BoxedError>>(
         mut self,
@@ -215,7 +230,10 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
         let (observers, stops) = (&mut self.observers, &mut self.stops);
         fit(
             &mut self.parts,
-            batches,
+            Steps {
+                batches: batches.into_iter(),
+                of_each: self.accumulate,
+            },
             self.config,
             state,
             |state, event| {
@@ -225,7 +243,7 @@ impl<'a, M: Trainable, A: Algorithm> Fit<'a, M, A> {
                 let may_stop = match event {
                     FitEvent::Step(_) => true,
                     FitEvent::Evaluated(_) | FitEvent::Measured(..) => state.step == 0,
-                    FitEvent::Saving | FitEvent::Saved => false,
+                    FitEvent::Started(_) | FitEvent::Saving | FitEvent::Saved => false,
                 };
                 let mut stops = stops.iter_mut();
                 Ok(match may_stop && stops.any(|stop| stop(state)) {
@@ -241,7 +259,25 @@ fn failure(error: impl Into<BoxedError>) -> FitFailure {
     FitFailure(error.into())
 }
 
-impl<M, A, Batch> Learner<Batch> for Parts<'_, M, A>
+/// The batches of each step.
+struct Steps<Batches> {
+    batches: Batches,
+    of_each: usize,
+}
+
+impl<Batch, Failure, Batches: Iterator<Item = Result<Batch, Failure>>> Iterator for Steps<Batches> {
+    type Item = Result<Vec<Batch>, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batches: Result<Vec<_>, _> = self.batches.by_ref().take(self.of_each).collect();
+        match batches {
+            Ok(none) if none.is_empty() => None,
+            all => Some(all),
+        }
+    }
+}
+
+impl<M, A, Batch> Learner<Vec<Batch>> for Parts<'_, M, A>
 where
     M: Trainable,
     A: Algorithm,
@@ -250,9 +286,19 @@ where
 {
     type Error = FitFailure;
 
-    fn step(&mut self, batch: Batch) -> Result<StepReport, FitFailure> {
-        let step = Trainer::step(self.trainer, batch).map_err(failure)?;
-        Ok(step.into())
+    fn step(&mut self, mut batches: Vec<Batch>) -> Result<StepReport, FitFailure> {
+        let last = batches.pop();
+        let step = batches
+            .into_iter()
+            .try_for_each(|batch| self.trainer.accumulate(batch).map(drop))
+            .and_then(|()| match last {
+                Some(last) => Trainer::step(self.trainer, last),
+                None => self.trainer.apply(),
+            });
+        if step.is_err() {
+            self.trainer.forget_batches();
+        }
+        Ok(step.map_err(failure)?.into())
     }
 
     fn evaluate(&mut self) -> Result<Option<f64>, FitFailure> {

@@ -13,11 +13,11 @@ use dfdx::{
 };
 
 use self::{model::StepTape, parameters::Parameters};
-use super::parameters::for_each;
 use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
     ScheduleFreeConfig, UpdateError,
 };
+use super::{optimizer::Target, parameters::for_each};
 use crate::{
     Backend, Element,
     fused::{Operation, StepSeeds},
@@ -263,6 +263,11 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The next step asks which parameters are trained. Accumulated batches are forgotten.
     fn forget_trained(&mut self) {
         self.knows_trained = false;
+        self.forget_batches();
+    }
+
+    /// Forgets accumulated batches.
+    pub(crate) fn forget_batches(&mut self) {
         self.losses.clear();
         self.first = None;
         if let Some(parameters) = &mut self.parameters {
@@ -586,11 +591,14 @@ fn apply<M: Trainable, A: Algorithm>(
     if factor != 1.0 {
         parameters.scale(factor);
     }
-    parameters.update(|of, numbers, gradient| {
-        let info = of.path.info(&of.dims);
-        let choice = choices.of(of.id);
-        optimizer.update_numbers(info, choice, numbers, gradient);
+    let all = parameters.all_mut().into_iter();
+    let targets = all.map(|(of, numbers, gradient)| Target {
+        info: of.path.info(&of.dims),
+        choice: choices.of(of.id),
+        numbers,
+        gradient,
     });
+    optimizer.update_all(targets.collect());
     Ok(done)
 }
 

@@ -176,18 +176,27 @@ impl<E: Element> Parameters<E> {
         }
     }
 
-    /// Calls `update` with every parameter, and its gradient if it has one.
+    /// Every parameter with its numbers, and its gradient if it has one, in the order of the arena.
     ///
     /// # Panics
     /// If a pass still reads the parameters.
-    pub(super) fn update(&mut self, mut update: impl FnMut(&Trained, &mut [E], Option<&[E]>)) {
+    pub(super) fn all_mut(&mut self) -> Vec<(&Trained, &mut [E], Option<&[E]>)> {
         let Some(arena) = Arc::get_mut(&mut self.arena).and_then(|arena| arena.get_mut()) else {
             panic!("a pass still reads the parameters");
         };
-        for of in &self.all {
+        let mut all: Vec<_> = self.all.iter().collect();
+        all.sort_unstable_by_key(|of| of.range.start);
+        let (mut rest, mut at) = (&mut arena[..], 0);
+        let numbers = all.into_iter().map(|of| {
+            let behind = std::mem::take(&mut rest)
+                .split_at_mut(of.range.start - at)
+                .1;
+            let (numbers, behind) = behind.split_at_mut(of.range.len());
+            (rest, at) = (behind, of.range.end);
             let gradient = self.gradients.given(of.slot.behind(self.inputs));
-            update(of, &mut arena[of.range.clone()], gradient);
-        }
+            (of, numbers, gradient)
+        });
+        numbers.collect()
     }
 
     /// Makes all gradients missing.

@@ -1,0 +1,159 @@
+//! Which parameters of a model are trained, and with which settings.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use dfdx::{nn::TensorCollection, tensor::UniqueId};
+
+use super::{Optimizer, groups::matches};
+use crate::{
+    Backend, Element,
+    train::{Algorithm, UpdateError, parameters::for_each},
+};
+
+/// How a parameter is updated, whatever its names are.
+#[derive(Default)]
+pub(in crate::train) struct Choice {
+    pub(super) decays: bool,
+    /// The groups that it is in, by their index.
+    pub(super) groups: Vec<usize>,
+    pub(super) is_frozen: bool,
+}
+
+/// Freezes the parameters whose names match a pattern, or trains them again.
+pub(super) struct Freeze {
+    pub(super) pattern: String,
+    pub(super) is_frozen: bool,
+}
+
+/// How the parameters of a model are updated.
+#[derive(Default)]
+pub(in crate::train) struct Choices {
+    by_id: BTreeMap<UniqueId, Choice>,
+    /// That of a parameter of another model.
+    other: Choice,
+}
+
+impl Choices {
+    pub(in crate::train) fn of(&self, parameter: UniqueId) -> &Choice {
+        self.by_id.get(&parameter).unwrap_or(&self.other)
+    }
+
+    pub(in crate::train) fn is_frozen(&self, parameter: UniqueId) -> bool {
+        self.of(parameter).is_frozen
+    }
+}
+
+impl<E: Element, A: Algorithm> Optimizer<E, A> {
+    /// Checks that a parameter of the model has a name like this.
+    pub(in crate::train) fn check_pattern<M: TensorCollection<E, D>, D: Backend<E>>(
+        model: &M,
+        pattern: &str,
+    ) -> Result<(), UpdateError<D::Err>> {
+        let names = names_of(model);
+        if names.iter().any(|name| matches(pattern, name)) {
+            return Ok(());
+        }
+        let pattern = pattern.to_owned();
+        Err(UpdateError::NoParameter { pattern, names })
+    }
+
+    /// Checks the settings, that every pattern has a parameter, and that something is trained.
+    pub(in crate::train) fn check_settings<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<(), UpdateError<D::Err>> {
+        self.config.check().map_err(UpdateError::of_setting)?;
+        if self.groups.is_empty() && self.frozen.is_empty() {
+            return Ok(());
+        }
+        self.check_patterns(model)?;
+        for choice in self.choices(model).by_id.values() {
+            let checked = self.with_settings(choice, Algorithm::check);
+            checked.map_err(UpdateError::of_setting)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that every pattern has a parameter, and that something is trained.
+    pub(in crate::train) fn check_patterns<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<(), UpdateError<D::Err>> {
+        if self.groups.is_empty() && self.frozen.is_empty() {
+            return Ok(());
+        }
+        let names = names_of(model);
+        let groups = self.groups.iter().map(|group| &group.pattern);
+        let mut patterns = groups.chain(self.frozen.iter().map(|freeze| &freeze.pattern));
+        let has_none = |pattern: &&String| !names.iter().any(|name| matches(pattern, name));
+        if let Some(pattern) = patterns.find(has_none) {
+            let pattern = pattern.clone();
+            return Err(UpdateError::NoParameter { pattern, names });
+        }
+        let choices = self.choices(model);
+        if !names.is_empty() && choices.by_id.values().all(|choice| choice.is_frozen) {
+            return Err(UpdateError::AllFrozen);
+        }
+        Ok(())
+    }
+
+    /// `f` of the settings of a parameter.
+    pub(in crate::train) fn with_settings<R>(&self, of: &Choice, f: impl FnOnce(&A) -> R) -> R {
+        f(self
+            .settings_of_groups(&of.groups)
+            .as_ref()
+            .unwrap_or(&self.config))
+    }
+
+    /// The settings of the parameters in these groups, if there are any.
+    pub(super) fn settings_of_groups(&self, groups: &[usize]) -> Option<A> {
+        let mut settings = None;
+        for group in groups.iter().filter_map(|index| self.groups.get(*index)) {
+            settings = Some(group.settings(settings.as_ref().unwrap_or(&self.config)));
+        }
+        settings
+    }
+
+    /// How each parameter is updated.
+    pub(in crate::train) fn choices<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Choices {
+        let mut choices = Choices::default();
+        // By the last rule that has one of its names.
+        let mut frozen_by = BTreeMap::new();
+        let Ok(()) = for_each(model, |path, parameter| {
+            let mut rules = self.frozen.iter();
+            let last = rules.rposition(|rule| matches(&rule.pattern, &path.name));
+            let by = frozen_by.entry(parameter.id()).or_insert(last);
+            *by = last.max(*by);
+            let is_frozen = by.is_some_and(|rule| self.frozen[rule].is_frozen);
+            let choice = choices.by_id.entry(parameter.id());
+            let choice = choice.or_insert(Choice {
+                decays: true,
+                ..Choice::default()
+            });
+            choice.is_frozen = is_frozen;
+            choice.decays &= (self.decays)(&path.info(&parameter.dims()));
+            for (index, group) in self.groups.iter().enumerate() {
+                if matches(&group.pattern, &path.name) && !choice.groups.contains(&index) {
+                    choice.groups.push(index);
+                }
+            }
+            choice.groups.sort_unstable();
+            Ok::<_, Infallible>(())
+        });
+        choices
+    }
+}
+
+/// The names of all parameters, in the order of the model.
+fn names_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(model: &M) -> Vec<String> {
+    let mut names = Vec::new();
+    let Ok(()) = for_each(model, |path, _| {
+        names.push(path.name);
+        Ok::<_, Infallible>(())
+    });
+    names
+}

@@ -1,0 +1,114 @@
+//! Checks that a model, an optimizer and its state belong together.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use dfdx::{nn::TensorCollection, tensor::UniqueId};
+
+use super::{
+    Optimizer,
+    choices::Choices,
+    step::{keeps, name_of},
+};
+use crate::{
+    Backend, Element,
+    train::{Algorithm, UpdateError, parameters::for_each},
+};
+
+/// The model of the last step.
+pub(super) struct LastStep {
+    /// The step count after it. Another count means that the user has set the state.
+    pub(super) step: u64,
+    pub(super) parameters: Vec<UniqueId>,
+}
+
+impl<E: Element, A: Algorithm> Optimizer<E, A> {
+    /// Checks that the model has the parameters of the earlier steps, and returns them.
+    pub(super) fn check_model<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+    ) -> Result<Vec<UniqueId>, UpdateError<D::Err>> {
+        let parameters = ids_of(model);
+        let last_step = self.last_step.as_ref();
+        match last_step.filter(|last_step| last_step.step == self.state.step) {
+            Some(last_step) if last_step.parameters != parameters => Err(UpdateError::OtherModel {
+                name: self.first_unknown(model, &last_step.parameters),
+                optimizer: A::NAME,
+            }),
+            _ => Ok(parameters),
+        }
+    }
+
+    /// The first parameter of the model that differs from that of the optimizer at its position, or one that only the optimizer
+    /// has.
+    fn first_unknown<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+        last_step: &[UniqueId],
+    ) -> String {
+        let mut names = BTreeSet::new();
+        let mut last_step = last_step.iter();
+        let strange = for_each(model, |path, parameter| {
+            if last_step.next() != Some(&parameter.id()) {
+                return Err(path.name);
+            }
+            names.insert(path.name);
+            Ok(())
+        });
+        let mut known = self
+            .state
+            .lists
+            .keys()
+            .filter_map(|name| Some(name.rsplit_once('.')?.0));
+        let missing = || known.find(|name| !names.contains(*name)).map(str::to_owned);
+        strange.err().or_else(missing).unwrap_or_default()
+    }
+
+    /// Checks that the lists of the state have the lengths of the model's parameters.
+    pub(in crate::train) fn check_state<M: TensorCollection<E, D>, D: Backend<E>>(
+        &self,
+        model: &M,
+        choices: &Choices,
+    ) -> Result<(), UpdateError<D::Err>> {
+        for_each(model, |path, parameter| {
+            let dims = parameter.dims();
+            let info = path.info(&dims);
+            let choice = choices.of(parameter.id());
+            let kept = A::LISTS
+                .iter()
+                .filter(|list| self.with_settings(choice, |settings| keeps(settings, list, &info)));
+            let kept: Vec<_> = kept.map(|list| (list, name_of(&info, list))).collect();
+            let is_new = kept
+                .iter()
+                .all(|(list, name)| !list.always || !self.state.lists.contains_key(name));
+            for (list, name) in kept {
+                let expected = list.size.of(&dims);
+                let found = match self.state.lists.get(&name) {
+                    Some(numbers) => numbers.len(),
+                    None if is_new || !list.always => expected,
+                    None => 0,
+                };
+                if found != expected {
+                    return Err(UpdateError::StateMismatch {
+                        name,
+                        expected,
+                        found,
+                    });
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The ids of all parameters, in the order of the model.
+pub(super) fn ids_of<M: TensorCollection<E, D>, E: Element, D: Backend<E>>(
+    model: &M,
+) -> Vec<UniqueId> {
+    let mut parameters = Vec::new();
+    let Ok(()) = for_each(model, |_, parameter| {
+        parameters.push(parameter.id());
+        Ok::<_, Infallible>(())
+    });
+    parameters
+}

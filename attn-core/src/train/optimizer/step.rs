@@ -1,0 +1,243 @@
+//! A step: its beginning, and the work of all threads on the parameters.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use dfdx::nn::TensorCollection;
+
+use super::{
+    Optimizer,
+    choices::{Choice, Choices},
+};
+use crate::{
+    Backend, Element,
+    fused::zeros,
+    kernel::parallel::{SMALL, for_each, run_pass},
+    train::{
+        Algorithm, List, ListStart, ParameterInfo, Update, UpdateError,
+        parameters::for_each as for_each_parameter,
+    },
+};
+
+/// A parameter in a step.
+pub(in crate::train) struct Target<'a, E> {
+    pub(in crate::train) info: ParameterInfo<'a>,
+    pub(in crate::train) choice: &'a Choice,
+    pub(in crate::train) numbers: &'a mut [E],
+    pub(in crate::train) gradient: Option<&'a [E]>,
+}
+
+impl<E: Element, A: Algorithm> Optimizer<E, A> {
+    /// Begins a step: checks the state, and counts the step. Until they are [updated](Self::update_all), no parameter has one more.
+    /// Returns how each parameter is updated.
+    pub(in crate::train) fn begin<M: TensorCollection<E, D>, D: Backend<E>>(
+        &mut self,
+        model: &M,
+    ) -> Result<Choices, UpdateError<D::Err>> {
+        let choices = self.choices(model);
+        self.check_state(model, &choices)?;
+        let step = self.state.step.saturating_add(1);
+        let begun = self.config.begin(step, &mut self.state.numbers);
+        begun.map_err(|reason| UpdateError::NotReady { reason })?;
+        self.state.frozen.clear();
+        let Ok(()) = for_each_parameter(model, |path, parameter| {
+            let count = self.state.updates_of(&path.name);
+            if choices.is_frozen(parameter.id()) {
+                self.state.frozen.insert(path.name.clone());
+            }
+            self.state.updates.insert(path.name, count);
+            Ok::<_, Infallible>(())
+        });
+        self.state.step = step;
+        Ok(choices)
+    }
+
+    /// Updates parameters on all threads, in a step that has begun. One without a gradient is left alone, but it has lists. A frozen one has
+    /// none, unless it was trained before.
+    pub(in crate::train) fn update_all(&mut self, mut targets: Vec<Target<'_, E>>) {
+        targets.retain(|target| !target.choice.is_frozen);
+        let mut of_groups = BTreeMap::new();
+        for Target { choice, .. } in &targets {
+            let groups = choice.groups.as_slice();
+            of_groups
+                .entry(groups)
+                .or_insert_with(|| self.settings_of_groups(groups));
+        }
+        let counts = targets.iter().map(|target| match target.gradient {
+            Some(_) => self.state.count_update(target.info.name),
+            None => 0,
+        });
+        let counts: Vec<_> = counts.collect();
+        let mut kept = Vec::with_capacity(targets.len());
+        for target in &targets {
+            let of_group = of_groups.get(target.choice.groups.as_slice());
+            let settings = of_group.and_then(Option::as_ref);
+            kept.push(self.take_lists(target, settings));
+        }
+        let all = targets.into_iter().zip(&mut kept).zip(counts);
+        let parts = all.filter_map(|((target, kept), count)| {
+            let of_group = of_groups.get(target.choice.groups.as_slice());
+            let settings = of_group.and_then(Option::as_ref);
+            let lists = kept.iter_mut().map(|kept| kept.numbers.as_mut_slice());
+            Some(Part {
+                algorithm: settings.unwrap_or(&self.config),
+                info: target.info,
+                count,
+                decays: target.choice.decays,
+                start: 0,
+                parameter: target.numbers,
+                gradient: target.gradient?,
+                lists: lists.collect(),
+            })
+        });
+        run(parts, self.state.step, &self.state.numbers);
+        for Kept { name, numbers } in kept.into_iter().flatten() {
+            if let Some(name) = name {
+                self.state.lists.insert(name, numbers);
+            }
+        }
+    }
+
+    /// Moves the lists of a parameter out of the state.
+    fn take_lists(&mut self, target: &Target<'_, E>, settings: Option<&A>) -> Vec<Kept<E>> {
+        let settings = settings.unwrap_or(&self.config);
+        let mut kept = Vec::with_capacity(A::LISTS.len());
+        for list in A::LISTS {
+            if !keeps(settings, list, &target.info) {
+                kept.push(Kept::default());
+                continue;
+            }
+            let name = name_of(&target.info, list);
+            let numbers = match (self.state.lists.get_mut(&name), list.start) {
+                (Some(numbers), _) => std::mem::take(numbers),
+                (None, ListStart::Zeros) => zeros(list.size.of(target.info.dims)),
+                (None, ListStart::Parameter) => target.numbers.to_vec(),
+            };
+            kept.push(Kept {
+                name: Some(name),
+                numbers,
+            });
+        }
+        kept
+    }
+}
+
+/// A list of a parameter, with its name in the state. One that is not kept has no name and no numbers.
+#[derive(Default)]
+struct Kept<E> {
+    name: Option<String>,
+    numbers: Vec<E>,
+}
+
+/// Whether an algorithm keeps a list for a parameter.
+pub(super) fn keeps(settings: &impl Algorithm, list: &List, parameter: &ParameterInfo<'_>) -> bool {
+    list.always || settings.keeps(list, parameter)
+}
+
+/// The name of a list in the state.
+pub(super) fn name_of(parameter: &ParameterInfo<'_>, list: &List) -> String {
+    format!("{}.{}", parameter.name, list.name)
+}
+
+/// A parameter or a part of one, with its settings.
+struct Part<'a, E, A> {
+    algorithm: &'a A,
+    info: ParameterInfo<'a>,
+    count: u64,
+    decays: bool,
+    start: usize,
+    parameter: &'a mut [E],
+    gradient: &'a [E],
+    lists: Vec<&'a mut [E]>,
+}
+
+/// Updates all parts. Each thread takes ranges of [`SMALL`] numbers, which may have several parameters, and begin within one if its numbers
+/// do not depend on each other. The ranges do not depend on the number of threads.
+fn run<'a, E: Element, A: Algorithm + 'a>(
+    parts: impl Iterator<Item = Part<'a, E, A>>,
+    step: u64,
+    numbers: &BTreeMap<String, f64>,
+) {
+    let mut count = 0;
+    let parts = parts.inspect(|part| count += part.parameter.len());
+    let tasks = ranges(parts, SMALL);
+    run_pass(count, || {
+        for_each(tasks, |task| {
+            for part in task {
+                part.update(step, numbers);
+            }
+        });
+    });
+}
+
+/// Parts in ranges of so many numbers.
+fn ranges<'a, E: Element, A: Algorithm + 'a>(
+    parts: impl Iterator<Item = Part<'a, E, A>>,
+    size: usize,
+) -> Vec<Vec<Part<'a, E, A>>> {
+    let mut ranges = Vec::new();
+    let mut range = Vec::new();
+    let mut room = size;
+    for part in parts {
+        let mut rest = Some(part);
+        while let Some(mut part) = rest {
+            rest = part.split_off(room);
+            room = room.saturating_sub(part.parameter.len());
+            range.push(part);
+            if room == 0 {
+                ranges.push(std::mem::take(&mut range));
+                room = size;
+            }
+        }
+    }
+    ranges.push(range);
+    ranges
+}
+
+impl<E: Element, A: Algorithm> Part<'_, E, A> {
+    /// Whether each number is updated by itself.
+    fn is_elementwise(&self) -> bool {
+        let has_all = |list: &&mut [E]| list.is_empty() || list.len() == self.parameter.len();
+        self.algorithm.is_elementwise(&self.info) && self.lists.iter().all(has_all)
+    }
+
+    /// Leaves the first numbers, and returns the others, if there are any and they can be updated by themselves.
+    fn split_off(&mut self, at: usize) -> Option<Self> {
+        if at >= self.parameter.len() || !self.is_elementwise() {
+            return None;
+        }
+        let (gradient, of_others) = self.gradient.split_at(at);
+        self.gradient = gradient;
+        let lists = self.lists.iter_mut();
+        Some(Self {
+            start: self.start + at,
+            parameter: split_off(&mut self.parameter, at),
+            gradient: of_others,
+            lists: lists.map(|list| split_off(list, at)).collect(),
+            ..*self
+        })
+    }
+
+    fn update(self, step: u64, numbers: &BTreeMap<String, f64>) {
+        let mut lists: Vec<&mut [E]> = self.lists;
+        self.algorithm.update(Update {
+            step,
+            count: self.count,
+            info: self.info,
+            decays: self.decays,
+            numbers,
+            start: self.start,
+            parameter: self.parameter,
+            gradient: self.gradient,
+            lists: &mut lists,
+        });
+    }
+}
+
+/// Leaves the first numbers, and returns the others. A list that is not kept has none.
+fn split_off<'a, E>(numbers: &mut &'a mut [E], at: usize) -> &'a mut [E] {
+    let all = std::mem::take(numbers);
+    let (first, others) = all.split_at_mut(at.min(all.len()));
+    *numbers = first;
+    others
+}
