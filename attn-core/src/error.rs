@@ -227,7 +227,7 @@ pub enum Error<Dev> {
     },
 
     /// dfdx failed, for example for lack of memory.
-    #[error("{0}")]
+    #[error(transparent)]
     Device(Dev),
 }
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of tokens in one step: with more, the activations would take gigabytes.
-const MOST_TOKENS_PER_STEP: usize = 1 << 14;
+/// The maximum number of tokens in one batch: with more, the activations would take gigabytes.
+const MOST_TOKENS_PER_BATCH: usize = 1 << 14;
 
 /// Trains a small GPT on text, one token at a time, and samples from it.
 ///
@@ -63,13 +63,17 @@ pub(crate) struct Training {
     #[arg(long, alias = "max-iters", value_name = "N", default_value_t = 5000)]
     pub(crate) steps: usize,
 
-    /// Blocks of text in one step
+    /// Blocks of text in one batch
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) batch_size: usize,
 
     /// Tokens in one block, the maximum context of the model
     #[arg(long, value_name = "N", default_value_t = BLOCK)]
     pub(crate) block_size: usize,
+
+    /// Batches in one step, whose gradients are accumulated
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) gradient_accumulation_steps: usize,
 
     /// Highest learning rate, reached after the warm-up
     #[arg(long, value_name = "RATE", default_value_t = 3e-3)]
@@ -129,8 +133,17 @@ impl Training {
         self.warmup_steps.unwrap_or(100.min(self.steps / 10))
     }
 
+    /// The number of tokens that a step learns from.
+    pub(crate) fn tokens_per_step(&self) -> usize {
+        self.gradient_accumulation_steps * self.batch_size * self.block_size
+    }
+
     fn check(&self) -> Result<()> {
         at_least_one("--batch-size", self.batch_size)?;
+        at_least_one(
+            "--gradient-accumulation-steps",
+            self.gradient_accumulation_steps,
+        )?;
         at_least_one("--block-size", self.block_size)?;
         at_least_one("--eval-interval", self.eval_interval)?;
         at_least_one("--eval-iters", self.eval_iters)?;
@@ -143,12 +156,13 @@ impl Training {
         );
         let tokens = self.batch_size.saturating_mul(self.block_size);
         ensure!(
-            tokens <= MOST_TOKENS_PER_STEP,
-            "--batch-size {} × --block-size {} is too much for one step: \
-             {LAYERS} layers of it have to fit in memory, so take at most {} blocks of this size",
+            tokens <= MOST_TOKENS_PER_BATCH,
+            "--batch-size {} × --block-size {} is too much for one batch: \
+             {LAYERS} layers of it have to fit in memory, so take at most {} blocks of this size, \
+             and several batches with --gradient-accumulation-steps",
             self.batch_size,
             self.block_size,
-            MOST_TOKENS_PER_STEP / self.block_size
+            MOST_TOKENS_PER_BATCH / self.block_size
         );
         self.check_rates()
     }
@@ -227,6 +241,7 @@ mod tests {
     fn sizes_of_zero_are_refused_by_name() {
         for flag in [
             "--batch-size",
+            "--gradient-accumulation-steps",
             "--block-size",
             "--eval-interval",
             "--eval-iters",
@@ -248,7 +263,7 @@ mod tests {
     #[test]
     fn a_batch_whose_size_overflows_is_refused() {
         let message = refusal(&["--batch-size", &usize::MAX.to_string()]);
-        assert!(message.contains("too much for one step"), "{message}");
+        assert!(message.contains("too much for one batch"), "{message}");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! The model is a small GPT, declared with `model!` (see `model.rs`). Each file has one subject: `cli` the flags, `text` the
 //! source of the text, `tokenizer` and `corpus` text as tokens, `baseline` the losses of counting, `model` the
 //! network and its loss, `train` the trainer and the loop, `run` and `saved` checkpoints, `records` the metrics and
-//! the report, `interrupt` Ctrl-C, `sample` text generation. Begin with `model` and `train`.
+//! the report, `interrupt` Ctrl-C, `output` what is printed, `sample` text generation. Begin with `model` and `train`.
 //!
 //! Each evaluation on the validation split saves a checkpoint. After Ctrl-C or a crash, `--resume` continues to the same bits.
 //! `cargo run --release --example generate` generates text from a checkpoint. The folder also has `metrics.jsonl`, the losses by
@@ -20,6 +20,7 @@ mod cli;
 mod corpus;
 mod interrupt;
 mod model;
+mod output;
 mod records;
 mod run;
 mod sample;
@@ -34,18 +35,20 @@ use attn::{
     dfdx::prelude::*,
     text::Vocabulary,
     train::{FitEnd, FitState},
+    viz::thousands,
 };
 use baseline::Baselines;
 use clap::Parser;
 use cli::Args;
 use corpus::Corpus;
 use model::Model;
-use records::{End, Records, thousands};
+use output::Output;
+use records::{End, Records};
 use run::Run;
 use sample::Writer;
 use saved::Saved;
 use std::{
-    io::{Write, stderr, stdout},
+    io::{Write, stderr},
     process::ExitCode,
 };
 use train::{Course, Measured, Trainer};
@@ -113,13 +116,13 @@ fn run(args: &Args) -> Result<()> {
     };
     let out = args.out.display();
     writeln!(
-        stdout(),
+        Output,
         "\ncheckpoints, metrics.jsonl, loss.svg and report.html are in {out}"
     )?;
     if end == FitEnd::Stopped {
         let step = state.step;
         records.write(&mut log, trainer.model(), &End::Stopped(step))?;
-        writeln!(stdout(), "stopped after step {step}: --resume continues")?;
+        writeln!(Output, "stopped after step {step}: --resume continues")?;
         return Ok(());
     }
     compare(&records, measured, &state)?;
@@ -168,7 +171,7 @@ fn describe(model: &Model, corpus: &Corpus) -> Result<()> {
         train,
         validation,
     } = corpus;
-    let mut out = stdout().lock();
+    let mut out = Output;
     let parameters = thousands(model.num_trainable_params());
     writeln!(out, "parameters  {parameters}, in {} layers", model::LAYERS)?;
     let unit = vocabulary.unit();
@@ -203,7 +206,7 @@ fn compare(records: &Records<'_>, measured: &Measured<'_>, state: &FitState) -> 
     let Records {
         corpus, baselines, ..
     } = records;
-    let mut out = stdout().lock();
+    let mut out = Output;
     let tokens = measured.ranges().map(|block| block.len()).sum();
     let unit = corpus.vocabulary.unit();
     writeln!(out, "\nvalidation loss over {} {unit}s", thousands(tokens))?;
@@ -229,7 +232,7 @@ fn sample(
 ) -> Result<Vec<String>> {
     let sampling = args.sampling.sampling(vocabulary.len(), args.seed);
     let mut writer = Writer::new(model, vocabulary, args.training.block_size, sampling)?;
-    let mut out = stdout().lock();
+    let mut out = Output;
     let mut samples = Vec::new();
     for _ in 0..args.num_samples {
         if interrupt::pressed() {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use attn::{
     dfdx::prelude::*,
     train::FitState,
-    viz::{self, Labels, Report, TrainingLog, Viewer},
+    viz::{self, Labels, Report, TrainingLog, Viewer, thousands},
 };
 
 /// The chart of the losses.
@@ -49,7 +49,7 @@ impl Records<'_> {
     /// Progress and metrics, which begin or go on at this state.
     pub(crate) fn log(&self, state: &FitState) -> Result<TrainingLog> {
         let options = &self.args.training;
-        let tokens = options.batch_size * options.block_size;
+        let tokens = options.tokens_per_step();
         // A new run has found no checkpoints, so that records of steps are those of a run that saved none.
         let log = TrainingLog::replacing(&self.args.out, state)?
             .every(options.log_interval as u64)
@@ -111,6 +111,10 @@ impl Records<'_> {
             ("batch size", training.batch_size.to_string()),
             ("block size", training.block_size.to_string()),
             (
+                "batches of a step",
+                training.gradient_accumulation_steps.to_string(),
+            ),
+            (
                 "learning rate",
                 format!(
                     "{} to {}",
@@ -140,14 +144,6 @@ impl Records<'_> {
     }
 }
 
-/// 1234567 as 1,234,567.
-pub(crate) fn thousands(n: usize) -> String {
-    let digits = n.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,12 +155,6 @@ mod tests {
     };
     use clap::Parser;
     use std::fs;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let found = [0, 999, 1000, 1_234_567].map(thousands);
-        assert_eq!(found, ["0", "999", "1,000", "1,234,567"]);
-    }
 
     /// The report and the chart of a run with this end.
     fn written(end: &End<'_>, data: &str) -> Result<(String, String)> {

@@ -64,16 +64,18 @@ impl Course<'_> {
         let options = self.options;
         let shape = (options.batch_size, options.block_size);
         let batches = RandomBlocks::new(&self.corpus.train, shape, self.seed, &Cpu::default())?;
-        // The batches of a step depend on its number alone, so a resumed run goes on with the same.
-        let batches = batches.at(state.step).pairs();
+        // A batch depends on its number alone, so a resumed run goes on with the same.
+        let accumulate = options.gradient_accumulation_steps;
+        let batches = batches.at(accumulate as u64 * state.step).pairs();
         let validation: Vec<_> = self.measured.clone().pairs().collect::<Result<_, _>>()?;
         let config = FitConfig {
             steps: options.steps as u64,
             evaluate_every: options.eval_interval as u64,
-            patience: None,
+            ..FitConfig::default()
         };
         let end = trainer
             .fit(config)
+            .accumulate(accumulate)
             .evaluate(|trainer| trainer.evaluate_all(validation.iter().cloned()))
             .save(|trainer, state| self.run.save(trainer, state))
             .observe(|state, event| log.observe(state, event))

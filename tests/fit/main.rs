@@ -121,6 +121,74 @@ fn it_evaluates_before_the_first_step_at_each_interval_and_after_the_last() {
     assert_eq!(state.best(), Some((7, 2.0)));
 }
 
+/// Checkpoints at their own interval, after a new lowest loss, and at the end.
+#[test]
+fn checkpoints_have_an_interval_of_their_own() {
+    let run = |validation: Vec<f64>, config| {
+        let mut script = Script {
+            validation,
+            ..Script::default()
+        };
+        let mut state = FitState::default();
+        let end = fit(&mut script, batches(1..100), config, &mut state, go_on);
+        (end.unwrap(), script.saved)
+    };
+    let every_two = FitConfig {
+        save_every: 2,
+        ..config(7, 3, None)
+    };
+    let (end, saved) = run(vec![5.0, 4.0, 6.0, 5.0], every_two);
+    assert_eq!(end, FitEnd::Done);
+    assert_eq!(
+        saved,
+        [
+            (2, None),
+            (3, Some(4.0)),
+            (4, None),
+            (6, Some(6.0)),
+            (7, Some(5.0))
+        ]
+    );
+    let rarely = FitConfig {
+        save_every: 50,
+        ..config(7, 1, Some(2))
+    };
+    let (end, saved) = run(vec![5.0, 3.0, 4.0, 3.5], rarely);
+    assert_eq!(end, FitEnd::NotBetter);
+    assert_eq!(saved, [(1, Some(3.0)), (3, Some(3.5))]);
+    // Without an evaluation.
+    let alone = FitConfig {
+        save_every: 3,
+        ..config(7, 0, None)
+    };
+    let (_, saved) = run(vec![], alone);
+    assert_eq!(saved, [(3, None), (6, None), (7, None)]);
+}
+
+#[test]
+fn whoever_observes_knows_the_settings_first_and_may_stop_there() {
+    let mut script = Script {
+        validation: vec![5.0],
+        ..Script::default()
+    };
+    let mut state = FitState::default();
+    let mut events = Vec::new();
+    let settings = config(7, 3, None);
+    let end = fit(
+        &mut script,
+        batches(1..9),
+        settings,
+        &mut state,
+        |_, event| {
+            events.push(event);
+            Ok(ControlFlow::Break(()))
+        },
+    );
+    assert_eq!(end.unwrap(), FitEnd::Stopped);
+    assert_eq!(events, [FitEvent::Started(settings)]);
+    assert_eq!((state, script.saved), (FitState::default(), vec![]));
+}
+
 #[test]
 fn the_shown_loss_starts_with_the_first_and_follows_slowly() {
     let mut state = FitState::default();

@@ -350,3 +350,63 @@ fn a_step_that_fails_is_told_with_its_operation() {
     assert!(error.starts_with("step 1: the loss is NaN"), "{error}");
     assert!(error.contains("the result of `linear`"), "{error}");
 }
+
+/// Each step is on the mean of its batches, and so are its loss and the resumed steps.
+#[test]
+fn a_step_accumulates_batches() {
+    let text = text();
+    let all = || {
+        let blocks = RandomBlocks::new(&text, (4, 5), 3, &Cpu::default()).unwrap();
+        blocks.pairs().take(10)
+    };
+    let bits = |trainer: &mut NetTrainer| {
+        let weight = trainer.model().linear.weight.as_vec().into_iter();
+        weight.map(f32::to_bits).collect::<Vec<_>>()
+    };
+    // 4, 4 and the last 2.
+    let mut by_hand = trainer();
+    let mut losses = Vec::new();
+    let batches: Vec<_> = all().collect::<Result<_, _>>().unwrap();
+    for of_step in batches.chunks(4) {
+        for batch in of_step {
+            by_hand.accumulate(batch.clone()).unwrap();
+        }
+        losses.push(by_hand.apply().unwrap().loss);
+    }
+    let mut fitted = trainer();
+    let mut state = FitState::default();
+    let mut found = Vec::new();
+    let mut run = |steps: u64, state: &mut FitState| {
+        let behind = all().skip(4 * state.step as usize);
+        fitted
+            .fit(config(steps, 0))
+            .accumulate(4)
+            .observe(|_, event| {
+                if let FitEvent::Step(report) = event {
+                    found.push(report.loss);
+                }
+                Ok::<_, CpuError>(())
+            })
+            .run(behind, state)
+            .unwrap()
+    };
+    assert_eq!(run(1, &mut state), FitEnd::Done);
+    assert_eq!(run(9, &mut state), FitEnd::NoMoreBatches);
+    assert_eq!((state.step, &found), (3, &losses));
+    assert_eq!(bits(&mut fitted), bits(&mut by_hand));
+}
+
+#[test]
+fn batches_before_one_that_is_refused_are_forgotten() {
+    let dev = Cpu::default();
+    let ids = |id: usize| dev.tensor_from_vec(vec![0, id], (1, 2));
+    let mut trainer = trainer();
+    let batches = [3, 4, 99].map(|id| Ok::<_, CpuError>((ids(id), ids(1))));
+    let error = trainer
+        .fit(config(1, 0))
+        .accumulate(3)
+        .run(batches, &mut FitState::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("99"), "{error}");
+    assert!(matches!(trainer.apply(), Err(TrainError::NoBatch)));
+}

@@ -1,6 +1,8 @@
 //! The operation that a step names if a number is not finite.
 
 use attn::{
+    __private::runtime::fused::Operation,
+    Error,
     dfdx::prelude::*,
     model,
     train::{NonFinite, SgdConfig, TrainBatch, TrainError, Trainable, Trainer},
@@ -289,4 +291,69 @@ fn where_such_steps_are_skipped_nothing_runs_again() {
     assert_eq!((step.skipped, step.learning_rate), (true, None));
     let mut trainer = trainer.non_finite(NonFinite::Stop);
     assert!(named(&mut trainer, batch(f64::NAN)).is_some());
+}
+
+/// Views with rows beyond any memory, which have none of their own.
+#[test]
+fn the_memory_of_the_search_is_asked_for_before_it_begins() {
+    let dev = Cpu::default();
+    let rows = 1 << 40;
+    let row: Tensor<Rank1<4>, f64, _> = dev.ones();
+    let x: X = row.broadcast_like::<_, Axis<0>>(&(rows, Const));
+    let scale: Scale = dev.tensor(1.0).broadcast_like::<_, Axis<0>>(&(rows,));
+    let model = dev.build_module::<Deep, f64>();
+    let refused = (x, scale).first_non_finite(&model);
+    let Err(Error::TooLarge { sizes, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    // Three layers of a norm, a product and a sum, and the head: each result with its gradient.
+    let least = 2 * 8 * 10 * 4 * rows;
+    assert!(
+        matches!(sizes[..], [(_, bytes)] if bytes >= least),
+        "{sizes:?}"
+    );
+}
+
+/// A batch with a search that is refused.
+#[derive(Clone)]
+struct Large(X, Scale);
+
+impl TrainBatch<Deep<f64, Cpu>> for Large {
+    fn loss<T: Tape<f64, Cpu>>(
+        self,
+        model: &Deep<f64, Cpu>,
+        operation: Operation<f64, Cpu, T>,
+    ) -> Result<Tensor<Rank0, f64, Cpu, T>, Error<CpuError>> {
+        (self.0, self.1).loss(model, operation)
+    }
+
+    fn targets(&self) -> usize {
+        1
+    }
+
+    fn first_non_finite(
+        self,
+        _: &Deep<f64, Cpu>,
+    ) -> Result<Option<values::NonFinite>, Error<CpuError>> {
+        Err(Error::TooLarge {
+            layer: "Deep::loss",
+            sizes: vec![("size of activations in bytes", 1 << 50)],
+        })
+    }
+}
+
+#[test]
+fn a_search_that_is_refused_says_why() {
+    let (x, scale) = batch(f64::NAN);
+    let error = deep().step(Large(x, scale)).unwrap_err();
+    let TrainError::NotFinite { first, search, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(first.is_none());
+    assert!(matches!(search, Some(Error::TooLarge { .. })));
+    let text = error.to_string();
+    assert!(
+        text.contains("; the first operation cannot be looked for: Deep::loss: "),
+        "{text}"
+    );
 }

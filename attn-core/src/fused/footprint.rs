@@ -134,6 +134,20 @@ impl Footprint {
         Self::of(&[array, self], &forward, &[Entry::Use(1)])
     }
 
+    /// Adds the results of a chain of operations, so many numbers, and their gradients.
+    pub const fn keeping(self, results: u64) -> Self {
+        let both = results.saturating_mul(2);
+        let both = if both > usize::MAX as u64 {
+            usize::MAX
+        } else {
+            both as usize
+        };
+        Self {
+            kept: self.kept.saturating_add(both),
+            ..self
+        }
+    }
+
     /// The peak bytes of both passes; `usize::MAX` on overflow.
     pub const fn bytes<E>(self) -> usize {
         let backward = self.kept.saturating_add(self.backward);

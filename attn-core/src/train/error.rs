@@ -86,7 +86,7 @@ pub enum UpdateError<Dev> {
     },
 
     /// dfdx failed, for example for lack of memory.
-    #[error("{0}")]
+    #[error(transparent)]
     Device(Dev),
 }
 
@@ -150,7 +150,30 @@ fn join(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::UpdateError;
+    use crate::{Error, train::TrainError};
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the device is lost")]
+    struct Lost(#[source] std::io::Error);
+
+    #[test]
+    fn the_causes_of_a_device_are_kept() {
+        let lost = || Lost(std::io::Error::other("it was unplugged"));
+        let update = UpdateError::Device(lost());
+        let errors = [
+            TrainError::from(UpdateError::Device(lost())),
+            TrainError::from(Error::Device(lost())),
+        ];
+        let texts = [&update as &dyn std::error::Error, &errors[0], &errors[1]];
+        for error in texts {
+            assert_eq!(error.to_string(), "the device is lost");
+            let source = error.source().map(ToString::to_string);
+            assert_eq!(source.as_deref(), Some("it was unplugged"));
+        }
+    }
 
     #[test]
     fn a_parameter_without_a_name_is_described() {

@@ -288,7 +288,7 @@ impl TrainingLog {
         let baselines = self.baselines.iter();
         rows.extend(baselines.map(|(name, loss)| (name.clone(), number(*loss))));
         if self.progress.speed() > 0.0 {
-            let speed = thousands(self.progress.speed() as u64);
+            let speed = thousands(self.progress.speed() as usize);
             rows.push((format!("{} per second", self.progress.unit()), speed));
             let seconds = self.progress.elapsed().as_secs();
             rows.push(("time of this run".into(), minutes(seconds)));

@@ -83,7 +83,7 @@ pub use grid::{Head, Scale};
 pub use label::Labels;
 pub use log::TrainingLog;
 pub use metrics::{Metrics, Record};
-pub use progress::Progress;
+pub use progress::{Progress, thousands};
 pub use report::Report;
 pub use svg::{SvgOptions, svg};
 pub use terminal::{Terminal, terminal};

@@ -172,7 +172,7 @@ impl Progress {
 
     fn message(&self, state: &FitState) -> String {
         let loss = state.loss.unwrap_or(f64::NAN);
-        let speed = thousands(self.speed() as u64);
+        let speed = thousands(self.speed() as usize);
         let unit = self.unit();
         let mut message = format!("loss {loss:.3}  {speed} {unit}/s");
         if let Some(steps) = self.steps {
@@ -197,8 +197,14 @@ fn bar(steps: u64) -> Option<indicatif::ProgressBar> {
     })
 }
 
-/// 1234567 as 1,234,567.
-pub(super) fn thousands(n: u64) -> String {
+/// A number in groups of three digits.
+///
+/// ```
+/// assert_eq!(attn::viz::thousands(1_234_567), "1,234,567");
+/// ```
+///
+/// Python: `f"{n:,}"`.
+pub fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

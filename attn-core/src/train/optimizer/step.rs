@@ -241,3 +241,6 @@ fn split_off<'a, E>(numbers: &mut &'a mut [E], at: usize) -> &'a mut [E] {
     *numbers = first;
     others
 }
+
+#[cfg(test)]
+mod tests;

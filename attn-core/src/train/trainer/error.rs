@@ -35,18 +35,18 @@ pub enum NonFinite {
 #[non_exhaustive]
 pub enum TrainError<Dev> {
     /// The model does not accept the batch.
-    #[error("{0}")]
+    #[error(transparent)]
     Call(Error<Dev>),
 
     /// A setting, or the state, does not fit.
-    #[error("{0}")]
+    #[error(transparent)]
     Update(UpdateError<Dev>),
 
     /// The loss or a gradient is infinite or NaN.
     #[error(
         "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}{}: training has diverged; a smaller learning rate may help",
         of_gradient(parameter.as_deref()),
-        of_operation(first.as_ref())
+        of_operation(first.as_ref(), search.as_ref())
     )]
     NotFinite {
         /// The step.
@@ -62,6 +62,8 @@ pub enum TrainError<Dev> {
         /// [accumulated](super::Trainer::accumulate) batches, that of the first with such a loss. The search keeps the results of all operations,
         /// logits among them; [`NonFinite::Skip`] leaves it out.
         first: Option<values::NonFinite>,
+        /// Why the operation could not be looked for, as [`Error::TooLarge`] if there is too little memory.
+        search: Option<Error<Dev>>,
     },
 
     /// There is nothing to evaluate.
@@ -81,8 +83,15 @@ fn of_gradient(parameter: Option<&str>) -> impl Display {
     })
 }
 
-fn of_operation(first: Option<&values::NonFinite>) -> impl Display {
-    first.map_or_else(String::new, |first| format!("; {first}"))
+fn of_operation<Dev>(first: Option<&values::NonFinite>, search: Option<&Error<Dev>>) -> String
+where
+    Error<Dev>: Display,
+{
+    match (first, search) {
+        (Some(first), _) => format!("; {first}"),
+        (None, Some(error)) => format!("; the first operation cannot be looked for: {error}"),
+        (None, None) => String::new(),
+    }
 }
 
 impl<Dev> From<Error<Dev>> for TrainError<Dev> {

@@ -12,7 +12,11 @@ use dfdx::{
     tensor::{NoneTape, SplitTape, Tensor},
 };
 
-use self::{model::StepTape, parameters::Parameters};
+use self::{
+    finite::{Search, parts},
+    model::StepTape,
+    parameters::Parameters,
+};
 use super::{
     Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
     ScheduleFreeConfig, UpdateError,
@@ -21,7 +25,6 @@ use super::{optimizer::Target, parameters::for_each};
 use crate::{
     Backend, Element,
     fused::{Operation, StepSeeds},
-    values,
 };
 
 pub use error::{NonFinite, TrainError, TrainStep};
@@ -98,7 +101,7 @@ pub struct Trainer<M: Trainable, A> {
     /// The losses of the batches since the last step.
     losses: Vec<f64>,
     /// The first operation of them that is not finite.
-    first: Option<values::NonFinite>,
+    first: Option<Search<M>>,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -399,7 +402,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let loss = number_of(&loss.split_tape().0);
         self.losses.push(loss);
         if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
-            self.first = self.first_non_finite(again, number);
+            self.first = Some(self.first_non_finite(again, number));
         }
         Ok(loss)
     }
@@ -549,7 +552,7 @@ fn apply<M: Trainable, A: Algorithm>(
     model: &M,
     settings: &Settings<'_, A>,
     (loss, count): (f64, f64),
-    first: Option<values::NonFinite>,
+    first: Option<Search<M>>,
 ) -> Result<TrainStep, TrainError<ErrOf<M>>> {
     if let Some(found) = settings.clip.filter(|clip| clip.is_nan() || *clip < 0.0) {
         Err(UpdateError::Config {
@@ -571,13 +574,17 @@ fn apply<M: Trainable, A: Algorithm>(
         done.skipped = true;
         return match settings.non_finite {
             NonFinite::Skip => Ok(done),
-            NonFinite::Stop => Err(TrainError::NotFinite {
-                step: done.step,
-                loss,
-                grad_norm: norm,
-                parameter: parameters.first_non_finite().map(str::to_owned),
-                first,
-            }),
+            NonFinite::Stop => {
+                let (first, search) = parts(first.unwrap_or(Ok(None)));
+                Err(TrainError::NotFinite {
+                    step: done.step,
+                    loss,
+                    grad_norm: norm,
+                    parameter: parameters.first_non_finite().map(str::to_owned),
+                    first,
+                    search,
+                })
+            }
         };
     }
     let clipped = settings.clip.filter(|clip| norm > *clip);

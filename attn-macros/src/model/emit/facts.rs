@@ -239,6 +239,30 @@ fn flops(cx: &Emitter<'_>, region: &Region) -> TokenStream {
     quote!(p::total(&[#(#terms),*]))
 }
 
+/// How many numbers the results of all operations have.
+pub(super) fn numbers(cx: &Emitter<'_>, region: &Region) -> TokenStream {
+    let of = |id: ValueId| {
+        let axes = extent(cx.model, id);
+        quote!(p::product(&[#(#axes),*]))
+    };
+    let terms = region.steps.iter().map(|step| match step {
+        Step::Node(node) => of(node.result),
+        Step::Repeat(repeat) => {
+            let count = &repeat.count;
+            let inner = numbers(cx, &repeat.body);
+            quote!((#count as u64).saturating_mul(#inner))
+        }
+        Step::Scan(scan) => {
+            let steps = extent_of(cx.model, &scan.axis);
+            let inner = numbers(cx, &scan.body);
+            let whole = scan.yields.iter().map(|slice| of(slice.whole));
+            quote!(p::total(&[(#steps as u64).saturating_mul(#inner), #(#whole),*]))
+        }
+    });
+    let terms: Vec<_> = terms.collect();
+    quote!(p::total(&[#(#terms),*]))
+}
+
 /// The sizes of the axes of a node's values, by the names of the arguments of `flops` and `activation_bytes`.
 pub(crate) struct Extents<'a> {
     pub(crate) model: &'a Model,

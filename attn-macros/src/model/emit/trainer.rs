@@ -15,7 +15,9 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
-use super::{Emitter, MODEL, docs, field, input, opaque::Access, tuple};
+use super::{
+    Emitter, MODEL, docs, facts, field, input, length, made_lengths, opaque::Access, tuple,
+};
 use crate::model::types::ValueKind;
 
 /// The function that a trainer takes the gradients of.
@@ -164,6 +166,7 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
             quote!(p::num_elements(&self.#last))
         }
     };
+    let check_memory = emit_check_of_search(cx);
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
             fn loss<T: p::Tape<E, D>>(
@@ -184,9 +187,33 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
 
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
                 let #pattern = self;
+                #check_memory
                 let #first = p::PutTape::put_tape(#first, <p::OwnedTape<E, D> as ::core::default::Default>::default());
                 p::first_non_finite(|run| #input::run(#pattern, model, run), |output| output #result, outline)
             }
+        }
+    }
+}
+
+/// The line that asks for the memory of the chain of operations, whose results and their gradients are all kept.
+fn emit_check_of_search(cx: &Emitter<'_>) -> TokenStream {
+    let model = cx.model;
+    let label = cx.label();
+    let lengths = model.symbols.iter().map(|name| length(model, name));
+    let lengths: Vec<_> = lengths.collect();
+    let sizes = model.symbols.iter().map(|name| {
+        let axis = cx.axis_of_input(name, |id| cx.var(id));
+        quote!(p::Dim::size(&#axis))
+    });
+    let made = made_lengths(model);
+    let numbers = facts::numbers(cx, &model.body);
+    quote! {
+        #[allow(unused_variables)]
+        {
+            let (#(#lengths,)*) = (#(#sizes,)*);
+            #made
+            let footprint = footprint::<E>(#(#lengths),*).keeping(#numbers);
+            footprint.check::<E, D, p::OwnedTape<E, D>>(#label)?;
         }
     }
 }
