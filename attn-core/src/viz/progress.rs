@@ -264,6 +264,13 @@ mod tests {
     }
 
     #[test]
+    fn without_an_end_no_time_is_left() {
+        let progress = Progress::new(&FitState::default());
+        let message = progress.message(&FitState::default());
+        assert!(message.ends_with(" steps/s"), "{message}");
+    }
+
+    #[test]
     fn the_speed_is_that_of_the_steps_alone() {
         let mut state = FitState::default();
         let mut progress = Progress::new(&state).every(0).work(500, "tokens");
