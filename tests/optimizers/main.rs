@@ -289,6 +289,51 @@ fn schedule_free() {
 }
 
 /// A step at the mean of the steps would be one of another algorithm.
+/// A group has the steps of an optimizer with its settings, also one that goes on from a state.
+#[test]
+fn groups_of_schedule_free_have_means_of_their_own() {
+    let values = values();
+    let slow = |config: &mut ScheduleFreeConfig| {
+        config.lr = 0.01;
+        config.warm_up = 4;
+        config.power = 1.0;
+    };
+    let [fast_config, mut slow_config] = [ScheduleFreeConfig::default(); 2];
+    slow(&mut slow_config);
+    let train = |mut optimizer: ScheduleFree<f64>, steps: &[Named], mut model: Model<f64>| {
+        for of_step in steps {
+            let mut gradients = gradients(&model, of_step);
+            optimizer.update(&mut model, &mut gradients).unwrap();
+        }
+        (optimizer, model)
+    };
+    let begin = || model::<f64>(&values.starts);
+    let grouped = || ScheduleFree::new(fast_config).group("1*", slow);
+    let (first, others) = values.gradients.split_at(3);
+    let (before, model) = train(grouped(), first, begin());
+    let mut resumed = grouped();
+    resumed.state = before.state.clone();
+    let (mut optimizer, mut model) = train(resumed, others, model);
+    let alone = |config| {
+        let all = &values.gradients;
+        train(ScheduleFree::new(config), all, begin())
+    };
+    let [mut fast, mut slow] = [fast_config, slow_config].map(alone);
+    for evaluates in [false, true] {
+        if evaluates {
+            optimizer.eval(&mut model).unwrap();
+            fast.0.eval(&mut fast.1).unwrap();
+            slow.0.eval(&mut slow.1).unwrap();
+        }
+        let [matrix, vector, stack] = numbers(&model);
+        let [fast, slow] = [&fast.1, &slow.1].map(numbers);
+        assert_eq!([&matrix, &vector, &stack], [&fast[0], &slow[1], &fast[2]]);
+        assert_ne!(vector, fast[1]);
+    }
+    let names = optimizer.state.numbers.keys();
+    assert!(names.into_iter().any(|name| name == "[1*] weight_sum"));
+}
+
 #[test]
 fn a_schedule_free_step_needs_the_parameters_of_training() {
     let values = values();

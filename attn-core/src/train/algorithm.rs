@@ -66,8 +66,8 @@ pub trait Algorithm: Sync {
     /// Whether it keeps this list, which is not [always](List::always) kept, for a parameter.
     fn keeps(&self, list: &List, parameter: &ParameterInfo<'_>) -> bool;
 
-    /// Changes the numbers that it keeps for all parameters. It is called before the parameters are updated in this step. Steps count
-    /// from 1.
+    /// Changes the numbers that it keeps for all parameters. It is called before the parameters are updated in this step, and again with the
+    /// settings and the numbers of each [group](super::Optimizer::group). Steps count from 1.
     ///
     /// # Errors
     /// Why there can be no step now. Nothing has changed then.
@@ -185,7 +185,7 @@ pub struct Update<'a, E> {
     pub info: ParameterInfo<'a>,
     /// Whether weight decay applies to it.
     pub decays: bool,
-    /// The numbers that are kept for all parameters.
+    /// The numbers that are kept for all parameters, or for those of its [group](super::Optimizer::group).
     pub numbers: &'a BTreeMap<String, f64>,
     /// How many elements of the parameter are before these: 0, unless they are a part of it.
     pub start: usize,

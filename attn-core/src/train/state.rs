@@ -27,7 +27,8 @@ use std::marker::PhantomData;
 pub struct OptimizerState<E, A> {
     /// The number of steps so far.
     pub step: u64,
-    /// What the algorithm keeps for all parameters, by name.
+    /// What the algorithm keeps for all parameters, by name; for those of a [group](super::Optimizer::group) with its pattern before the name:
+    /// `[blocks.*] weight_sum`.
     pub numbers: BTreeMap<String, f64>,
     /// What it keeps for each parameter, row-major, by the names `<parameter>.<list>`.
     pub lists: BTreeMap<String, Vec<E>>,

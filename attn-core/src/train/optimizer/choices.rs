@@ -1,6 +1,6 @@
 //! Which parameters of a model are trained, and with which settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use dfdx::{nn::TensorCollection, tensor::UniqueId};
@@ -37,6 +37,12 @@ pub(in crate::train) struct Choices {
 impl Choices {
     pub(in crate::train) fn of(&self, parameter: UniqueId) -> &Choice {
         self.by_id.get(&parameter).unwrap_or(&self.other)
+    }
+
+    /// The groups of parameters that are in any, each once.
+    pub(super) fn groups(&self) -> BTreeSet<&[usize]> {
+        let all = self.by_id.values().map(|choice| choice.groups.as_slice());
+        all.filter(|groups| !groups.is_empty()).collect()
     }
 
     pub(in crate::train) fn is_frozen(&self, parameter: UniqueId) -> bool {

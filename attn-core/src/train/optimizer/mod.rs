@@ -92,7 +92,7 @@ impl<E, A> Optimizer<E, A> {
     /// `change` makes them of the [`config`](Self::config) in each step, after a schedule has set that. If several groups have a parameter,
     /// they change its settings one after the other. A parameter with several names is in a group if one of them is. A pattern without a
     /// parameter is an error of the next step. A weight decay applies to those parameters of a group that [decay](Self::decaying). What an
-    /// algorithm keeps for all parameters, as [`ScheduleFree`](super::ScheduleFree) the share of a step in the mean, is computed of the `config`.
+    /// algorithm keeps for all parameters, as [`ScheduleFree`](super::ScheduleFree) the share of a step in the mean, a group has of its own.
     ///
     /// ```
     /// use attn::{dfdx::prelude::*, nn::Linear, train::{AdamW, AdamWConfig}};

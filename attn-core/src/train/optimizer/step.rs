@@ -19,6 +19,12 @@ use crate::{
     },
 };
 
+/// Numbers by their names.
+type Numbers = BTreeMap<String, f64>;
+
+/// The beginning of the names of numbers for groups.
+const OF_GROUPS: &str = "[";
+
 /// A parameter in a step.
 pub(in crate::train) struct Target<'a, E> {
     pub(in crate::train) info: ParameterInfo<'a>,
@@ -37,8 +43,8 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let choices = self.choices(model);
         self.check_state(model, &choices)?;
         let step = self.state.step.saturating_add(1);
-        let begun = self.config.begin(step, &mut self.state.numbers);
-        begun.map_err(|reason| UpdateError::NotReady { reason })?;
+        let numbers = self.begin_numbers(&choices, step);
+        self.state.numbers = numbers.map_err(|reason| UpdateError::NotReady { reason })?;
         self.state.frozen.clear();
         let Ok(()) = for_each_parameter(model, |path, parameter| {
             let count = self.state.updates_of(&path.name);
@@ -52,6 +58,47 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         Ok(choices)
     }
 
+    /// The numbers that the algorithm keeps for all parameters in this step, and those that it keeps for the parameters of groups, with
+    /// their settings.
+    fn begin_numbers(&self, choices: &Choices, step: u64) -> Result<Numbers, &'static str> {
+        let mut all = self.numbers_of(&[]);
+        self.config.begin(step, &mut all)?;
+        for groups in choices.groups() {
+            if let Some(settings) = self.settings_of_groups(groups) {
+                let mut numbers = self.numbers_of(groups);
+                settings.begin(step, &mut numbers)?;
+                let of = self.name_of_groups(groups);
+                all.extend(numbers.into_iter().map(|(name, x)| (of.clone() + &name, x)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The numbers for the parameters of these groups. Before their first step they are those for the parameters that are in none.
+    fn numbers_of(&self, groups: &[usize]) -> Numbers {
+        let name_of_groups = self.name_of_groups(groups);
+        let all = self.state.numbers.iter();
+        let named = all.filter_map(|(name, x)| {
+            let name = name.strip_prefix(&name_of_groups)?;
+            (!name.starts_with(OF_GROUPS)).then(|| (name.to_owned(), *x))
+        });
+        let numbers: Numbers = named.collect();
+        match numbers.is_empty() && !groups.is_empty() {
+            true => self.numbers_of(&[]),
+            false => numbers,
+        }
+    }
+
+    /// What is in front of the names of the numbers for these groups: `[blocks.*] `.
+    fn name_of_groups(&self, groups: &[usize]) -> String {
+        let patterns = groups.iter().filter_map(|index| self.groups.get(*index));
+        let patterns: Vec<_> = patterns.map(|group| group.pattern.as_str()).collect();
+        match patterns.is_empty() {
+            true => String::new(),
+            false => format!("{OF_GROUPS}{}] ", patterns.join(", ")),
+        }
+    }
+
     /// Updates parameters on all threads, in a step that has begun. One without a gradient is left alone, but it has lists. A frozen one has
     /// none, unless it was trained before.
     pub(in crate::train) fn update_all(&mut self, mut targets: Vec<Target<'_, E>>) {
@@ -61,7 +108,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
             let groups = choice.groups.as_slice();
             of_groups
                 .entry(groups)
-                .or_insert_with(|| self.settings_of_groups(groups));
+                .or_insert_with(|| (self.settings_of_groups(groups), self.numbers_of(groups)));
         }
         let counts = targets.iter().map(|target| match target.gradient {
             Some(_) => self.state.count_update(target.info.name),
@@ -70,17 +117,18 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
         let counts: Vec<_> = counts.collect();
         let mut kept = Vec::with_capacity(targets.len());
         for target in &targets {
-            let of_group = of_groups.get(target.choice.groups.as_slice());
-            let settings = of_group.and_then(Option::as_ref);
+            let (settings, _) = &of_groups[target.choice.groups.as_slice()];
+            let settings = settings.as_ref();
             kept.push(self.take_lists(target, settings));
         }
         let all = targets.into_iter().zip(&mut kept).zip(counts);
         let parts = all.filter_map(|((target, kept), count)| {
-            let of_group = of_groups.get(target.choice.groups.as_slice());
-            let settings = of_group.and_then(Option::as_ref);
+            let (settings, numbers) = &of_groups[target.choice.groups.as_slice()];
             let lists = kept.iter_mut().map(|kept| kept.numbers.as_mut_slice());
             Some(Part {
-                algorithm: settings.unwrap_or(&self.config),
+                algorithm: settings.as_ref().unwrap_or(&self.config),
+                step: self.state.step,
+                numbers,
                 info: target.info,
                 count,
                 decays: target.choice.decays,
@@ -90,7 +138,7 @@ impl<E: Element, A: Algorithm> Optimizer<E, A> {
                 lists: lists.collect(),
             })
         });
-        run(parts, self.state.step, &self.state.numbers);
+        run(parts);
         for Kept { name, numbers } in kept.into_iter().flatten() {
             if let Some(name) = name {
                 self.state.lists.insert(name, numbers);
@@ -142,6 +190,8 @@ pub(super) fn name_of(parameter: &ParameterInfo<'_>, list: &List) -> String {
 /// A parameter or a part of one, with its settings.
 struct Part<'a, E, A> {
     algorithm: &'a A,
+    step: u64,
+    numbers: &'a Numbers,
     info: ParameterInfo<'a>,
     count: u64,
     decays: bool,
@@ -153,18 +203,14 @@ struct Part<'a, E, A> {
 
 /// Updates all parts. Each thread takes ranges of [`SMALL`] numbers, which may have several parameters, and begin within one if its numbers
 /// do not depend on each other. The ranges do not depend on the number of threads.
-fn run<'a, E: Element, A: Algorithm + 'a>(
-    parts: impl Iterator<Item = Part<'a, E, A>>,
-    step: u64,
-    numbers: &BTreeMap<String, f64>,
-) {
+fn run<'a, E: Element, A: Algorithm + 'a>(parts: impl Iterator<Item = Part<'a, E, A>>) {
     let mut count = 0;
     let parts = parts.inspect(|part| count += part.parameter.len());
     let tasks = ranges(parts, SMALL);
     run_pass(count, || {
         for_each(tasks, |task| {
             for part in task {
-                part.update(step, numbers);
+                part.update();
             }
         });
     });
@@ -218,14 +264,14 @@ impl<E: Element, A: Algorithm> Part<'_, E, A> {
         })
     }
 
-    fn update(self, step: u64, numbers: &BTreeMap<String, f64>) {
+    fn update(self) {
         let mut lists: Vec<&mut [E]> = self.lists;
         self.algorithm.update(Update {
-            step,
+            step: self.step,
             count: self.count,
             info: self.info,
             decays: self.decays,
-            numbers,
+            numbers: self.numbers,
             start: self.start,
             parameter: self.parameter,
             gradient: self.gradient,
