@@ -72,8 +72,9 @@ pub trait Algorithm {
     /// Updates a parameter.
     fn update<E: Element>(&self, update: Update<'_, E>);
 
-    /// The learning rate, for records of training. `None` if the algorithm has none.
-    fn lr(&self) -> Option<f64> {
+    /// The learning rate of a step, for records of training. `None` if the algorithm has none.
+    fn lr(&self, step: u64) -> Option<f64> {
+        let _ = step;
         None
     }
 }

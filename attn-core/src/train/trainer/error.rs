@@ -10,7 +10,8 @@ use crate::{Error, train::UpdateError, values};
 pub struct TrainStep {
     /// The number of the step, from 1; of a skipped step, the number that the next one has again.
     pub step: u64,
-    /// The loss, before the parameters changed. Of several batches, the mean.
+    /// The loss, before the parameters changed. Of several batches, the mean, in which each [counts](super::Trainer::accumulate) by its
+    /// targets.
     pub loss: f64,
     /// The norm of all gradients as one vector, before clipping.
     pub grad_norm: f64,
@@ -64,9 +65,18 @@ pub enum TrainError<Dev> {
         first: Option<values::NonFinite>,
     },
 
+    /// The loss of a batch is NaN because it has no targets. Nothing has changed.
+    #[error(
+        "step {step}: the batch has no targets, so the mean of their losses is NaN: it is empty, or `ignore_index` leaves all of them out"
+    )]
+    EmptyBatch {
+        /// The step.
+        step: u64,
+    },
+
     /// There is nothing to evaluate.
     #[error(
-        "`evaluate_all` without a batch that has targets: an iterator gives its batches once, so clone it"
+        "an evaluation without a batch that has targets: there are no batches, as of an iterator that has given its batches before, or `ignore_index` leaves out all targets"
     )]
     NoTargets,
 

@@ -95,8 +95,10 @@ pub struct Trainer<M: Trainable, A> {
     schedule: Option<Box<SetRate<A>>>,
     seed: u64,
     non_finite: NonFinite,
-    /// The losses of the batches since the last step.
-    losses: Vec<f64>,
+    /// The losses of the batches since the last step, and their weights.
+    losses: Vec<(f64, f64)>,
+    /// The number of targets of the first of these batches, whose weight is 1.
+    first_targets: usize,
     /// The first operation of them that is not finite.
     first: Option<values::NonFinite>,
 }
@@ -130,6 +132,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             seed: 0,
             non_finite: NonFinite::default(),
             losses: Vec::new(),
+            first_targets: 0,
             first: None,
         }
     }
@@ -347,6 +350,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Adds the gradients of a batch to those of the next step, and returns its loss. [`apply`](Self::apply) takes the step, on the mean of
     /// the losses.
     ///
+    /// Each batch counts by its targets: how many its last tensor has, or if the loss has a `cross_entropy`, how many that has, without those
+    /// that its `ignore_index` leaves out. So where the loss is a mean over targets, batches of different sizes, or with more and less
+    /// padding, take the step of one batch with all of them. Batches with the same number of targets count the same, whatever the loss is.
+    ///
     /// ```
     /// # use attn::{prelude::*, train::SgdConfig};
     /// # model! {
@@ -364,15 +371,18 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// # Ok::<(), attn::train::TrainError<CpuError>>(())
     /// ```
     ///
-    /// PyTorch: `(loss / n).backward()` for `n` batches, then `optimizer.step()`.
+    /// PyTorch: `(loss * targets / all_targets).backward()` for each batch, then `optimizer.step()`, as `transformers` does with
+    /// `num_items_in_batch`.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::Update`] if a pattern has no parameter, or all parameters are
+    /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::EmptyBatch`] if its loss is NaN because it has no targets,
+    /// unless such steps are [skipped](NonFinite::Skip); [`TrainError::Update`] if a pattern has no parameter, or all parameters are
     /// [frozen](Self::freeze). Nothing has changed then.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
+        let targets = batch.targets();
         let again = batch.clone();
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         if !self.knows_trained {
@@ -388,11 +398,19 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             Arc::clone(&parameters.trained),
         );
         let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
-        if let Some(derivative) = derived.take() {
-            parameters.add(derivative);
-        }
         let loss = number_of(&loss.split_tape().0);
-        self.losses.push(loss);
+        if targets == 0 && loss.is_nan() && self.non_finite == NonFinite::Stop {
+            return Err(TrainError::EmptyBatch { step });
+        }
+        if self.losses.is_empty() {
+            self.first_targets = targets;
+        }
+        // The weight of a single batch, and of equal ones, is exactly 1.
+        let weight = targets.max(1) as f64 / self.first_targets.max(1) as f64;
+        if let Some(derivative) = derived.take() {
+            parameters.add(derivative, weight);
+        }
+        self.losses.push((loss, weight));
         if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
             self.first = self.first_non_finite(again, number);
         }
@@ -411,8 +429,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         if losses.is_empty() {
             return Err(TrainError::NoBatch);
         }
-        let count = losses.len() as f64;
-        let loss = losses.iter().sum::<f64>() / count;
+        let count = losses.iter().map(|(_, weight)| weight).sum::<f64>();
+        let loss = losses.iter().map(|(loss, weight)| loss * weight);
+        let loss = loss.sum::<f64>() / count;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         let applied = apply(
             parameters,
@@ -537,7 +556,7 @@ struct Settings<'a, A> {
     non_finite: NonFinite,
 }
 
-/// The step of the optimizer, on gradients that are the sum over `count` batches.
+/// The step of the optimizer, on gradients that are the sum over batches, whose weights are `count` together.
 fn apply<M: Trainable, A: Algorithm>(
     parameters: &mut Parameters<M::Element>,
     optimizer: &mut Optimizer<M::Element, A>,
@@ -580,7 +599,7 @@ fn apply<M: Trainable, A: Algorithm>(
     if let Some(set) = settings.schedule {
         set(&mut optimizer.config, done.step);
     }
-    done.learning_rate = optimizer.config.lr();
+    done.learning_rate = optimizer.config.lr(done.step);
     optimizer.check_settings(model)?;
     let choices = optimizer.begin(model)?;
     if factor != 1.0 {
