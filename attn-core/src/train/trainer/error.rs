@@ -27,7 +27,7 @@ pub enum NonFinite {
     /// The step is an error.
     #[default]
     Stop,
-    /// The step is left out, as `torch.amp.GradScaler` does.
+    /// The step is left out, as `torch.amp.GradScaler` does. [`FitState::skipped`](crate::train::FitState::skipped) counts such steps.
     Skip,
 }
 
@@ -79,6 +79,10 @@ pub enum TrainError<Dev> {
         "an evaluation without a batch that has targets: there are no batches, as of an iterator that has given its batches before, or `ignore_index` leaves out all targets"
     )]
     NoTargets,
+
+    /// The trainer keeps no averages.
+    #[error("`averaged` without averages: `.ema(decay)` of the trainer keeps them")]
+    NoAverage,
 
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]

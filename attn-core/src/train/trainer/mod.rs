@@ -1,5 +1,6 @@
 //! Training steps without a tape: the loss of a declared model, its gradients and the optimizer on slices.
 
+mod averaged;
 mod error;
 mod finite;
 mod model;
@@ -24,6 +25,8 @@ use crate::{
     values,
 };
 
+pub(crate) use averaged::AVERAGE;
+pub use averaged::Averaged;
 pub use error::{NonFinite, TrainError, TrainStep};
 pub(super) use model::ErrOf;
 pub use model::{TrainBatch, Trainable};
@@ -95,6 +98,8 @@ pub struct Trainer<M: Trainable, A> {
     schedule: Option<Box<SetRate<A>>>,
     seed: u64,
     non_finite: NonFinite,
+    /// The share of the average of the parameters that stays in a step, if there is one.
+    ema: Option<f64>,
     /// The losses of the batches since the last step, and their weights.
     losses: Vec<(f64, f64)>,
     /// The number of targets of the first of these batches, whose weight is 1.
@@ -131,6 +136,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             schedule: None,
             seed: 0,
             non_finite: NonFinite::default(),
+            ema: None,
             losses: Vec::new(),
             first_targets: 0,
             first: None,
@@ -441,6 +447,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 clip: self.clip,
                 schedule: self.schedule.as_deref(),
                 non_finite: self.non_finite,
+                ema: self.ema,
             },
             (loss, count),
             first,
@@ -554,6 +561,7 @@ struct Settings<'a, A> {
     clip: Option<f64>,
     schedule: Option<&'a SetRate<A>>,
     non_finite: NonFinite,
+    ema: Option<f64>,
 }
 
 /// The step of the optimizer, on gradients that are the sum over batches, whose weights are `count` together.
@@ -572,6 +580,7 @@ fn apply<M: Trainable, A: Algorithm>(
             expected: "0 or more",
         })?;
     }
+    settings.ema.map_or(Ok(()), averaged::check)?;
     parameters.merge();
     let norm = parameters.norm() / count;
     let mut done = TrainStep {
@@ -610,6 +619,9 @@ fn apply<M: Trainable, A: Algorithm>(
         let choice = choices.of(of.id);
         optimizer.update_numbers(info, choice, numbers, gradient);
     });
+    if let Some(decay) = settings.ema {
+        averaged::update(parameters, &mut optimizer.state, decay);
+    }
     Ok(done)
 }
 
