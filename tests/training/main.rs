@@ -11,6 +11,7 @@ mod rates;
 mod resume;
 mod schedule_free;
 mod targets;
+mod texts;
 
 use attn::{
     Backend, Element,

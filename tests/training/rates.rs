@@ -1,8 +1,10 @@
 //! Learning rates of steps, of groups, and of both algorithms of Muon.
 
 use attn::train::{
-    AdafactorConfig, Cosine, MuonConfig, ParameterInfo, Schedule, ScheduleFreeConfig, SgdConfig,
+    AdafactorConfig, Constant, Cosine, Linear, MuonConfig, ParameterInfo, Schedule,
+    ScheduleFreeConfig, SgdConfig, Wsd,
 };
+use std::{collections::BTreeMap, path::Path};
 
 use super::*;
 
@@ -145,5 +147,56 @@ fn muon_takes_no_step_by_a_gradient_of_zeros() {
         let x: Tensor<Rank2<2, 3>, f32, _> = Cpu::default().ones();
         trainer.step(x).unwrap();
         assert_eq!(parameters(trainer.model()), before);
+    }
+}
+
+/// `generate.py` made the values, from step 1 on.
+#[test]
+fn schedules_are_those_of_pytorch() {
+    let (highest, lowest, warm_up, steps) = (0.3, 0.03, 4, 12);
+    let schedules: [(&str, &dyn Schedule); 4] = [
+        (
+            "cosine",
+            &Cosine {
+                highest,
+                lowest,
+                warm_up,
+                steps,
+            },
+        ),
+        (
+            "linear",
+            &Linear {
+                highest,
+                lowest,
+                warm_up,
+                steps,
+            },
+        ),
+        (
+            "constant",
+            &Constant {
+                rate: highest,
+                warm_up,
+            },
+        ),
+        (
+            "wsd",
+            &Wsd {
+                highest,
+                lowest,
+                warm_up,
+                decay: 5,
+                steps,
+            },
+        ),
+    ];
+    let values = Path::new(env!("CARGO_MANIFEST_DIR")).join("training/schedules.json");
+    let values = std::fs::read_to_string(values).unwrap();
+    let values: BTreeMap<String, Vec<f64>> = serde_json::from_str(&values).unwrap();
+    for (name, schedule) in schedules {
+        let found: Vec<_> = (1..=steps).map(|step| schedule.rate(step)).collect();
+        // PyTorch computes a rate of the one before it.
+        assert_close(name, &found, &values[name], 1e-14);
     }
 }
