@@ -1,4 +1,4 @@
-//! The layers beside the rate of a matrix product on this machine.
+//! The layers beside the rate of a matrix product, and of multiply-adds in registers, on this machine.
 //!
 //! ```sh
 //! cargo run --release --example roofline
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! For every case: the time of the best run, the rate of its products, the share of the rate of a plain matrix product that was
-//! measured just before and after, and the time in plain dfdx divided by ours. For a layer also the share of the rate at which
+//! measured just before and after, the share of the peak, and the time in plain dfdx divided by ours. For a layer also the share of the rate at which
 //! its own products run back to back: with their shapes, and with sides that come from memory.
 //!
 //! Only products count as work: causal ones at half, those of a window at its share. The backward pass of attention is 2.5 times
@@ -15,6 +15,7 @@
 mod by_hand;
 mod core;
 mod layer;
+mod peak;
 mod timing;
 
 use clap::Parser;
@@ -33,22 +34,26 @@ struct Options {
 
 fn main() {
     let options = Options::parse();
-    let rate = Rate::measure();
+    let (peak, rate) = (peak::measure(), Rate::measure());
     println!(
-        "matrix product of 1024 x 512 x 512, f32, {} threads: {rate}\n",
+        "multiply-adds in registers, f32, {} threads: {peak}",
         rayon::current_num_threads()
     );
     println!(
-        "{:<46} {:>9} {:>9} {:>7} {:>6} {:>15} {:>14}",
-        "case", "time", "GFLOP/s", "share", "bar", "own products", "times in dfdx"
+        "matrix product of 1024 x 512 x 512: {rate}, {:.0}% of that\n",
+        100.0 * peak.share_of(rate)
+    );
+    println!(
+        "{:<46} {:>9} {:>9} {:>7} {:>6} {:>8} {:>15} {:>14}",
+        "case", "time", "GFLOP/s", "share", "bar", "of peak", "own products", "times in dfdx"
     );
     let cases = layer::cases().into_iter().chain(core::cases());
     for case in cases.filter(|case| case.name.contains(&options.only)) {
-        report(case, !options.alone);
+        report(case, !options.alone, peak);
     }
 }
 
-fn report(case: Case, by_hand: bool) {
+fn report(case: Case, by_hand: bool, peak: Rate) {
     let before = Rate::measure();
     let time = timing::best((case.run)());
     let rate = before.max(Rate::measure());
@@ -64,12 +69,13 @@ fn report(case: Case, by_hand: bool) {
         _ => String::new(),
     };
     println!(
-        "{:<46} {:>6.2} ms {:>9.1} {:>6.0}% {:>5}% {:>15} {:>14}",
+        "{:<46} {:>6.2} ms {:>9.1} {:>6.0}% {:>5}% {:>7.0}% {:>15} {:>14}",
         case.name,
         1e3 * time,
         flops / 1e9,
         100.0 * rate.share(flops),
         case.bar,
+        100.0 * peak.share(flops),
         of_its_products,
         dfdx
     );

@@ -124,12 +124,16 @@ fn multiply(to: &mut [f32], [m, k, n]: [usize; 3], a: &[f32], b: &[f32]) {
     );
 }
 
-/// Operations per second of a matrix product.
+/// Operations per second.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Rate(f64);
 
 impl Rate {
-    /// Measures it on this machine.
+    pub(crate) fn new(operations: f64, seconds: f64) -> Self {
+        Self(operations / seconds)
+    }
+
+    /// Measures that of a matrix product on this machine.
     pub(crate) fn measure() -> Self {
         let [m, n, k] = [1024, 512, 512];
         let a = vec![0.5_f32; m * k];
@@ -141,7 +145,7 @@ impl Rate {
             multiply(&mut c, [m, k, n], &a, &b);
             best = best.min(before.elapsed().as_secs_f64());
         }
-        Self((2 * m * n * k) as f64 / best)
+        Self::new((2 * m * n * k) as f64, best)
     }
 
     /// The rate of these maps back to back, and of their derivatives, the last first. Each has its own operands, most of which
@@ -162,6 +166,11 @@ impl Rate {
 
     pub(crate) fn max(self, other: Self) -> Self {
         if self > other { self } else { other }
+    }
+
+    /// The share of this rate that another one is.
+    pub(crate) fn share_of(self, other: Self) -> f64 {
+        self.share(other.0)
     }
 
     pub(crate) fn share(self, flops: f64) -> f64 {

@@ -128,16 +128,16 @@ fn elementwise_algorithms() {
             momentum: 0.9,
             ..Default::default()
         },
-        None,
+        Some(0.1),
     );
-    same_steps::<Experts<f64, Cpu>, _>(LionConfig::default(), None);
-    same_steps::<Experts<f64, Cpu>, _>(ScheduleFreeConfig::default(), None);
+    same_steps::<Experts<f64, Cpu>, _>(LionConfig::default(), Some(0.1));
+    same_steps::<Experts<f64, Cpu>, _>(ScheduleFreeConfig::default(), Some(0.1));
 }
 
 #[test]
 fn algorithms_of_matrices() {
-    same_steps::<Experts<f64, Cpu>, _>(AdafactorConfig::default(), None);
-    same_steps::<Experts<f64, Cpu>, _>(MuonConfig::default(), None);
+    same_steps::<Experts<f64, Cpu>, _>(AdafactorConfig::default(), Some(0.1));
+    same_steps::<Experts<f64, Cpu>, _>(MuonConfig::default(), Some(0.1));
 }
 
 /// No sum of this model has another order, so elementwise algorithms have the same bits.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Element, disk,
-    train::{Algorithm, List, OptimizerState},
+    train::{AVERAGE, Algorithm, List, OptimizerState},
 };
 
 /// The key of the step count in the metadata.
@@ -55,7 +55,7 @@ pub fn save_optimizer<E: Element, A>(
 /// Reads the state of an optimizer of `model` from a safetensors file.
 ///
 /// The state must be that of this model and of the algorithm `A`: it has the lists of all parameters that a step has updated, and no
-/// others but of parameters that it may update. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
+/// others but of parameters that it may update, and the [averages](crate::train::Trainer::ema) of a trainer. An optimizer with this state freezes what it is told to [freeze](crate::train::Optimizer::freeze), whatever the
 /// state says of the last step.
 ///
 /// PyTorch: `optimizer.load_state_dict(torch.load(path))`.
@@ -205,6 +205,11 @@ where
                 described: list_of::<E>(list.size.of(dims)),
                 optional: !list.always || is_new,
             }));
+            expected.push(Expected {
+                name: format!("{}.{AVERAGE}", tensor.name),
+                described: list_of::<E>(dims.iter().product()),
+                optional: true,
+            });
         }
     });
     expected

@@ -6,7 +6,10 @@ use super::{Checkpoint, CheckpointError, Contents, LoadOptions, Problem};
 use crate::train::{Algorithm, Trainable, Trainer};
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
-    /// The contents of a checkpoint: the model and the state of the optimizer. The program adds everything else that it needs to go on.
+    /// The contents of a checkpoint: the model and the state of the optimizer, with the [averages](Self::ema) if there are any. The program adds
+    /// everything else that it needs to go on. Batches that were [accumulated](Self::accumulate) since the last step are not among them: a
+    /// checkpoint belongs behind a step, and training that goes on from one between two of them takes its next step on the batches that
+    /// follow alone.
     ///
     /// Training that goes on from a checkpoint has the same bits as training that was not interrupted, if the settings of the trainer, with
     /// its [seed](Self::seed), are the same.
@@ -57,7 +60,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             .map_err(|problem| problem.at(checkpoint.folder()))?;
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
-        *self.state_mut() = state;
+        self.set_state(state);
         Ok(())
     }
 }

@@ -18,6 +18,18 @@ pub fn num_elements<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>) -> us
     x.shape().num_elements()
 }
 
+/// How many of the targets of a classifier count: all but those that are ignored.
+pub fn count_targets<S: Shape, D: Storage<usize>>(
+    targets: &Tensor<S, usize, D>,
+    ignored: Option<usize>,
+) -> usize {
+    let Some(ignored) = ignored else {
+        return num_elements(targets);
+    };
+    let targets = targets.as_vec();
+    targets.iter().filter(|target| **target != ignored).count()
+}
+
 /// The tensor with its type changed to an equal shape: an assertion has proved that two constants are equal, but the types differ.
 ///
 /// # Panics

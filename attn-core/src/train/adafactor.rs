@@ -81,8 +81,8 @@ impl Algorithm for AdafactorConfig {
         optional("square", ListSize::Elements),
     ];
 
-    fn lr(&self) -> Option<f64> {
-        Some(self.lr)
+    fn lr(&self, step: u64) -> Option<f64> {
+        Some(self.lr.min(1.0 / (step as f64).sqrt()))
     }
 
     fn check(&self) -> Result<(), InvalidSetting> {

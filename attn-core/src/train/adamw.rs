@@ -65,7 +65,7 @@ impl Algorithm for AdamWConfig {
     const NAME: &'static str = "AdamW";
     const LISTS: &'static [List] = &[List::of_elements("mean"), List::of_elements("square")];
 
-    fn lr(&self) -> Option<f64> {
+    fn lr(&self, _: u64) -> Option<f64> {
         Some(self.lr)
     }
 

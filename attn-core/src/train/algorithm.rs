@@ -83,8 +83,9 @@ pub trait Algorithm: Sync {
     /// Updates a parameter, or a part of one if that [may be](Self::is_elementwise). Several are updated at a time, by several threads.
     fn update<E: Element>(&self, update: Update<'_, E>);
 
-    /// The learning rate, for records of training. `None` if the algorithm has none.
-    fn lr(&self) -> Option<f64> {
+    /// The learning rate of a step, for records of training. `None` if the algorithm has none.
+    fn lr(&self, step: u64) -> Option<f64> {
+        let _ = step;
         None
     }
 }

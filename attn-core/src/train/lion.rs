@@ -51,7 +51,7 @@ impl Algorithm for LionConfig {
     const NAME: &'static str = "Lion";
     const LISTS: &'static [List] = &[List::of_elements("momentum")];
 
-    fn lr(&self) -> Option<f64> {
+    fn lr(&self, _: u64) -> Option<f64> {
         Some(self.lr)
     }
 

@@ -8,7 +8,7 @@
 //!   smoothing.
 //! - [`AdamW`], [`Sgd`], [`Lion`], [`Adafactor`], [`Muon`], [`ScheduleFree`]: optimizers. Unlike those of dfdx, they apply no weight
 //!   decay to norms, biases and embeddings, and their [state](OptimizerState) can be saved. An [`Algorithm`] makes another one.
-//! - [`Ema`]: an average of the parameters.
+//! - [`Trainer::ema`]: a moving average of the parameters. [`Ema`] is the same for steps of your own.
 //! - [`clip_grad_norm`], [`grad_norm`]: the norm of the gradients, and gradient clipping.
 //! - [`scale_grads`]: the mean over several batches, for steps on more examples than fit into memory.
 //! - [`Cosine`], [`Linear`], [`Constant`], [`Wsd`], [`Noam`]: learning rate schedules with a warm-up.
@@ -144,8 +144,9 @@ pub use schedule::{Constant, Cosine, Linear, Noam, Schedule, Wsd};
 pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
+pub(crate) use trainer::AVERAGE;
 pub use trainer::{
-    NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
+    Averaged, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
 };
 
 #[doc(no_inline)]

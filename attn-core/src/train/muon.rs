@@ -29,8 +29,26 @@ pub struct MuonConfig {
     /// Which parameters are hidden matrices. The others take steps of AdamW. A parameter that has not two axes is never one.
     pub hidden: fn(&ParameterInfo<'_>) -> bool,
     /// The settings of AdamW for the other parameters. A schedule of a [`Trainer`](super::Trainer) sets the rate of both: that of AdamW stays in
-    /// proportion to [`lr`](Self::lr).
+    /// proportion to [`lr`](Self::lr). A group of such parameters changes `adamw.lr`, or both rates by [`scale_lr`](Self::scale_lr).
     pub adamw: AdamWConfig,
+}
+
+impl MuonConfig {
+    /// Multiplies both learning rates, for a group of any parameters: those that are no hidden matrices have the rate of
+    /// [`adamw`](Self::adamw), and take no notice of [`lr`](Self::lr).
+    ///
+    /// ```
+    /// use attn::train::{Muon, MuonConfig};
+    ///
+    /// let optimizer = Muon::<f32>::new(MuonConfig::default())
+    ///     .group("embedding.*", |config: &mut MuonConfig| config.scale_lr(0.1))
+    ///     .group("lm_head.*", |config: &mut MuonConfig| config.adamw.lr = 1e-4);
+    /// # let _ = optimizer;
+    /// ```
+    pub fn scale_lr(&mut self, factor: f64) {
+        self.lr *= factor;
+        self.adamw.lr *= factor;
+    }
 }
 
 /// The length of a step of [`Muon`] along every singular vector of a weight with so many outputs and inputs.
@@ -125,7 +143,7 @@ impl Algorithm for MuonConfig {
     const NAME: &'static str = "Muon";
     const LISTS: &'static [List] = &[MOMENTUM, optional("mean"), optional("square")];
 
-    fn lr(&self) -> Option<f64> {
+    fn lr(&self, _: u64) -> Option<f64> {
         Some(self.lr)
     }
 
@@ -133,7 +151,13 @@ impl Algorithm for MuonConfig {
         InvalidSetting::check_not_negative("lr", self.lr)?;
         InvalidSetting::check_share("momentum", self.momentum)?;
         InvalidSetting::check_not_negative("weight_decay", self.weight_decay)?;
-        InvalidSetting::check_not_negative("epsilon", self.epsilon)?;
+        if !(f64::MIN_POSITIVE..=f64::MAX).contains(&self.epsilon) {
+            return Err(InvalidSetting {
+                name: "epsilon",
+                found: self.epsilon,
+                expected: "finite and more than 0",
+            });
+        }
         self.adamw.check()
     }
 

@@ -4,6 +4,11 @@ use std::f64::consts::PI;
 
 /// A learning rate for every step of training. The first step is 1.
 ///
+/// PyTorch and Hugging Face count steps from 0: a scheduler such as `get_cosine_schedule_with_warmup` has the rate `rate(step)` before the
+/// optimizer's step number `step + 1`, so that its first step has the rate 0 of a warm-up, and each rate comes one step later than here.
+/// `LinearLR(start_factor=1 / warm_up, total_iters=warm_up - 1)`, and what follows in a `SequentialLR` from `milestones=[warm_up - 1]` on, has the
+/// rates of here.
+///
 /// ```
 /// use attn::train::{Cosine, Noam, Schedule};
 ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dfdx::nn::TensorCollection;
 
 use super::algorithm::{Algorithm, InvalidSetting, List, ListStart, Update, decay_of};
-use super::parameters::for_each_mut;
+use super::parameters::{for_each, for_each_mut};
 use super::{Optimizer, ParameterInfo, UpdateError};
 use crate::{
     Backend, Element,
@@ -57,7 +57,14 @@ impl Default for ScheduleFreeConfig {
 /// Defazio et al., "The road less scheduled" (2024). The package `schedulefree`: `AdamWScheduleFree`.
 ///
 /// The model has the parameters `y` while it is trained. The mean `x` is what training results in: [`eval`](Optimizer::eval) puts it
-/// into the model for an evaluation or a checkpoint, and [`train`](Optimizer::train) takes it out again before the next step.
+/// into the model for an evaluation or a checkpoint, and [`train`](Optimizer::train) takes it out again before the next step, with the bits
+/// of before. Who evaluates or saves without `eval` has the parameters `y`, in a [run](super::Fit) too:
+///
+/// ```text
+/// .evaluate(|trainer| { trainer.eval()?; let loss = trainer.evaluate_all(batches())?; trainer.train()?; Ok(loss) })
+/// ```
+///
+/// A checkpoint may be saved in both states, and training goes on from it with the same bits: after `train`, if it has the mean.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, train::{ScheduleFree, ScheduleFreeConfig}};
@@ -86,6 +93,11 @@ const WEIGHTS: &str = "weight_sum";
 const SHARE: &str = "share";
 /// 1 while the model has the mean of the steps.
 const EVALUATES: &str = "eval";
+/// The parameters `y`, while the model has the mean of the steps.
+const TRAINED: List = List {
+    always: false,
+    ..List::of_elements("trained")
+};
 
 impl ScheduleFreeConfig {
     /// The learning rate of a step.
@@ -109,10 +121,11 @@ impl Algorithm for ScheduleFreeConfig {
             start: ListStart::Parameter,
             ..List::of_elements("steps")
         },
+        TRAINED,
     ];
 
-    fn lr(&self) -> Option<f64> {
-        Some(self.lr)
+    fn lr(&self, step: u64) -> Option<f64> {
+        Some(self.rate(step))
     }
 
     fn check(&self) -> Result<(), InvalidSetting> {
@@ -132,8 +145,8 @@ impl Algorithm for ScheduleFreeConfig {
         InvalidSetting::check_not_negative("lr_power", self.lr_power)
     }
 
-    fn keeps(&self, _: &List, _: &ParameterInfo<'_>) -> bool {
-        true
+    fn keeps(&self, list: &List, _: &ParameterInfo<'_>) -> bool {
+        *list != TRAINED
     }
 
     fn begin(&self, step: u64, numbers: &mut BTreeMap<String, f64>) -> Result<(), &'static str> {
@@ -177,16 +190,22 @@ impl Algorithm for ScheduleFreeConfig {
 impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
     /// Puts the mean of all steps into the model: the parameters to evaluate and to save. Nothing changes if it is there already.
     ///
+    /// Until [`train`](Self::train), the state has the parameters of training, too, and a checkpoint saves them.
+    ///
     /// # Errors
-    /// [`UpdateError::StateMismatch`] if the state is that of another model. The model has not changed then.
+    /// [`UpdateError::Config`] if a setting is not allowed; [`UpdateError::StateMismatch`] if the state is that of another model. The model
+    /// has not changed then.
     pub fn eval<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &mut M,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.move_parameters(model, 1.0, |config| 1.0 - 1.0 / config.betas[0])
+        self.move_parameters(model, true)
     }
 
     /// Puts the parameters into the model at which the gradients of the next step are taken. Nothing changes if they are there already.
+    ///
+    /// They have the bits that they had before [`eval`](Self::eval), unless the parameters of the model have changed since. Then those are
+    /// taken for the mean.
     ///
     /// # Errors
     /// As [`eval`](Self::eval).
@@ -194,30 +213,43 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
         &mut self,
         model: &mut M,
     ) -> Result<(), UpdateError<D::Err>> {
-        self.move_parameters(model, 0.0, |config| 1.0 - config.betas[0])
+        self.move_parameters(model, false)
     }
 
     fn move_parameters<M: TensorCollection<E, D>, D: Backend<E>>(
         &mut self,
         model: &mut M,
-        evaluates: f64,
-        weight: impl Fn(&ScheduleFreeConfig) -> f64,
+        evaluates: bool,
     ) -> Result<(), UpdateError<D::Err>> {
-        if number(&self.state.numbers, EVALUATES) == evaluates {
+        if self.evaluates() == evaluates {
             return Ok(());
         }
         let choices = self.choices(model);
+        for_each(model, |_, parameter| {
+            let checked = self.with_settings(choices.of(parameter.id()), Algorithm::check);
+            checked.map_err(UpdateError::of_setting)
+        })?;
         self.check_state(model, &choices)?;
         for_each_mut(model, |path, parameter| {
-            if let Some(steps) = self.state.lists.get(&format!("{}.steps", path.name)) {
-                let mut numbers = Buffer::uninit(steps.len());
-                parameter.read(&mut numbers);
-                let choice = choices.of(parameter.id());
-                kernel::interpolate(&mut numbers, steps, self.with_settings(choice, &weight));
-                parameter.write(&numbers);
+            let beta = self.with_settings(choices.of(parameter.id()), |config| config.betas[0]);
+            let trained = format!("{}.{}", path.name, TRAINED.name);
+            let kept = self.state.lists.remove(&trained);
+            let Some(steps) = self.state.lists.get(&format!("{}.steps", path.name)) else {
+                return Ok(());
+            };
+            let mut numbers = Buffer::uninit(steps.len());
+            parameter.read(&mut numbers);
+            if evaluates {
+                let before = numbers.to_vec();
+                move_to_mean(&mut numbers, steps, beta);
+                self.state.lists.insert(trained, before);
+            } else {
+                move_back(&mut numbers, steps, beta, kept);
             }
+            parameter.write(&numbers);
             Ok::<_, UpdateError<D::Err>>(())
         })?;
+        let evaluates = f64::from(u8::from(evaluates));
         self.state.numbers.insert(EVALUATES.into(), evaluates);
         Ok(())
     }
@@ -226,4 +258,21 @@ impl<E: Element> Optimizer<E, ScheduleFreeConfig> {
     pub fn evaluates(&self) -> bool {
         number(&self.state.numbers, EVALUATES) == 1.0
     }
+}
+
+/// From the parameters `y` to the mean `x` of the steps `z`.
+fn move_to_mean<E: Element>(y: &mut [E], steps: &[E], beta: f64) {
+    kernel::interpolate(y, steps, 1.0 - 1.0 / beta);
+}
+
+/// From the mean `x` of the steps `z` to the parameters `y`: those that were kept, if `x` is their mean. Computed again they are rounded.
+fn move_back<E: Element>(x: &mut [E], steps: &[E], beta: f64, kept: Option<Vec<E>>) {
+    if let Some(kept) = kept.filter(|kept| kept.len() == x.len()) {
+        let mut mean = kept.clone();
+        move_to_mean(&mut mean, steps, beta);
+        if mean == *x {
+            return x.copy_from_slice(&kept);
+        }
+    }
+    kernel::interpolate(x, steps, 1.0 - beta);
 }

@@ -62,7 +62,7 @@ impl Algorithm for SgdConfig {
         ..List::of_elements("momentum")
     }];
 
-    fn lr(&self) -> Option<f64> {
+    fn lr(&self, _: u64) -> Option<f64> {
         Some(self.lr)
     }
 

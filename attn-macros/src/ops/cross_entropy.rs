@@ -143,7 +143,8 @@ pub(crate) struct CrossEntropy {
 }
 
 impl CrossEntropy {
-    fn ignored(&self) -> TokenStream {
+    /// The target that does not count.
+    pub(crate) fn ignored(&self) -> TokenStream {
         match &self.ignored {
             Some(index) => quote!(Some(#index)),
             None => quote!(None),

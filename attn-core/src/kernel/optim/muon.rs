@@ -60,7 +60,9 @@ compiled! {
         for_each(parts.zip(x.chunks_mut(SMALL)), |((g, m), x)| {
             run(Momentum { g, m, x, muon });
         });
-        let norm = squared_norm(&x).sqrt().max(muon.epsilon);
+        // The smallest number keeps the factor finite, so that a momentum of zeros stays zero.
+        let smallest = muon.epsilon.max(E::MIN_POSITIVE.into());
+        let norm = squared_norm(&x).sqrt().max(smallest);
         scale(E::of_f64(1.0 / norm), &mut x);
         for _ in 0..muon.iterations {
             x = iterate(&x, width, muon.coefficients);
@@ -268,6 +270,26 @@ mod tests {
                 }
             }
         });
+    }
+
+    /// A small epsilon is 0 as an `f32`, and 1 over it is infinite.
+    #[test]
+    fn a_gradient_of_zeros_makes_no_step() {
+        fn step<E: Kernels>(epsilon: f64) {
+            let muon = Muon {
+                epsilon,
+                weight_decay: 0.0,
+                ..MUON
+            };
+            let mut p = noise::<E>(6, 0);
+            let before = p.clone();
+            muon_step(&mut p, &[E::ZERO; 6], &mut [E::ZERO; 6], 3, &muon);
+            assert!(p == before, "{epsilon}");
+        }
+        for epsilon in [0.0, 1e-300, 1e-40, 1e-7] {
+            step::<f32>(epsilon);
+            step::<f64>(epsilon);
+        }
     }
 
     #[test]

@@ -137,6 +137,10 @@ pub struct FitState {
     pub loss: Option<f64>,
     /// The steps with an evaluation, and the validation losses there.
     pub evaluations: Vec<(u64, f64)>,
+    /// The number of steps in a row, up to the last one, that were [skipped](StepReport::skipped): nothing is learned while it grows. A
+    /// run may end at some number, by `stop_when(|state| state.skipped == 100)`.
+    #[cfg_attr(feature = "safetensors", serde(default))]
+    pub skipped: u64,
 }
 
 impl FitState {
@@ -168,9 +172,12 @@ impl FitState {
     }
 
     fn record(&mut self, report: StepReport) {
-        if !report.skipped {
+        if report.skipped {
+            self.skipped += 1;
+        } else {
             let before = self.loss.unwrap_or(report.loss);
             self.loss = Some(0.9 * before + 0.1 * report.loss);
+            self.skipped = 0;
         }
         self.step += 1;
     }

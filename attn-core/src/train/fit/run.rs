@@ -116,8 +116,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         }
     }
 
-    /// The mean [loss](Self::evaluate) of several batches. Each counts as often as its last tensor has numbers, padding among them: so the mean
-    /// loss per target of batches of different sizes is that of all targets.
+    /// The mean [loss](Self::evaluate) of several batches, in which each counts by its targets, as in [`accumulate`](Self::accumulate): so the
+    /// mean loss per target of batches of different sizes, or with different padding, is that of all targets. Batches without targets are
+    /// left out.
     ///
     /// # Errors
     /// [`TrainError::Call`] if the loss does not accept a batch, and [`TrainError::NoTargets`] if there are no batches with numbers: an
@@ -127,20 +128,75 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         &mut self,
         batches: impl IntoIterator<Item = B>,
     ) -> Result<f64, TrainError<ErrOf<M>>> {
-        let mut sum = 0.0;
-        let mut count = 0.0;
+        let mut mean = Mean::default();
         for batch in batches {
-            let targets = batch.targets() as f64;
-            // The mean of no numbers is NaN.
-            if targets > 0.0 {
-                sum += targets * self.evaluate(batch)?;
-                count += targets;
-            }
+            mean.add(self, batch)?;
         }
-        match count > 0.0 {
-            true => Ok(sum / count),
-            false => Err(TrainError::NoTargets),
+        mean.of_targets().ok_or(TrainError::NoTargets)
+    }
+
+    /// [`evaluate_all`](Self::evaluate_all) of batches that may fail, as those that are read of a file: one at a time, so validation data need
+    /// not fit into memory.
+    ///
+    /// ```
+    /// # use attn::{batches::Blocks, prelude::*, train::AdamWConfig};
+    /// # model! {
+    /// #     struct Bigrams<vocab = 10, d = 8>;
+    /// #     fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] { linear::<vocab>(embedding::<vocab, d>(ids)) }
+    /// #     fn loss(ids: ids[batch, seq], targets: ids[batch, seq]) -> [] { cross_entropy(forward(ids), targets) }
+    /// # }
+    /// # let dev = Cpu::default();
+    /// # let text: Vec<usize> = (0..100).map(|i| i % 10).collect();
+    /// # let mut trainer = dev.build_module::<Bigrams, f32>().trainer(AdamWConfig::default());
+    /// let loss = trainer.try_evaluate_all(Blocks::new(&text, (4, 16), &dev)?.pairs())?;
+    /// # assert!(loss.is_finite());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first error of a batch, and the errors of [`evaluate_all`](Self::evaluate_all).
+    #[doc(alias("validate", "eval_loop"))]
+    pub fn try_evaluate_all<B: TrainBatch<M>, Failure: Into<BoxedError>>(
+        &mut self,
+        batches: impl IntoIterator<Item = Result<B, Failure>>,
+    ) -> Result<f64, FitFailure>
+    where
+        TrainError<ErrOf<M>>: Into<BoxedError>,
+    {
+        let mut mean = Mean::default();
+        for batch in batches {
+            let batch = batch.map_err(failure)?;
+            mean.add(self, batch).map_err(failure)?;
         }
+        let none = || failure(TrainError::<ErrOf<M>>::NoTargets);
+        mean.of_targets().ok_or_else(none)
+    }
+}
+
+/// The mean of the losses of batches, in which each counts by its targets.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    targets: f64,
+}
+
+impl Mean {
+    /// A batch without targets is left out: the mean of no numbers is NaN.
+    fn add<M: Trainable, A: Algorithm, B: TrainBatch<M>>(
+        &mut self,
+        trainer: &mut Trainer<M, A>,
+        batch: B,
+    ) -> Result<(), TrainError<ErrOf<M>>> {
+        let targets = batch.targets() as f64;
+        if targets > 0.0 {
+            self.sum += targets * trainer.evaluate(batch)?;
+            self.targets += targets;
+        }
+        Ok(())
+    }
+
+    fn of_targets(self) -> Option<f64> {
+        (self.targets > 0.0).then(|| self.sum / self.targets)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::{Error, train::UpdateError, values};
 pub struct TrainStep {
     /// The number of the step, from 1; of a skipped step, the number that the next one has again.
     pub step: u64,
-    /// The loss, before the parameters changed. Of several batches, the mean.
+    /// The loss, before the parameters changed. Of several batches, the mean, in which each [counts](super::Trainer::accumulate) by its
+    /// targets.
     pub loss: f64,
     /// The norm of all gradients as one vector, before clipping.
     pub grad_norm: f64,
@@ -26,7 +27,7 @@ pub enum NonFinite {
     /// The step is an error.
     #[default]
     Stop,
-    /// The step is left out, as `torch.amp.GradScaler` does.
+    /// The step is left out, as `torch.amp.GradScaler` does. [`FitState::skipped`](crate::train::FitState::skipped) counts such steps.
     Skip,
 }
 
@@ -66,11 +67,24 @@ pub enum TrainError<Dev> {
         search: Option<Error<Dev>>,
     },
 
+    /// The loss of a batch is NaN because it has no targets. Nothing has changed.
+    #[error(
+        "step {step}: the batch has no targets, so the mean of their losses is NaN: it is empty, or `ignore_index` leaves all of them out"
+    )]
+    EmptyBatch {
+        /// The step.
+        step: u64,
+    },
+
     /// There is nothing to evaluate.
     #[error(
-        "`evaluate_all` without a batch that has targets: an iterator gives its batches once, so clone it"
+        "an evaluation without a batch that has targets: there are no batches, as of an iterator that has given its batches before, or `ignore_index` leaves out all targets"
     )]
     NoTargets,
+
+    /// The trainer keeps no averages.
+    #[error("`averaged` without averages: `.ema(decay)` of the trainer keeps them")]
+    NoAverage,
 
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]

@@ -1,5 +1,6 @@
 //! Training steps without a tape: the loss of a declared model, its gradients and the optimizer on slices.
 
+mod averaged;
 mod error;
 mod finite;
 mod model;
@@ -27,6 +28,8 @@ use crate::{
     fused::{Operation, StepSeeds},
 };
 
+pub(crate) use averaged::AVERAGE;
+pub use averaged::Averaged;
 pub use error::{NonFinite, TrainError, TrainStep};
 pub(super) use model::ErrOf;
 pub use model::{TrainBatch, Trainable};
@@ -98,8 +101,12 @@ pub struct Trainer<M: Trainable, A> {
     schedule: Option<Box<SetRate<A>>>,
     seed: u64,
     non_finite: NonFinite,
-    /// The losses of the batches since the last step.
-    losses: Vec<f64>,
+    /// The share of the average of the parameters that stays in a step, if there is one.
+    ema: Option<f64>,
+    /// The losses of the batches since the last step, and their weights.
+    losses: Vec<(f64, f64)>,
+    /// The number of targets of the first of these batches, whose weight is 1.
+    first_targets: usize,
     /// The first operation of them that is not finite.
     first: Option<Search<M>>,
 }
@@ -132,7 +139,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             schedule: None,
             seed: 0,
             non_finite: NonFinite::default(),
+            ema: None,
             losses: Vec::new(),
+            first_targets: 0,
             first: None,
         }
     }
@@ -355,6 +364,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// Adds the gradients of a batch to those of the next step, and returns its loss. [`apply`](Self::apply) takes the step, on the mean of
     /// the losses.
     ///
+    /// Each batch counts by its targets: how many its last tensor has, or if the loss has a `cross_entropy`, how many that has, without those
+    /// that its `ignore_index` leaves out. So where the loss is a mean over targets, batches of different sizes, or with more and less
+    /// padding, take the step of one batch with all of them. Batches with the same number of targets count the same, whatever the loss is.
+    ///
     /// ```
     /// # use attn::{prelude::*, train::SgdConfig};
     /// # model! {
@@ -372,15 +385,18 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// # Ok::<(), attn::train::TrainError<CpuError>>(())
     /// ```
     ///
-    /// PyTorch: `(loss / n).backward()` for `n` batches, then `optimizer.step()`.
+    /// PyTorch: `(loss * targets / all_targets).backward()` for each batch, then `optimizer.step()`, as `transformers` does with
+    /// `num_items_in_batch`.
     ///
     /// # Errors
-    /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::Update`] if a pattern has no parameter, or all parameters are
+    /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::EmptyBatch`] if its loss is NaN because it has no targets,
+    /// unless such steps are [skipped](NonFinite::Skip); [`TrainError::Update`] if a pattern has no parameter, or all parameters are
     /// [frozen](Self::freeze). Nothing has changed then.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
+        let targets = batch.targets();
         let again = batch.clone();
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         if !self.knows_trained {
@@ -396,11 +412,19 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             Arc::clone(&parameters.trained),
         );
         let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
-        if let Some(derivative) = derived.take() {
-            parameters.add(derivative);
-        }
         let loss = number_of(&loss.split_tape().0);
-        self.losses.push(loss);
+        if targets == 0 && loss.is_nan() && self.non_finite == NonFinite::Stop {
+            return Err(TrainError::EmptyBatch { step });
+        }
+        if self.losses.is_empty() {
+            self.first_targets = targets;
+        }
+        // The weight of a single batch, and of equal ones, is exactly 1.
+        let weight = targets.max(1) as f64 / self.first_targets.max(1) as f64;
+        if let Some(derivative) = derived.take() {
+            parameters.add(derivative, weight);
+        }
+        self.losses.push((loss, weight));
         if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
             self.first = Some(self.first_non_finite(again, number));
         }
@@ -419,8 +443,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         if losses.is_empty() {
             return Err(TrainError::NoBatch);
         }
-        let count = losses.len() as f64;
-        let loss = losses.iter().sum::<f64>() / count;
+        let count = losses.iter().map(|(_, weight)| weight).sum::<f64>();
+        let loss = losses.iter().map(|(loss, weight)| loss * weight);
+        let loss = loss.sum::<f64>() / count;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         let applied = apply(
             parameters,
@@ -430,6 +455,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 clip: self.clip,
                 schedule: self.schedule.as_deref(),
                 non_finite: self.non_finite,
+                ema: self.ema,
             },
             (loss, count),
             first,
@@ -543,9 +569,10 @@ struct Settings<'a, A> {
     clip: Option<f64>,
     schedule: Option<&'a SetRate<A>>,
     non_finite: NonFinite,
+    ema: Option<f64>,
 }
 
-/// The step of the optimizer, on gradients that are the sum over `count` batches.
+/// The step of the optimizer, on gradients that are the sum over batches, whose weights are `count` together.
 fn apply<M: Trainable, A: Algorithm>(
     parameters: &mut Parameters<M::Element>,
     optimizer: &mut Optimizer<M::Element, A>,
@@ -561,6 +588,7 @@ fn apply<M: Trainable, A: Algorithm>(
             expected: "0 or more",
         })?;
     }
+    settings.ema.map_or(Ok(()), averaged::check)?;
     parameters.merge();
     let norm = parameters.norm() / count;
     let mut done = TrainStep {
@@ -592,7 +620,7 @@ fn apply<M: Trainable, A: Algorithm>(
     if let Some(set) = settings.schedule {
         set(&mut optimizer.config, done.step);
     }
-    done.learning_rate = optimizer.config.lr();
+    done.learning_rate = optimizer.config.lr(done.step);
     optimizer.check_settings(model)?;
     let choices = optimizer.begin(model)?;
     if factor != 1.0 {
@@ -606,6 +634,9 @@ fn apply<M: Trainable, A: Algorithm>(
         gradient,
     });
     optimizer.update_all(targets.collect());
+    if let Some(decay) = settings.ema {
+        averaged::update(parameters, &mut optimizer.state, decay);
+    }
     Ok(done)
 }
 

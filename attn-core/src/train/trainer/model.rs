@@ -63,7 +63,8 @@ pub trait TrainBatch<M: Trainable>: Clone {
         operation: Operation<M::Element, M::Device, T>,
     ) -> Result<Tensor<Rank0, M::Element, M::Device, T>, Error<ErrOf<M>>>;
 
-    /// How many numbers the last tensor has that has no default: the targets, as a loss and its inputs are written.
+    /// How many targets count: of the last input that is the targets of a `cross_entropy`, those that this does not ignore. If there is none,
+    /// the numbers of the last tensor that has no default, as a loss and its inputs are written.
     #[doc(hidden)]
     fn targets(&self) -> usize;
 

@@ -123,13 +123,13 @@ impl<E: Element> Parameters<E> {
         self.gradients.len() * size_of::<E>()
     }
 
-    /// Adds the gradients of a loss. Memory that a kernel took for one that nobody wants goes back.
-    pub(super) fn add(&mut self, derivative: Derivative<E>) {
+    /// Adds the gradients of a loss times a weight. Memory that a kernel took for one that nobody wants goes back.
+    pub(super) fn add(&mut self, derivative: Derivative<E>, weight: f64) {
         let inputs = derivative.lens.len() - self.ids.len();
         self.inputs = inputs;
         self.gradients
             .prepare(&derivative.lens, |slot| slot.is_behind(inputs));
-        derivative.run(E::one(), &mut self.gradients);
+        derivative.run(E::of(weight), &mut self.gradients);
         self.release_unwanted();
     }
 

@@ -18,7 +18,9 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::{
     Emitter, MODEL, docs, facts, field, input, length, made_lengths, opaque::Access, tuple,
 };
+use crate::model::graph::{Model, Step, ValueId};
 use crate::model::types::ValueKind;
+use crate::ops::{CrossEntropy, Fusion};
 
 /// The function that a trainer takes the gradients of.
 const LOSS: &str = "loss";
@@ -156,16 +158,7 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
     };
     let input = cx.input(Access::Shared);
     let result = result.map(|result| quote!(.#result));
-    // The first input has no default, so there is a last one without.
-    let mut given = (0..names.len()).rev();
-    let last = given.find(|index| model.default_of(*index).is_none());
-    let targets = match (names.len(), last) {
-        (1, _) | (_, None) => quote!(p::num_elements(self)),
-        (_, Some(last)) => {
-            let last = Literal::usize_unsuffixed(last);
-            quote!(p::num_elements(&self.#last))
-        }
-    };
+    let targets = emit_targets(model);
     let check_memory = emit_check_of_search(cx);
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
@@ -216,6 +209,44 @@ fn emit_check_of_search(cx: &Emitter<'_>) -> TokenStream {
             footprint.check::<E, D, p::OwnedTape<E, D>>(#label)?;
         }
     }
+}
+
+/// The number of targets that count: of the last input that is the targets of a `cross_entropy`, or of the last input at all. An input with a
+/// default may be missing.
+fn emit_targets(model: &Model) -> TokenStream {
+    let inputs = model.inputs.iter().enumerate().rev();
+    let mut given = inputs.filter(|(index, _)| model.default_of(*index).is_none());
+    let last = given.clone().next();
+    let loss = given.find_map(|(index, input)| Some((index, loss_of(model, *input)?)));
+    let index = loss
+        .map(|(index, _)| index)
+        .or(last.map(|(index, _)| index));
+    // The first input has no default, so there is a last one without.
+    let input = match index.filter(|_| model.inputs.len() > 1) {
+        None => quote!(self),
+        Some(index) => {
+            let index = Literal::usize_unsuffixed(index);
+            quote!(&self.#index)
+        }
+    };
+    match loss {
+        None => quote!(p::num_elements(#input)),
+        Some((_, loss)) => {
+            let ignored = loss.ignored();
+            quote!(p::count_targets(#input, #ignored))
+        }
+    }
+}
+
+/// The classifier's loss that has an input as its targets.
+fn loss_of(model: &Model, input: ValueId) -> Option<&CrossEntropy> {
+    model.body.steps.iter().find_map(|step| match step {
+        Step::Node(node) if node.operands.get(1) == Some(&input) => match node.fusion() {
+            Fusion::Loss(loss) => Some(loss),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// The inputs by name are taken as their tuple is.

@@ -1,0 +1,191 @@
+//! The moving average of the parameters of a trainer.
+//!
+//! It is in the lists of the optimizer's state, so a checkpoint has it.
+
+use std::sync::Arc;
+
+use super::{TrainBatch, TrainError, Trainable, Trainer, model::ErrOf, parameters::Parameters};
+use crate::{
+    Element,
+    kernel::optim::interpolate,
+    train::{Algorithm, FitFailure, OptimizerState, UpdateError},
+};
+
+/// The name of the list of a parameter's averages.
+pub(crate) const AVERAGE: &str = "ema";
+
+fn name_of(parameter: &str) -> String {
+    format!("{parameter}.{AVERAGE}")
+}
+
+/// Checks the share of the average that stays in a step.
+pub(super) fn check<Dev>(decay: f64) -> Result<(), UpdateError<Dev>> {
+    match (0.0..=1.0).contains(&decay) {
+        true => Ok(()),
+        false => Err(UpdateError::Config {
+            name: "ema",
+            found: decay,
+            expected: "in 0..=1",
+        }),
+    }
+}
+
+/// Takes the parameters into the averages, after a step. The first time, they are copied.
+pub(super) fn update<E: Element, A>(
+    parameters: &Parameters<E>,
+    state: &mut OptimizerState<E, A>,
+    decay: f64,
+) {
+    let Some(arena) = parameters.arena.get() else {
+        return;
+    };
+    for of in &parameters.all {
+        let numbers = &arena[of.range.clone()];
+        let name = name_of(&of.path.name);
+        match state.lists.get_mut(&name) {
+            Some(average) if average.len() == numbers.len() => {
+                interpolate(average, numbers, 1.0 - decay);
+            }
+            _ => {
+                state.lists.insert(name, numbers.to_vec());
+            }
+        }
+    }
+}
+
+/// A [`Trainer`] with the [averages](Trainer::ema) of its parameters in their place: to evaluate them, and to save the model. It goes on with
+/// its own when this is dropped.
+#[derive(Debug)]
+#[must_use = "the averages are there while this lives"]
+pub struct Averaged<'a, M: Trainable, A> {
+    trainer: &'a mut Trainer<M, A>,
+}
+
+impl<M: Trainable, A: Algorithm> Trainer<M, A> {
+    /// Keeps an exponential moving average of the parameters: in each step, `average = decay average + (1 - decay) parameter`. The first step
+    /// copies the parameters.
+    ///
+    /// [`averaged`](Self::averaged) evaluates and saves them. A checkpoint has them beside the parameters, and training goes on from it with the
+    /// same bits; if it has none, the next step begins them.
+    ///
+    /// ```
+    /// use attn::{prelude::*, train::AdamWConfig};
+    ///
+    /// model! {
+    ///     struct Net<d = 2>;
+    ///     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    ///     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(pow(forward(x) - 1, 2)) }
+    /// }
+    ///
+    /// let dev = Cpu::default();
+    /// let mut trainer = dev.build_module::<Net, f32>().trainer(AdamWConfig { lr: 0.1, ..Default::default() }).ema(0.9);
+    /// let x: Tensor<Rank2<4, 2>, f32, _> = dev.sample_normal();
+    /// for _ in 0..20 {
+    ///     trainer.step(x.clone())?;
+    /// }
+    /// let loss = trainer.averaged()?.evaluate(x.clone())?;
+    /// assert_ne!(loss, trainer.evaluate(x)?);
+    /// let folder = tempfile::tempdir()?;
+    /// attn::checkpoint::save(trainer.averaged()?.model(), folder.path().join("averaged.safetensors"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// PyTorch: `AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))` with `update_parameters` after each step.
+    #[doc(alias("AveragedModel", "ExponentialMovingAverage", "ema_pytorch"))]
+    pub fn ema(mut self, decay: f64) -> Self {
+        self.ema = Some(decay);
+        self
+    }
+
+    /// The trainer with the [averages](Self::ema) as its parameters, while the result lives. Before the first step these are the parameters.
+    ///
+    /// # Errors
+    /// [`TrainError::NoAverage`] if the trainer keeps none.
+    pub fn averaged(&mut self) -> Result<Averaged<'_, M, A>, TrainError<ErrOf<M>>> {
+        if self.ema.is_none() {
+            return Err(TrainError::NoAverage);
+        }
+        super::ready(&mut self.parameters, &mut self.model)?;
+        self.swap_averages();
+        Ok(Averaged { trainer: self })
+    }
+
+    /// The state of a checkpoint. A trainer that keeps no averages leaves them out, since they would stay as they are.
+    pub(crate) fn set_state(&mut self, mut state: OptimizerState<M::Element, A>) {
+        if self.ema.is_none() {
+            for of in self.parameters() {
+                state.lists.remove(&name_of(&of.name));
+            }
+        }
+        self.optimizer.state = state;
+    }
+}
+
+impl<M: Trainable, A> Trainer<M, A> {
+    /// Exchanges the parameters and their averages.
+    fn swap_averages(&mut self) {
+        let Some(parameters) = &mut self.parameters else {
+            return;
+        };
+        let arena = Arc::get_mut(&mut parameters.arena).and_then(|arena| arena.get_mut());
+        let Some(arena) = arena else {
+            return;
+        };
+        for of in &parameters.all {
+            let average = self.optimizer.state.lists.get_mut(&name_of(&of.path.name));
+            let numbers = &mut arena[of.range.clone()];
+            if let Some(average) = average.filter(|average| average.len() == numbers.len()) {
+                numbers.swap_with_slice(average);
+            }
+        }
+        self.has_news = true;
+    }
+}
+
+impl<M: Trainable, A: Algorithm> Averaged<'_, M, A> {
+    /// [`Trainer::evaluate`] with the averages.
+    ///
+    /// # Errors
+    /// The errors of [`Trainer::evaluate`].
+    pub fn evaluate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+        self.trainer.evaluate(batch)
+    }
+
+    /// [`Trainer::evaluate_all`] with the averages.
+    ///
+    /// # Errors
+    /// The errors of [`Trainer::evaluate_all`].
+    pub fn evaluate_all<B: TrainBatch<M>>(
+        &mut self,
+        batches: impl IntoIterator<Item = B>,
+    ) -> Result<f64, TrainError<ErrOf<M>>> {
+        self.trainer.evaluate_all(batches)
+    }
+
+    /// [`Trainer::try_evaluate_all`] with the averages.
+    ///
+    /// # Errors
+    /// The errors of [`Trainer::try_evaluate_all`].
+    pub fn try_evaluate_all<B, Failure>(
+        &mut self,
+        batches: impl IntoIterator<Item = Result<B, Failure>>,
+    ) -> Result<f64, FitFailure>
+    where
+        B: TrainBatch<M>,
+        Failure: Into<Box<dyn std::error::Error + Send + Sync>>,
+        TrainError<ErrOf<M>>: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.trainer.try_evaluate_all(batches)
+    }
+
+    /// The model with the averages.
+    pub fn model(&mut self) -> &M {
+        self.trainer.model()
+    }
+}
+
+impl<M: Trainable, A> Drop for Averaged<'_, M, A> {
+    fn drop(&mut self) {
+        self.trainer.swap_averages();
+    }
+}
