@@ -1,0 +1,176 @@
+//! A language model of characters, from raw text to a sample, to be read from top to bottom. On two cores it takes about a minute:
+//!
+//! ```text
+//! cargo run --release --example char_lm
+//! cargo run --release --example char_lm -- --data FILE --out FOLDER
+//! ```
+//!
+//! Each evaluation saves a checkpoint, and so does Ctrl-C: `--resume` goes on to the same bits. `generate` writes with a checkpoint.
+
+#[path = "bible.rs"]
+mod bible;
+
+use anyhow::{Context, Result};
+use attn::{
+    batches::{Blocks, RandomBlocks},
+    checkpoint::Checkpoints,
+    generate::Sampling,
+    prelude::*,
+    text::Vocabulary,
+    train::{AdamWConfig, Cosine, FitConfig, FitEnd},
+    viz::{Labels, TrainingLog, Viewer},
+};
+use clap::Parser;
+use std::io::{Write, stdout};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) const VOCAB: usize = 256;
+pub(crate) const BLOCK: usize = 64;
+const BATCH: usize = 8;
+const DROPOUT: f64 = 0.0; // 0.1 or 0.2 if the text is short: the model would learn it by heart.
+
+model! {
+    /// A GPT. A position attends to itself and to those before it, so each of a block learns to predict what comes next.
+    pub(crate) struct Gpt<layers = 3, heads = 4, d_model = 64>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, VOCAB] {
+        let mut x = embedding::<VOCAB, d_model>(tokens) + learned_position::<BLOCK, d_model>(tokens);
+        repeat layers {
+            x += dropout::<DROPOUT>(attention::<heads, mask = causal>(layer_norm(x)));
+            x += dropout::<DROPOUT>(feed_forward::<{ 4 * d_model }, activation = gelu_tanh>(layer_norm(x)));
+        }
+        linear::<VOCAB, bias = false>(layer_norm(x))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+/// Trains a small GPT on a text, character by character, and lets it write.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Text to learn from, in UTF-8 [default: the King James Bible]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Folder of the checkpoints and of the report
+    #[arg(long, default_value = "char_lm")]
+    out: PathBuf,
+    /// Go on from the latest checkpoint in the folder
+    #[arg(long)]
+    resume: bool,
+    /// Training steps
+    #[arg(long, default_value_t = 5000)]
+    steps: u64,
+    /// Steps between two evaluations on the held-out text
+    #[arg(long, default_value_t = 500)]
+    eval_interval: u64,
+    /// Seed of the weights, the batches and the sample
+    #[arg(long, default_value_t = 1337)]
+    seed: u64,
+}
+
+/// Ctrl-C sets it.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let device = Cpu::seed_from_u64(args.seed);
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
+
+    // The text as numbers: those of its characters, or its bytes if it has too many. The last tenth is held out.
+    let text = bible::text(args.data.as_deref())?;
+    let run = Checkpoints::new(&args.out).keep_last(2).run(args.resume)?;
+    let vocabulary = match run.json("tokenizer.json")? {
+        Some(saved) => saved,
+        None => match Vocabulary::characters(&text)? {
+            characters if characters.len() <= VOCAB => characters,
+            _ => Vocabulary::bytes(),
+        },
+    };
+    let tokens = vocabulary.encode(&text)?;
+    let (train, held_out) = tokens.split_at(tokens.len() * 9 / 10);
+
+    // The model, and how it learns.
+    let adamw = AdamWConfig {
+        betas: [0.9, 0.99],
+        weight_decay: 0.1,
+        ..AdamWConfig::default()
+    };
+    let rates = Cosine {
+        highest: 3e-3,
+        lowest: 3e-4,
+        warm_up: 100,
+        steps: args.steps,
+    };
+    let model = device.build_module::<Gpt, f32>();
+    let mut trainer = model.trainer(adamw).schedule(rates).clip(1.0);
+    let mut state = run.load(&mut trainer)?;
+    writeln!(stdout(), "{}\n", Gpt::summary())?;
+
+    // Random blocks of the text, each with the characters that come next. A resumed run goes on with those that it would have had.
+    let shape = (BATCH, BLOCK);
+    let blocks = RandomBlocks::new(train, shape, args.seed, &device);
+    let batches = blocks.context("the text is too short")?.at(state.step);
+    let measured = Blocks::new(held_out, shape, &device)?.spread(40 * BATCH);
+    let measured = measured.pairs().collect::<Result<Vec<_>, _>>()?;
+
+    let mut log = TrainingLog::replacing(&args.out, &state, args.steps)?;
+    let config = FitConfig {
+        steps: args.steps,
+        evaluate_every: args.eval_interval,
+        patience: None,
+    };
+    let end = trainer
+        .fit(config)
+        .evaluate(|trainer| trainer.evaluate_all(measured.iter().cloned()))
+        .save(|trainer, state| {
+            let contents = trainer.contents().json("tokenizer.json", &vocabulary);
+            run.save(state, contents)
+        })
+        .observe(|state, event| log.observe(state, event))
+        .stop(&STOP)
+        .run(batches.pairs(), &mut state)?;
+    log.finish();
+
+    // The model goes on from the beginning of the text, token by token.
+    let mut sample = vocabulary.decode(&train[..16])?;
+    write!(stdout(), "\n{sample}")?;
+    let sampling = Sampling {
+        temperature: 0.8,
+        seed: args.seed,
+        ..Sampling::default()
+    };
+    let mut session = trainer.model().session(BLOCK)?;
+    for piece in session
+        .write(&vocabulary, &sample.clone(), sampling)?
+        .tokens(500)
+    {
+        let piece = piece?;
+        write!(stdout(), "{piece}")?;
+        stdout().flush()?;
+        sample += &piece;
+    }
+
+    // A page with the losses, the sample, and what the model attends to.
+    let first = train[..BLOCK].to_vec();
+    let words = Labels::same([vocabulary.decode_each(&first)?]);
+    let maps = trainer
+        .model()
+        .attention_maps(device.tensor_from_vec(first, (1, BLOCK)));
+    let mut viewer = Viewer::new("Attention in the beginning of the text");
+    maps.iter().try_for_each(|map| viewer.add(map, &words))?;
+    log.report("char_lm")?
+        .text("Settings", &format!("{args:#?}"))
+        .samples("Sample", [&sample])
+        .maps(&viewer)
+        .picture("Model", "How values flow.", Gpt::graph_svg())
+        .write(args.out.join("report.html"))?;
+    let out = args.out.display();
+    writeln!(stdout(), "\n\nthe checkpoints and report.html are in {out}")?;
+    if end == FitEnd::Stopped {
+        writeln!(stdout(), "--resume goes on after step {}", state.step)?;
+    }
+    Ok(())
+}
