@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const VOCAB: usize = 256;
 pub(crate) const BLOCK: usize = 64;
 const BATCH: usize = 8;
+const SEED: u64 = 1337;
 const DROPOUT: f64 = 0.0; // 0.1 or 0.2 if the text is short: the model would learn it by heart.
 
 model! {
@@ -66,30 +67,20 @@ struct Args {
     /// Steps between two evaluations on the held-out text
     #[arg(long, default_value_t = 500)]
     eval_interval: u64,
-    /// Seed of the weights, the batches and the sample
-    #[arg(long, default_value_t = 1337)]
-    seed: u64,
 }
 
-/// Ctrl-C sets it.
-static STOP: AtomicBool = AtomicBool::new(false);
-
 fn main() -> Result<()> {
+    static STOP: AtomicBool = AtomicBool::new(false);
     let args = Args::parse();
-    let device = Cpu::seed_from_u64(args.seed);
+    let device = Cpu::seed_from_u64(SEED);
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
 
-    // The text as numbers: those of its characters, or its bytes if it has too many. The last tenth is held out.
+    // The text as numbers, which a resumed run has saved. The last tenth is held out.
     let text = bible::text(args.data.as_deref())?;
+    let new = Vocabulary::characters_or_bytes(&text, VOCAB)?;
     let run = Checkpoints::new(&args.out).keep_last(2).run(args.resume)?;
-    let vocabulary = match run.json("tokenizer.json")? {
-        Some(saved) => saved,
-        None => match Vocabulary::characters(&text)? {
-            characters if characters.len() <= VOCAB => characters,
-            _ => Vocabulary::bytes(),
-        },
-    };
-    let tokens = vocabulary.encode(&text)?;
+    let vocab = run.json("tokenizer.json")?.unwrap_or(new);
+    let tokens = vocab.encode(&text)?;
     let (train, held_out) = tokens.split_at(tokens.len() * 9 / 10);
 
     // The model, and how it learns.
@@ -107,46 +98,36 @@ fn main() -> Result<()> {
     let model = device.build_module::<Gpt, f32>();
     let mut trainer = model.trainer(adamw).schedule(rates).clip(1.0);
     let mut state = run.load(&mut trainer)?;
-    writeln!(stdout(), "{}\n", Gpt::summary())?;
 
-    // Random blocks of the text, each with the characters that come next. A resumed run goes on with those that it would have had.
-    let shape = (BATCH, BLOCK);
-    let blocks = RandomBlocks::new(train, shape, args.seed, &device);
-    let batches = blocks.context("the text is too short")?.at(state.step);
-    let measured = Blocks::new(held_out, shape, &device)?.spread(40 * BATCH);
+    // Blocks from random places, each with the characters that come next. A resumed run goes on with those that it would have had.
+    let blocks = RandomBlocks::new(train, (BATCH, BLOCK), SEED, &device);
+    let blocks = blocks.context("the text is too short")?.at(state.step);
+    let measured = Blocks::new(held_out, (BATCH, BLOCK), &device)?.spread(40 * BATCH);
     let measured = measured.pairs().collect::<Result<Vec<_>, _>>()?;
 
-    let mut log = TrainingLog::replacing(&args.out, &state, args.steps)?;
-    let config = FitConfig {
-        steps: args.steps,
-        evaluate_every: args.eval_interval,
-        patience: None,
-    };
+    // Steps, evaluations and checkpoints, with lines of progress, up to the last step or Ctrl-C.
+    let mut log =
+        TrainingLog::replacing(&args.out, &state, args.steps)?.work(BATCH * BLOCK, "tokens");
     let end = trainer
-        .fit(config)
-        .evaluate(|trainer| trainer.evaluate_all(measured.iter().cloned()))
-        .save(|trainer, state| {
-            let contents = trainer.contents().json("tokenizer.json", &vocabulary);
-            run.save(state, contents)
+        .fit(FitConfig {
+            steps: args.steps,
+            evaluate_every: args.eval_interval,
+            patience: None,
         })
+        .evaluate(|trainer| trainer.evaluate_all(measured.iter().cloned()))
+        .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))
         .observe(|state, event| log.observe(state, event))
         .stop(&STOP)
-        .run(batches.pairs(), &mut state)?;
+        .run(blocks.pairs(), &mut state)?;
     log.finish();
 
     // The model goes on from the beginning of the text, token by token.
-    let mut sample = vocabulary.decode(&train[..16])?;
+    let model = trainer.model();
+    let mut session = model.session(BLOCK)?;
+    let mut sample = vocab.decode(&train[..16])?;
+    let writing = session.write(&vocab, &sample, Sampling::with_temperature(0.8))?;
     write!(stdout(), "\n{sample}")?;
-    let sampling = Sampling {
-        temperature: 0.8,
-        seed: args.seed,
-        ..Sampling::default()
-    };
-    let mut session = trainer.model().session(BLOCK)?;
-    for piece in session
-        .write(&vocabulary, &sample.clone(), sampling)?
-        .tokens(500)
-    {
+    for piece in writing.tokens(500) {
         let piece = piece?;
         write!(stdout(), "{piece}")?;
         stdout().flush()?;
@@ -155,20 +136,19 @@ fn main() -> Result<()> {
 
     // A page with the losses, the sample, and what the model attends to.
     let first = train[..BLOCK].to_vec();
-    let words = Labels::same([vocabulary.decode_each(&first)?]);
-    let maps = trainer
-        .model()
-        .attention_maps(device.tensor_from_vec(first, (1, BLOCK)));
+    let words = Labels::same([vocab.decode_each(&first)?]);
+    let maps = model.attention_maps(device.tensor_from_vec(first, (1, BLOCK)));
     let mut viewer = Viewer::new("Attention in the beginning of the text");
     maps.iter().try_for_each(|map| viewer.add(map, &words))?;
     log.report("char_lm")?
         .text("Settings", &format!("{args:#?}"))
         .samples("Sample", [&sample])
         .maps(&viewer)
+        .text("Parameters", &Gpt::summary())
         .picture("Model", "How values flow.", Gpt::graph_svg())
         .write(args.out.join("report.html"))?;
     let out = args.out.display();
-    writeln!(stdout(), "\n\nthe checkpoints and report.html are in {out}")?;
+    writeln!(stdout(), "\n\nreport.html and the checkpoints are in {out}")?;
     if end == FitEnd::Stopped {
         writeln!(stdout(), "--resume goes on after step {}", state.step)?;
     }
