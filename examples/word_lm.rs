@@ -141,9 +141,10 @@ fn main() -> Result<()> {
             format!("{loss:>8.3} {perplexity:>11.1} {per_character:>14.3}"),
         )
     });
-    let report = log
-        .report("word_lm")?
-        .table("Loss per piece, perplexity, loss per character", &rows);
+    let report = log.report("word_lm")?.table(
+        "Loss per piece, perplexity, loss per character",
+        rows.clone(),
+    );
     report.write(args.out.join("report.html"))?;
     writeln!(stdout(), "\n{:16}per piece  perplexity  per character", "")?;
     for (name, numbers) in rows {
