@@ -7,7 +7,6 @@
 //!
 //! Each evaluation saves a checkpoint, and so does Ctrl-C: `--resume` goes on to the same bits. `generate` writes with a checkpoint.
 
-#[path = "bible.rs"]
 mod bible;
 
 use anyhow::{Context, Result};
@@ -84,11 +83,7 @@ fn main() -> Result<()> {
     let (train, held_out) = tokens.split_at(tokens.len() * 9 / 10);
 
     // The model, and how it learns.
-    let adamw = AdamWConfig {
-        betas: [0.9, 0.99],
-        weight_decay: 0.1,
-        ..AdamWConfig::default()
-    };
+    let adamw = AdamWConfig::default();
     let rates = Cosine {
         highest: 3e-3,
         lowest: 3e-4,
@@ -141,14 +136,13 @@ fn main() -> Result<()> {
     let mut viewer = Viewer::new("Attention in the beginning of the text");
     maps.iter().try_for_each(|map| viewer.add(map, &words))?;
     log.report("char_lm")?
-        .text("Settings", &format!("{args:#?}"))
+        .text("Settings", &format!("{args:#?}\n{adamw:#?}\n{rates:#?}"))
         .samples("Sample", [&sample])
         .maps(&viewer)
         .text("Parameters", &Gpt::summary())
         .picture("Model", "How values flow.", Gpt::graph_svg())
         .write(args.out.join("report.html"))?;
-    let out = args.out.display();
-    writeln!(stdout(), "\n\nreport.html and the checkpoints are in {out}")?;
+    writeln!(stdout(), "\n\nreport and checkpoints are in {:?}", args.out)?;
     if end == FitEnd::Stopped {
         writeln!(stdout(), "--resume goes on after step {}", state.step)?;
     }

@@ -10,9 +10,7 @@
 //! cargo run --release --features tokenizers --example word_lm -- --resume --prompt "And God said"
 //! ```
 
-#[path = "bible.rs"]
 mod bible;
-#[path = "counting.rs"]
 mod counting;
 
 use anyhow::{Context, Result};
