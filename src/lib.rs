@@ -32,7 +32,7 @@
 //! - [`backward`] is a backward pass from a given gradient of a tensor.
 //! - [`batches`] makes batches of tokens for training: blocks of a text or of a file, padding, packing.
 //! - [`testing`] checks the derivatives of a layer or a model, and compares it with another one.
-//! - [`generate`] has sessions of a causal model: tokens one by one, sampling, beam search.
+//! - [`generate`] has sessions of a causal model: tokens one by one, sampling, beam search, streams of text.
 //! - [`maps`] are the attention weights of a model, `attention_maps(x)`. [`values`] are the results of its operations, and the first NaN.
 //! - [`memory`] measures the memory of a training step. `activation_bytes(..)` of a layer or a model is the same number as a constant.
 //! - [`Facts`] is the trait of `PARAMS`, `flops` and `summary`, for generic code.
@@ -327,6 +327,9 @@ pub mod generate {
         },
         kernel::Matrix,
     };
+
+    #[cfg(feature = "text")]
+    pub use attn_core::generate::Written;
 }
 
 /// Attention weights of a model: one [`AttentionMap`](maps::AttentionMap) per attention.

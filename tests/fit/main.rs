@@ -7,6 +7,7 @@
 )]
 
 mod parts;
+mod run_folder;
 
 use attn::{
     batches::{RandomBlocks, TokenBatch},

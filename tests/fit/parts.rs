@@ -17,7 +17,7 @@ use std::{
 };
 
 model! {
-    struct Net<vocab = 7, d = 8>;
+    pub(crate) struct Net<vocab = 7, d = 8>;
 
     fn forward(ids: ids[batch, seq]) -> [batch, seq, vocab] {
         linear::<vocab>(dropout::<0.1>(embedding::<vocab, d>(ids)))
@@ -28,9 +28,9 @@ model! {
     }
 }
 
-type NetTrainer = Trainer<Net<f32, Cpu>, AdamWConfig>;
+pub(crate) type NetTrainer = Trainer<Net<f32, Cpu>, AdamWConfig>;
 
-fn trainer() -> NetTrainer {
+pub(crate) fn trainer() -> NetTrainer {
     let model = Cpu::seed_from_u64(1).build_module::<Net, f32>();
     let rates = Cosine {
         highest: 0.02,
@@ -41,7 +41,7 @@ fn trainer() -> NetTrainer {
     model.trainer(AdamWConfig::default()).schedule(rates)
 }
 
-fn text() -> Vec<usize> {
+pub(crate) fn text() -> Vec<usize> {
     (0..100).map(|i| i * i % 7).collect()
 }
 

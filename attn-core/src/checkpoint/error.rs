@@ -246,6 +246,14 @@ pub enum Problem {
     /// Another run has locked the folder.
     #[error("another run is using this folder")]
     Running,
+
+    /// A new run was to begin in the folder of another one.
+    #[error("there are checkpoints of a run already: resume it, or give another folder")]
+    HasRun,
+
+    /// A run was to be resumed from a folder without checkpoints.
+    #[error("there is no checkpoint to resume from")]
+    HasNone,
 }
 
 impl Problem {

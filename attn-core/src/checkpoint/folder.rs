@@ -53,6 +53,11 @@ impl Checkpoints {
         }
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Keeps only the `count` checkpoints with the highest steps. By default, all are kept.
     ///
     /// The latest and the best checkpoint are always kept.

@@ -72,7 +72,7 @@
 //! - So after a kill, a crash of the machine or an error of the disk, [`latest`](Checkpoints::latest) is either the previous or the new
 //!   checkpoint. Incomplete data has a hidden name, and the next [`save`](Checkpoints::save) removes it.
 //! - A lock lets one process save at a time. Any number of processes may read. A run can lock the folder for its lifetime:
-//!   [`Checkpoints::lock_run`].
+//!   [`Checkpoints::lock_run`], and [`Checkpoints::run`] for a trainer.
 //!
 //! # Validation
 //!
@@ -109,6 +109,7 @@ pub mod layout;
 mod model;
 mod number;
 mod optimizer;
+mod run;
 mod tensors;
 mod trainer;
 mod write;
@@ -123,6 +124,7 @@ pub use folder::{Checkpoint, Checkpoints, RunLock};
 pub use model::{load, save};
 pub use number::TensorType;
 pub use optimizer::{load_optimizer, save_optimizer};
+pub use run::Run;
 #[doc(no_inline)]
 pub use safetensors::Dtype;
 

@@ -13,6 +13,8 @@ mod sampling;
 mod scan;
 mod session;
 mod stream;
+#[cfg(feature = "text")]
+mod text;
 mod tokens;
 
 #[cfg(test)]
@@ -28,6 +30,8 @@ pub use sampling::{Sampler, Sampling, SamplingError};
 pub use scan::StateOfScan;
 pub use session::{Decoder, ModelDecoder, SequenceState, Session, Sessions};
 pub use stream::{GenerateError, Generated};
+#[cfg(feature = "text")]
+pub use text::Written;
 pub use tokens::{Capacity, NewTokens, Span};
 
 /// The session of a model that has none. Callers are guarded by a trait that nothing implements.

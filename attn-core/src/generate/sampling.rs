@@ -21,7 +21,7 @@ use crate::{Element, random::Philox4x32};
 /// use attn::generate::{Sampler, Sampling};
 ///
 /// let logits = [1.0_f32, 4.0, 3.5, -2.0];
-/// let mut greedy = Sampler::new(Sampling { temperature: 0.0, ..Sampling::default() })?;
+/// let mut greedy = Sampler::new(Sampling::with_temperature(0.0))?;
 /// assert_eq!(greedy.choose(&logits, &[])?, 1);
 ///
 /// let two = Sampling { top_k: Some(2), seed: 7, ..Sampling::default() };
@@ -97,6 +97,14 @@ pub enum SamplingError {
 }
 
 impl Sampling {
+    /// Samples with this temperature, and the other options as by default.
+    pub fn with_temperature(temperature: f64) -> Self {
+        Self {
+            temperature,
+            ..Self::default()
+        }
+    }
+
     fn check(&self) -> Result<(), SamplingError> {
         let Self {
             temperature,

@@ -161,6 +161,112 @@ fn tokens_beyond_the_capacity_are_an_error() {
     assert!(session.generate(&[1], greedy(), &[]).is_err());
 }
 
+/// A model whose likeliest token depends on all tokens that it has read.
+#[derive(Clone, Default)]
+struct Context(Vec<usize>);
+
+fn likeliest_after(context: &[usize]) -> usize {
+    let numbered = context.iter().enumerate();
+    numbered.fold(0, |sum, (place, token)| {
+        (sum * 3 + (place + 1) * token + 1) % TOKENS
+    })
+}
+
+impl Decoder<f64> for Context {
+    fn decode(&mut self, new: &NewTokens, results: &mut Array<f64>) {
+        for &id in new.ids() {
+            self.0.push(id);
+        }
+        results.as_mut_slice().fill(0.0);
+        let last = results.as_mut_slice().len() - TOKENS;
+        results.as_mut_slice()[last + likeliest_after(&self.0)] = 1.0;
+    }
+
+    fn reset(&mut self, _: usize) {
+        self.0.clear();
+    }
+
+    fn elements(&self) -> usize {
+        0
+    }
+
+    fn fork(&self) -> Box<dyn Decoder<f64>> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_full_session_starts_again_with_half_of_its_tokens() {
+    let prompts: [&[usize]; 3] = [&[2], &[3, 1, 2], &[1, 2, 3, 0, 2, 2, 1, 3, 3, 0]];
+    for capacity in [1, 2, 4, 7, 16] {
+        for prompt in prompts {
+            // By hand: the context of each token is a part of the whole text.
+            let mut text = prompt.to_vec();
+            let mut start = text.len().saturating_sub(capacity);
+            for _ in 0..3 * capacity {
+                text.push(likeliest_after(&text[start..]));
+                if text.len() - start > capacity {
+                    start = text.len() - capacity.div_ceil(2);
+                }
+            }
+            let room = Capacity {
+                sequences: 1,
+                capacity,
+            };
+            let sessions = Sessions::new(Context::default(), room, TOKENS, TOKENS);
+            let mut session = Session::from(sessions);
+            let tokens = session.generate_endless(prompt, greedy(), &[]).unwrap();
+            let tokens = tokens.take(3 * capacity).collect::<Result<Vec<_>, _>>();
+            assert_eq!(
+                tokens.unwrap(),
+                text[prompt.len()..],
+                "{capacity}: {prompt:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_replaces_what_was_read() {
+    let mut session = session(TABLE, 3);
+    session.prefill(&[0, 0]).unwrap();
+    let mut tokens = session.generate_endless(&[1], greedy(), &[]).unwrap();
+    assert_eq!(tokens.next(), Some(Ok(0)));
+    assert_eq!(session.len(), 3);
+    let mut tokens = session.generate_endless(&[0, 3], greedy(), &[]).unwrap();
+    assert_eq!(tokens.next(), Some(Ok(1)));
+    assert_eq!(session.len(), 2);
+    // There is nothing to continue.
+    session.reset();
+    assert!(session.generate_endless(&[], greedy(), &[]).is_err());
+}
+
+#[cfg(feature = "text")]
+#[test]
+fn a_session_writes_text_up_to_a_number_of_tokens_or_to_a_text() {
+    // 3 -> 1 -> 0 -> 1
+    let vocabulary = crate::text::Vocabulary::characters("ab cd").unwrap();
+    let mut session = session(TABLE, 2);
+    let mut written = |count, stop| {
+        session.reset();
+        let text = session.write(&vocabulary, "c", greedy()).unwrap();
+        let text = text.tokens(count).until(stop);
+        text.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    assert_eq!(written(5, ""), ["a", " ", "a", " ", "a"]);
+    assert_eq!(written(0, ""), [""; 0]);
+    // Held back, and a part of the text after all.
+    assert_eq!(written(3, "a a b"), ["a a"]);
+    assert_eq!(written(9, " a"), ["a"]);
+    // There are only two tokens: 3 is not one of them.
+    let few = crate::text::Vocabulary::characters("ab").unwrap();
+    session.reset();
+    let text = session.write(&few, "ab", greedy()).unwrap().tokens(2);
+    assert_eq!(text.map(Result::unwrap).collect::<String>(), "ab");
+    let refused = session.write(&few, "abc", greedy()).err();
+    assert!(matches!(refused, Some(GenerateError::Text(_))));
+}
+
 #[test]
 fn the_repetition_penalty_applies_from_the_prompt_on() {
     let sampling = Sampling {

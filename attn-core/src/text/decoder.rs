@@ -50,6 +50,24 @@ impl Vocabulary {
         Ok(text + &decoder.finish())
     }
 
+    /// The text of each token alone, for labels. A token that is a part of a character is U+FFFD.
+    ///
+    /// ```
+    /// use attn::text::Vocabulary;
+    ///
+    /// assert_eq!(Vocabulary::bytes().decode_each(b"So!".map(usize::from).as_slice())?, ["S", "o", "!"]);
+    /// # Ok::<(), attn::text::TextError>(())
+    /// ```
+    ///
+    /// `transformers`: `[tokenizer.decode(token) for token in tokens]`.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_each(&self, tokens: &[usize]) -> Result<Vec<String>, TextError> {
+        let each = tokens.iter().map(|token| self.decode(&[*token]));
+        each.collect()
+    }
+
     /// A decoder for tokens that are generated one by one.
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder {

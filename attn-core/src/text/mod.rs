@@ -1,7 +1,8 @@
 //! Text as tokens: the inputs and outputs of a language model.
 //!
 //! A [`Vocabulary`] numbers pieces of text: the characters of a text, the 256 bytes, or, with the feature `tokenizers`, the
-//! pieces that byte-pair encoding finds in a text. A [`Decoder`] turns generated tokens into text one by one.
+//! pieces that byte-pair encoding finds in a text. A [`Decoder`] turns generated tokens into text one by one, and a [`StopText`]
+//! ends it before a given text.
 //!
 //! ```
 //! use attn::text::Vocabulary;
@@ -31,6 +32,7 @@ mod error;
 #[cfg(feature = "tokenizers")]
 mod pieces;
 mod saved;
+mod stop;
 mod vocabulary;
 
 #[cfg(test)]
@@ -38,4 +40,5 @@ mod tests;
 
 pub use decoder::Decoder;
 pub use error::TextError;
+pub use stop::StopText;
 pub use vocabulary::Vocabulary;

@@ -40,6 +40,27 @@ impl Vocabulary {
         }
     }
 
+    /// The characters of a text, or the 256 bytes if they are more than `most`: a vocabulary for a model whose number of tokens is a constant.
+    ///
+    /// ```
+    /// use attn::text::Vocabulary;
+    ///
+    /// assert_eq!(Vocabulary::characters_or_bytes("In the beginning", 256)?.unit(), "character");
+    /// let all: String = ('\u{4e00}'..'\u{5000}').collect();
+    /// assert_eq!(Vocabulary::characters_or_bytes(&all, 256)?.unit(), "byte");
+    /// # Ok::<(), attn::text::TextError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`characters`](Self::characters).
+    pub fn characters_or_bytes(text: &str, most: usize) -> Result<Self, TextError> {
+        let characters = Self::characters(text)?;
+        Ok(match characters.len() <= most {
+            true => characters,
+            false => Self::bytes(),
+        })
+    }
+
     /// The 256 bytes of UTF-8.
     pub fn bytes() -> Self {
         Self(TokenKind::Bytes)

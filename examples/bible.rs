@@ -1,12 +1,12 @@
-//! The source of the text: the King James Bible, or a file.
+//! The text of the language models: a file, or the King James Bible.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bible_lib::{Bible, Translation};
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// The training text.
-pub(crate) fn load(data: Option<&Path>) -> Result<String> {
-    match data {
+/// The text of this file, or of the King James Bible.
+pub(crate) fn text(file: Option<&Path>) -> Result<String> {
+    match file {
         Some(path) => read(path),
         None => king_james(),
     }
