@@ -103,13 +103,17 @@ fn main() -> Result<()> {
     println!(
         "\nWhich expert reads what:\n\n          expert 1   expert 2   expert 3   expert 4   right"
     );
+    let mut main_experts = Vec::new();
     for (cipher, (name, ..)) in CIPHERS.iter().enumerate() {
         let tokens: Vec<Token> = (0..LETTERS).map(|plain| Token { plain, cipher }).collect();
         let (read, experts) = read(&reader, &device, &tokens);
         let share = |count: usize| format!("{:.0}%", 100.0 * count as f64 / LETTERS as f64);
-        let cells = (0..EXPERTS).map(|expert| experts.iter().filter(|of| **of == expert).count());
-        let cells: String = cells
-            .map(|count| format!("{:>8}   ", share(count)))
+        let counts: Vec<usize> = (0..EXPERTS)
+            .map(|expert| experts.iter().filter(|of| **of == expert).count())
+            .collect();
+        let cells: String = counts
+            .iter()
+            .map(|count| format!("{:>8}   ", share(*count)))
             .collect();
         let right = read
             .iter()
@@ -121,7 +125,18 @@ fn main() -> Result<()> {
             right >= 24,
             "the {name} cipher has to be learned: {right} letters of 26"
         );
+        let most = counts.iter().copied().max().unwrap_or(0);
+        ensure!(
+            most >= 21,
+            "an expert has to read most of the {name} cipher: {most} letters of 26"
+        );
+        main_experts.extend(counts.iter().position(|count| *count == most));
     }
+    main_experts.sort_unstable();
+    ensure!(
+        main_experts == [0, 1, 2, 3],
+        "every cipher has to have an expert of its own: {main_experts:?}"
+    );
     Ok(())
 }
 

@@ -87,6 +87,9 @@ type Model = Translator<f32, Cpu>;
 /// The number of training steps.
 const STEPS: u64 = 1500;
 
+/// So many show that it learns, although it does not know the dates yet.
+const FEW: u64 = 60;
+
 /// Translates dates.
 #[derive(Parser)]
 struct Options {
@@ -119,11 +122,13 @@ fn main() -> Result<()> {
         .trainer(AdamWConfig::default())
         .schedule(rates)
         .clip(1.0);
+    let mut losses = Vec::new();
     for step in 1..=options.steps {
         let (dates, texts) = random(&mut rng, true, BATCH);
         let PaddedPairs { source, target } = dates::batch(&dates, &texts, &device);
         let batch = (source.ids, target.ids, source.lens, target.targets);
         let loss = trainer.step(batch)?.loss;
+        losses.push(loss);
         if step % 250 == 0 || step == 1 {
             let right = 100.0 * accuracy(trainer.model(), &device, &mut rng, 200)?;
             println!("step {step:>4}  loss {loss:.3}  new dates without a mistake: {right:>5.1}%");
@@ -139,6 +144,13 @@ fn main() -> Result<()> {
     draw(&model, &device, &options)?;
     if options.steps >= STEPS {
         ensure!(right > 97.0, "the dates have to be learned: {right:.2}%");
+    } else if let [first, .., last] = *losses
+        && options.steps >= FEW
+    {
+        ensure!(
+            last < 0.5 * first,
+            "the loss has to fall: {first} to {last}"
+        );
     }
     Ok(())
 }

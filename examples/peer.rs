@@ -10,6 +10,13 @@
 //! | `w2_fwd_causal_s1024`, `w2_train_w256_s4096` | the attention core on slices, 8 heads of 64: causal, and within a window |
 //! | `w3_small`, `w3_medium` | a training step of a GPT, by a trainer: forward, loss, backward, AdamW |
 //! | `w4_decode` | 200 tokens of the medium GPT behind a prompt of 16, greedily |
+//! | `w5_gru` | a GRU of width 256, 8 sequences of 128 tokens: forward, and backward from a given gradient, as all cases below |
+//! | `w6_conv1d`, `w6_conv1d_second` | the two convolutions of Whisper's front on 3,000 frames of 80 bins, with the activation between them, and the second alone |
+//! | `w6_conv2d` | patches of 16 pixels, of 8 images of 224 |
+//! | `w7_weights_s512`, `w7_no_weights_s512` | attention of 8 heads of 64, with and without a loss of the weights, of length `s` |
+//! | `w8_attention`, `w8_attend` | the layer of `w1_train_b4_s512` in `model!`, in one piece and as `linear` and `attend` |
+//!
+//! `peer/pytorch.py` times the same in PyTorch from `w5` on.
 //!
 //! All numbers are `f32`. A time is the median of the runs of 4 seconds, behind 2 runs that warm up: at least 5 runs and at most 200, and if
 //! they are slow, those of 25 seconds.
@@ -19,6 +26,8 @@ mod by_hand;
 #[path = "roofline/core.rs"]
 #[allow(dead_code, reason = "the roofline has cases of its own")]
 mod core;
+#[path = "peer/layers.rs"]
+mod layers;
 #[path = "../benches/language_model/sizes.rs"]
 #[allow(dead_code, reason = "the benches have the model in plain dfdx as well")]
 mod sizes;
@@ -46,7 +55,8 @@ type Sequences = Tensor<(usize, usize, Const<512>), f32, Cpu>;
 /// Times one piece of work, and prints a line of JSON.
 #[derive(Parser)]
 struct Options {
-    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w4_decode`
+    /// `w1_train_b4_s512`, `w2_fwd_causal_s1024`, `w3_small`, `w4_decode`, `w5_gru`, `w6_conv1d`, `w6_conv1d_second`, `w6_conv2d`,
+    /// `w7_weights_s512`, `w7_no_weights_s512`, `w8_attention`, `w8_attend`
     case: String,
     /// The form of the layer of `w1`.
     #[arg(default_value = "fused")]
@@ -84,7 +94,7 @@ fn main() -> Result<()> {
         ["w3", "small"] => (step::<Small>(&SMALL), Some(SMALL.batch * SMALL.length)),
         ["w3", "medium"] => (step::<Medium>(&MEDIUM), Some(MEDIUM.batch * MEDIUM.length)),
         ["w4", "decode"] => (decode()?, Some(DECODED)),
-        _ => bail!("there is no case `{case}`: see `--help`"),
+        _ => (layers::run(&parts)?, None),
     };
     let median = times[times.len() / 2];
     println!(

@@ -253,6 +253,8 @@ macro_rules! attention {
 #[doc = concat!("Declares a network: layers, and how values flow through them.\n\n", include_str!("model.md"))]
 #[doc = "# Operations\n"]
 #[doc = attn_macros::operation_table!()]
+#[doc = "\n# Keys of `attend`\n\nTheir values are those of [`attention!`](crate::attention#keys).\n"]
+#[doc = attn_macros::attend_key_table!()]
 #[doc(alias(
     "Module",
     "Sequential",

@@ -212,6 +212,17 @@ pub enum Error<Dev> {
         least: usize,
     },
 
+    /// A number that must be positive is not, or is infinite or NaN.
+    #[error("{operation}: `{what}` must be positive and finite, found {found}")]
+    NotPositive {
+        /// The operation that got the number.
+        operation: &'static str,
+        /// The argument.
+        what: &'static str,
+        /// The number.
+        found: f64,
+    },
+
     /// A tensor of these sizes exceeds any memory; or the activations of a pass exceed the available memory, then the only size is their
     /// number of bytes.
     ///

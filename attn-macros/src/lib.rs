@@ -49,6 +49,13 @@ pub fn key_table(_: TokenStream) -> TokenStream {
     emit::tables::key_table().into()
 }
 
+/// The table of the keys of `attend` as Markdown, for the documentation of the facade's `model!`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn attend_key_table(_: TokenStream) -> TokenStream {
+    emit::tables::attend_key_table().into()
+}
+
 /// Modules of documented names, one for every key and word of the language: what editors complete from.
 #[doc(hidden)]
 #[proc_macro]

@@ -123,3 +123,89 @@ fn rows_beyond_the_capacity_are_zero() {
     let bias = gradients.get(&limited.grouped_linear.bias).as_vec();
     assert_eq!(bias, [1.0, 1.0, 3.0, 3.0, 1.0, 1.0]);
 }
+
+/// `1.1 * 100` is `110.00000000000001` in `f64`.
+#[test]
+fn the_capacity_is_that_of_the_decimal_factor() {
+    let weight: Tensor<Rank3<2, 1, 1>, f64, Cpu> = Cpu::default().ones();
+    let kept = |factor: f64, rows: usize| {
+        let maps = attn::ops::GroupedAffine {
+            weight: &weight,
+            bias: None,
+        };
+        let x: Tensor<(usize, Const<1>), f64, Cpu> = Cpu::default().ones_like(&(rows, Const));
+        let ids = of(&vec![0; rows]);
+        let y = attn::ops::grouped_linear(x, &ids, maps, Some(factor), (rows, Const::<1>));
+        y.as_vec().iter().filter(|y| **y != 0.0).count()
+    };
+    assert_eq!(kept(1.1, 200), 110);
+    assert_eq!(kept(0.7, 200), 70);
+    assert_eq!(kept(1.1, 202), 112);
+    assert_eq!(kept(1.25, 6), 4);
+}
+
+#[test]
+fn a_capacity_that_is_no_positive_number_is_an_error() {
+    let weight: Tensor<Rank3<2, 1, 1>, f64, Cpu> = Cpu::default().ones();
+    let maps = attn::ops::GroupedAffine {
+        weight: &weight,
+        bias: None,
+    };
+    let x: Tensor<Rank2<3, 1>, f64, Cpu> = Cpu::default().ones();
+    for factor in [f64::NAN, -1.0, 0.0, f64::INFINITY] {
+        let to = (Const::<3>, Const::<1>);
+        let result = attn::ops::try_grouped_linear(
+            x.clone(),
+            &of(&[0, 1, 0]),
+            maps.clone(),
+            Some(factor),
+            to,
+        );
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            format!(
+                "grouped_linear: `capacity_factor` must be positive and finite, found {factor}"
+            )
+        );
+    }
+}
+
+/// NaN in the weights of an expert that no row asks for reaches nothing, in both forms.
+#[test]
+fn an_expert_that_is_not_chosen_is_not_read() {
+    model! {
+        struct Experts<d = 3, experts = 4>;
+        fn forward(x: [seq, d]) -> [seq, d] {
+            let (best, ids) = top_k::<k = 2>(linear::<experts, name = gate>(x));
+            let h = relu(grouped_linear::<5, experts, name = up>(x, ids));
+            sum::<2>(softmax(best) * grouped_linear::<d, experts, name = down>(h, ids))
+        }
+    }
+    let mut model = Cpu::default().build_module::<Experts, f64>();
+    scatter(&mut model);
+    // The third expert is never among the best two.
+    model.gate.bias[[2]] = -1e3;
+    let x: Tensor<(usize, Const<3>), f64, Cpu> = tensor("x", (7, Const));
+    let clean = backpropagate(model.forward_mut(x.clone().leaky_traced()));
+    let clean = clean.input("x", &x).parameters(&model);
+    poison(&mut model.up.weight, 2);
+    poison(&mut model.down.weight, 2);
+    model.up.bias[[2, 0]] = f64::NAN;
+    model.down.bias[[2, 0]] = f64::NAN;
+    let found = backpropagate(model.forward_mut(x.clone().leaky_traced()));
+    let found = found.input("x", &x).parameters(&model);
+    assert_eq!(clean, found);
+    let composed = backpropagate(model.composed().forward(x.leaky_trace()));
+    let composed = composed.input("x", &x).parameters(&model);
+    assert_same("composed", &found, &composed, tolerance::<f64>());
+}
+
+/// Sets a matrix to NaN.
+fn poison<const G: usize, const O: usize, const I: usize>(
+    weight: &mut Tensor<Rank3<G, O, I>, f64, Cpu>,
+    group: usize,
+) {
+    for place in 0..O * I {
+        weight[[group, place / I, place % I]] = f64::NAN;
+    }
+}

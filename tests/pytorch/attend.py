@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.flex_attention import create_block_mask, create_mask, flex_attention
 
 from attention_layers import rope
 from case import case
@@ -40,6 +41,25 @@ def valid_keys(c):
     lens = c.numbers("lens", [6, 2])
     keep = torch.arange(6)[None, None, None] < lens[:, None, None, None]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+
+
+def of_natten(b, h, q_idx, kv_idx):
+    """The `mask_mod` of neighborhoods of 3 x 3 on a grid of 4 x 5: a window at a border is moved inside."""
+    (q_row, q_col), (kv_row, kv_col) = ((idx // 5, idx % 5) for idx in (q_idx, kv_idx))
+    row, col = q_row.clamp(1, 4 - 2), q_col.clamp(1, 5 - 2)
+    return ((row - kv_row).abs() <= 1) & ((col - kv_col).abs() <= 1)
+
+
+@case
+def neighborhoods_of_natten(c):
+    q, k, v = (c.floats(name, 2, 2, 20, 3) for name in "qkv")
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=create_mask(of_natten, 1, 1, 20, 20, device="cpu"))
+    with torch.no_grad():
+        # It has no derivative on a CPU.
+        blocks = create_block_mask(of_natten, None, None, 20, 20, device="cpu")
+        of_flex = flex_attention(*(x.detach() for x in (q, k, v)), block_mask=blocks)
+        torch.testing.assert_close(of_flex, y.detach())
+    return y
 
 
 @case

@@ -34,6 +34,13 @@ cases! {
         }
     } (q: floats[_, 3, _, 5], k: floats[_, 3, _, 5], v: floats[_, 3, _, 2], lens: lens[_]);
 
+    neighborhoods_of_natten {
+        struct M<heads = 2, d = 3>;
+        fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> [batch, heads, seq, d] {
+            attend::<grid = [4, 5], mask = neighborhood(3)>(q, k, v)
+        }
+    } (q: floats[_, 2, _, 3], k: floats[_, 2, _, 3], v: floats[_, 2, _, 3]);
+
     weights_and_sums {
         struct M<heads = 4, kv_heads = 2, d = 3>;
         fn forward(q: [batch, heads, seq, d], k: [batch, kv_heads, kv, d], v: [batch, kv_heads, kv, d]) -> ([batch, heads, seq, d], [batch, heads, kv]) {

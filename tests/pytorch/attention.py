@@ -112,6 +112,37 @@ def on_a_grid(c):
 
 
 @case
+def shifted_windows_of_swin(c):
+    """`SwinTransformerBlock`: a cyclic shift, windows, and a mask that keeps apart what was not side by side before the shift."""
+    x = c.floats("x", 2, 24, 4)
+    height, width, n, shift, heads = 4, 6, 2, 1, 2
+
+    def partition(x):
+        x = x.view(-1, height // n, n, width // n, n, x.shape[-1])
+        return x.transpose(2, 3).reshape(-1, n * n, x.shape[-1])
+
+    windows = partition(torch.roll(x.view(2, height, width, 4), (-shift, -shift), (1, 2)))
+    parts = slice(0, -n), slice(-n, -shift), slice(-shift, None)
+    region = torch.zeros(1, height, width, 1)
+    for i, rows in enumerate(parts):
+        for j, cols in enumerate(parts):
+            region[:, rows, cols] = 3 * i + j
+    region = partition(region)[..., 0]
+    apart = region[:, None] != region[:, :, None]
+    # `relative_position_index`
+    coords = torch.cartesian_prod(torch.arange(n), torch.arange(n))
+    relative = coords[:, None] - coords + n - 1
+    table = c.weight("attention.table", (2 * n - 1) ** 2, heads)
+    bias = table[relative[..., 0] * (2 * n - 1) + relative[..., 1]].permute(2, 0, 1)
+    mask = bias + torch.zeros(apart.shape).masked_fill(apart, -torch.inf)[:, None]
+    q, k, v = (heads_of(projection(c, f"attention.{of}_proj", windows, 4, True), heads) for of in "qkv")
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.repeat(2, 1, 1, 1))
+    y = projection(c, "attention.o_proj", y.transpose(1, 2).flatten(2), 4, True)
+    y = y.view(2, height // n, width // n, n, n, 4).transpose(2, 3).reshape(2, height, width, 4)
+    return torch.roll(y, (shift, shift), (1, 2)).flatten(1, 2)
+
+
+@case
 def talking_heads(c):
     """Shazeer et al. 2020, figure 1."""
     x = x_of(c)

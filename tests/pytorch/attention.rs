@@ -72,6 +72,18 @@ cases! {
         }
     } (x: floats[_, _, 4], y: floats[_, _, 3]);
 
+    shifted_windows_of_swin {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            attention::<heads = 2, grid = [4, 6], mask = window(2, shift = 1)>(x) {
+                param table: [9, heads] = truncated_normal(0.02);
+                fn score(score, h, q_row, q_col, kv_row, kv_col) {
+                    score + table[(clamp(q_row - kv_row, -1, 1) + 1) * 3 + clamp(q_col - kv_col, -1, 1) + 1, h]
+                }
+            }
+        }
+    } (x: floats[_, _, 4]);
+
     talking_heads {
         struct M<d = 4, heads = 2, softmaxes = 3, width = 3>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {

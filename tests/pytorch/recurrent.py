@@ -47,6 +47,28 @@ def bidirectional_rnn(c):
 
 
 @case
+def decoder_with_additive_attention(c):
+    """Bahdanau et al. 2015: each step reads the memory with weights of its state."""
+    x, memory = c.floats("x", 2, 3, 3), c.floats("memory", 2, 5, 4)
+    lens = c.numbers("lens", [5, 2])
+    keys, score = F.linear(memory, c.weight("keys", 6, 4)), c.weight("alignment.score_proj", 1, 6)
+    query = c.weight("query", 6, 6), c.param("query.bias", 6)
+    of_input = c.weight("input", 6, 7), c.param("input.bias", 6)
+    before = c.weight("before", 6, 6)
+    keep = torch.arange(5) < lens[:, None]
+    h = torch.zeros(2, 6)
+    steps, alignment = [], []
+    for t in range(3):
+        scores = F.linear(torch.tanh(F.linear(h, *query)[:, None] + keys), score)[..., 0]
+        weights = scores.masked_fill(~keep, -torch.inf).softmax(-1)
+        context = torch.einsum("bs,bsd->bd", weights, memory)
+        h = torch.tanh(F.linear(torch.cat([x[:, t], context], -1), *of_input) + F.linear(h, before))
+        steps.append(h)
+        alignment.append(weights)
+    return torch.stack(steps, 1), torch.stack(alignment, 1)
+
+
+@case
 def linear_attention(c):
     """Katharopoulos et al. 2020, equation 9, with all weights at once."""
     q, k, v = (c.floats(name, 2, 5, 3) for name in "qkv")

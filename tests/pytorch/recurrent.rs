@@ -49,6 +49,23 @@ cases! {
         }
     } (x: floats[_, _, 3]);
 
+    decoder_with_additive_attention {
+        struct M<d = 3, hidden = 6, e = 4>;
+        fn forward(x: [batch, seq, d], memory: [batch, src, e], lens: lens[batch]) -> ([batch, seq, hidden], [batch, seq, src]) {
+            let keys = linear::<hidden, bias = false, name = keys>(memory);
+            let (y, alignment) = scan seq {
+                state h: [batch, hidden] = 0.0;
+                let query = linear::<hidden, name = query>(h);
+                let (context, weights) = attend::<score = additive(hidden = hidden), mask = padding, name = alignment>(
+                    query, keys, memory, padding = lens
+                );
+                h = tanh(linear::<hidden, name = input>(concat(x, context)) + linear::<hidden, bias = false, name = before>(h));
+                yield (h, weights);
+            };
+            (y, alignment)
+        }
+    } (x: floats[_, _, 3], memory: floats[_, _, 4], lens: lens[_]);
+
     linear_attention {
         struct M<key = 3, value = 3>;
         fn forward(q: [batch, seq, key], k: [batch, seq, key], v: [batch, seq, value]) -> [batch, seq, value] {

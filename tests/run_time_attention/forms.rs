@@ -66,7 +66,11 @@ fn with_marks_and_functions() {
         Traced::new().mask(&mask)
     });
     agree("marks of sequences", |[b, _, _, q, k, ..]| {
-        let mask: Tensor<_, bool, _> = dev.tensor_from_vec(marks(b * q * k), (b, q, k));
+        let mask: Tensor<_, bool, _> = dev.tensor_from_vec(marks(b * q * k), (b, 1, q, k));
+        Traced::new().mask(&mask).causal()
+    });
+    agree("marks of heads alone", |[_, h, _, q, k, ..]| {
+        let mask: Tensor<_, bool, _> = dev.tensor_from_vec(marks(h * q * k), (h, q, k));
         Traced::new().mask(&mask).causal()
     });
     agree("marks of heads", |[b, h, _, q, k, ..]| {
@@ -74,7 +78,7 @@ fn with_marks_and_functions() {
         Traced::new().mask(&mask)
     });
     agree("marks of keys", |[b, .., k, _, _]| {
-        let mask: Tensor<_, bool, _> = dev.tensor_from_vec(marks(b * k), (b, 1, k));
+        let mask: Tensor<_, bool, _> = dev.tensor_from_vec(marks(b * k), (b, 1, 1, k));
         Traced::new().mask(&mask)
     });
     agree("functions", |_| {
@@ -119,7 +123,7 @@ fn with_dropout_of_the_same_seed() {
 
 #[test]
 fn with_a_bias_of_any_shape() {
-    fn of<S: attn::ops::BiasShape>(what: &str, shape: impl Fn([usize; 7]) -> S) {
+    fn of<S: attn::ops::PairShape>(what: &str, shape: impl Fn([usize; 7]) -> S) {
         for sizes in SIZES {
             let Inputs { q, k, v } = Inputs::new(sizes);
             let bias = tensor("bias", shape(sizes));

@@ -72,6 +72,9 @@ save("lower_right", lambda q, k, v: sdpa(q, k, v, attn_mask=causal_lower_right(Q
 mask = random(BATCH, HEADS, QUERY, KEY, seed=5) > 0
 mask[..., 0] = True  # PyTorch gives NaN to a query without a key
 save("mask", lambda q, k, v, mask: sdpa(q, k, v, attn_mask=mask), mask=mask)
+of_heads = random(HEADS, QUERY, KEY, seed=7) > 0
+of_heads[..., 0] = True
+save("mask_of_heads", lambda q, k, v, mask: sdpa(q, k, v, attn_mask=mask), mask=of_heads)
 save("bias", lambda q, k, v, bias: sdpa(q, k, v, attn_mask=bias), bias=random(HEADS, QUERY, KEY, seed=6))
 
 
@@ -102,4 +105,17 @@ def flex(q, k, v):
 
 
 save("flex", flex)
+
+
+def softmax_up_to_lengths():
+    """PyTorch gives NaN to a row without a valid number; the others have at least one."""
+    x, d = random(BATCH, 3, QUERY, KEY, seed=8).requires_grad_(), random(BATCH, 3, QUERY, KEY, seed=9)
+    lens = torch.randint(1, KEY + 1, (BATCH, QUERY), generator=torch.Generator().manual_seed(10))
+    y = x.masked_fill(torch.arange(KEY) >= lens[:, None, :, None], -torch.inf).softmax(-1)
+    (y * d).sum().backward()
+    for name, of in {"x": x, "d": d, "lens": lens.double(), "y": y, "d_x": x.grad}.items():
+        tensors[f"masked_softmax/{name}"] = of.detach().clone().contiguous()
+
+
+softmax_up_to_lengths()
 save_file(tensors, HERE / "values.safetensors")

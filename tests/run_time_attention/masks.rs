@@ -1,7 +1,7 @@
 //! Masked keys have weights of exactly 0 and are not read.
 
 use attn::{dfdx::prelude::*, ops::attend};
-use support::compare::flat;
+use support::compare::{assert_same, flat};
 
 use super::{Inputs, Traced, Untraced, Vectors, tensor};
 
@@ -97,6 +97,55 @@ fn not_a_number_behind_a_mask_reaches_nothing() {
         let of =
             |y: Tensor<_, f64, Cpu, OwnedTape<f64, Cpu>>| y.square().sum::<Rank0, _>().backward();
         assert_eq!(flat(&of(clean).get(&q)), flat(&of(found).get(&q)), "{what}");
+    }
+}
+
+/// Queries and keys, of which those from the third on are zeros, as padding often is: their scores are 0.
+fn with_keys_of_zeros() -> Inputs {
+    let Inputs { q, k, v } = Inputs::new([2, 2, 1, 4, 5, 3, 2]);
+    let mut numbers = k.as_vec();
+    for (row, numbers) in numbers.chunks_mut(3).enumerate() {
+        if row % 5 >= 2 {
+            numbers.fill(0.0);
+        }
+    }
+    let k = Cpu::default().tensor_from_vec(numbers, *k.shape());
+    Inputs { q, k, v }
+}
+
+/// Both forms agree, and all gradients are finite.
+fn agree_and_are_finite(what: &str, options: impl Fn() -> Traced) {
+    let inputs = with_keys_of_zeros();
+    let fused = inputs.results(&options);
+    let composed = inputs.results(|| options().composed());
+    for (fused, composed) in fused.iter().zip(&composed) {
+        assert_same(what, fused, composed, 1e-13);
+        let mut all = fused.gradients().flat_map(|(_, d)| d);
+        assert!(all.all(|d| d.is_finite()), "{what}");
+    }
+}
+
+#[test]
+fn the_slope_of_a_function_at_a_hidden_score_may_be_infinite() {
+    for (what, _) in hiding() {
+        let of = |(_, options): (_, Traced)| options.score_by(|score, _| (score * score).ln());
+        let hidden = || hiding().into_iter().find(|(other, _)| *other == what);
+        agree_and_are_finite(what, || of(hidden().unwrap()));
+    }
+    // The logarithm of 0 hides a key by itself.
+    agree_and_are_finite("ln 0", || {
+        Traced::new().score_by(|score, _| (score * score).ln())
+    });
+}
+
+#[test]
+fn a_function_of_a_hidden_score_may_be_no_number() {
+    for (what, _) in hiding().into_iter().filter(|(what, _)| *what != "a bias") {
+        let hidden = || hiding().into_iter().find(|(other, _)| *other == what);
+        agree_and_are_finite(what, || {
+            let (_, options) = hidden().unwrap();
+            options.score_by(|score, _| score * score / score)
+        });
     }
 }
 

@@ -59,6 +59,12 @@ fn data_of_other_sizes_are_named() {
         message(Untraced::new().mask(&mask), none),
         "attend: axis 3 of `mask` has size 8, but `key` is 7"
     );
+    // A mask for each sequence has an axis of size 1 for the heads.
+    let mask: Tensor<_, bool, _> = dev.tensor_from_vec(vec![true; 70], (2, 5, 7));
+    assert_eq!(
+        message(Untraced::new().mask(&mask), none),
+        "attend: axis 1 of `mask` has size 2, but `heads` is 4"
+    );
     assert_eq!(
         message(Untraced::new().bias(tensor("bias", (3, 5, 7))), none),
         "attend: axis 1 of `bias` has size 3, but `heads` is 4"

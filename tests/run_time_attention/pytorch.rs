@@ -1,6 +1,6 @@
 //! The values and gradients of PyTorch.
 
-use attn::dfdx::prelude::*;
+use attn::{dfdx::prelude::*, ops::masked_softmax};
 use std::{collections::BTreeMap, path::Path};
 use support::{
     close::assert_close,
@@ -108,6 +108,17 @@ fn masks_of_booleans_are_the_same() {
     case.agrees(|| Traced::new().mask(&mask), Other::Nothing);
 }
 
+/// Three axes are those of heads.
+#[test]
+fn masks_of_three_axes_are_the_same() {
+    let case = Case::read("mask_of_heads");
+    let stored = case.get("mask");
+    let marks: Vec<bool> = stored.bytes.iter().map(|&byte| byte != 0).collect();
+    let shape = (stored.dims[0], stored.dims[1], stored.dims[2]);
+    let mask: Tensor<_, bool, _> = Cpu::default().tensor_from_vec(marks, shape);
+    case.agrees(|| Traced::new().mask(&mask), Other::Nothing);
+}
+
 #[test]
 fn masks_of_floats_are_the_same_and_have_a_gradient() {
     let case = Case::read("bias");
@@ -134,4 +145,18 @@ fn flex_attention_is_the_same() {
             .mask_by(|at| at.kv_idx <= at.q_idx + at.b && at.q_idx - at.kv_idx < 4)
     };
     Case::read("flex").agrees(options, Other::Lse);
+}
+
+/// `masked_softmax` is `softmax` of scores that are -∞ beyond the lengths.
+#[test]
+fn masked_softmax_is_the_same() {
+    let case = Case::read("masked_softmax");
+    let x = case.tensor("x");
+    let (batch, _, query, _) = *x.shape();
+    let lens = case.numbers("lens").into_iter().map(|len| len as usize);
+    let lens: Tensor<_, usize, _> = Cpu::default().tensor_from_vec(lens.collect(), (batch, query));
+    let y = masked_softmax(x.leaky_trace(), &lens);
+    case.assert("y", &flat(&y));
+    let gradients = (y * case.tensor("d")).sum::<Rank0, _>().backward();
+    case.assert("d_x", &flat(&gradients.get(&x)));
 }

@@ -84,8 +84,8 @@ where
 /// The fallible version of [`grouped_linear`].
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if an id is not below `G`; [`Error::TooLarge`] if the sizes of `x` or of the result do not fit the memory;
-/// [`Error::Device`] if dfdx fails.
+/// [`Error::OutOfRange`] if an id is not below `G`; [`Error::NotPositive`] if the capacity factor is not positive and finite;
+/// [`Error::TooLarge`] if the sizes of `x` or of the result do not fit the memory; [`Error::Device`] if dfdx fails.
 ///
 /// # Panics
 /// If the axes of neither `x` nor `ids` begin with those of the other, or `to` is another shape than that of the result.
@@ -175,6 +175,16 @@ where
         "the shape of the result"
     );
     groups.ids.check(NAME, "id", G, None)?;
+    match groups.capacity_factor {
+        Some(found) if !(found > 0.0 && found.is_finite()) => {
+            return Err(Error::NotPositive {
+                operation: NAME,
+                what: "capacity_factor",
+                found,
+            });
+        }
+        _ => {}
+    }
     let rows = longer.iter().product();
     if !fused {
         return Ok(composed::grouped_linear(

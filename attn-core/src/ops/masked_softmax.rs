@@ -24,6 +24,9 @@ use crate::{
 /// | `[batch, query, key]`, `[batch, heads, query, key]` | `&Tensor<(batch, query), usize>` | so many of the first, for each query |
 /// | the same | `&Tensor<(query, key), bool>`, `(batch, query, key)`, `(batch, heads, query, key)` | those that are `true` |
 ///
+/// With three axes a mask of `[batch, heads, query, key]` has the sequences first: it is one for each of them, as lengths are. A mask of
+/// [`Attend`](super::Attend) with three axes is one for each head.
+///
 /// Zhang et al., "Dive into deep learning", section 11.3: `masked_softmax(X, valid_lens)`, where masked weights are nearly 0, and a row without valid
 /// keys has equal weights. PyTorch: `torch.softmax(x.masked_fill(~valid, -torch.inf), -1)`, where such a row is NaN. It is
 /// [`softmax_where`](super::softmax_where) of the last axis, with selections that have fewer axes.

@@ -114,7 +114,7 @@ pub use activation::{
 pub use arithmetic::{
     add, mul, scale, shift, sub, try_add, try_mul, try_scale, try_shift, try_sub,
 };
-pub use attend::{Attend, AttendNormalizer, BiasShape, Dual, MaskShape, Pair, attend, try_attend};
+pub use attend::{Attend, AttendNormalizer, Dual, Pair, PairShape, attend, try_attend};
 pub use concat::{concat, concat_along, try_concat, try_concat_along};
 pub use convolution::{
     Channels, Convolves, Window, conv_transpose1d, conv_transpose2d, conv1d, conv2d,

@@ -8,21 +8,12 @@ use quote::ToTokens;
 use crate::diag::Diagnostics;
 use crate::markdown::Table;
 use crate::score::{Expr, builtin};
-use crate::spec::keys::{ArgKind, INITIALIZER, KEYS, Key, KeyKind, Word};
+use crate::spec::keys::{ATTEND_KEYS, ArgKind, INITIALIZER, KEYS, Key, KeyKind, Word};
 use crate::spec::{Atom, parse_mask};
 
 /// Every key with its values, and the words of the body, as Markdown.
 pub(crate) fn key_table() -> TokenStream {
-    let mut keys = Table::new(["key", "values", "default", ""]);
-    for key in KEYS {
-        keys.row([
-            &format!("`{}`", key.name),
-            &values(key),
-            key.default,
-            &with_definition(key.doc, builtin::of_score(key.name)),
-        ]);
-    }
-    let mut text = keys.to_string();
+    let mut text = keys(KEYS).to_string();
     let of_words = KEYS.iter().filter(|key| !key.words().is_empty());
     for key in of_words.chain([&INITIALIZER]) {
         let mut words = Table::new(["value", ""]);
@@ -45,6 +36,24 @@ pub(crate) fn key_table() -> TokenStream {
         }
     }
     Literal::string(&text).to_token_stream()
+}
+
+/// The keys of `attend` as Markdown. Their words have their tables on the page of `attention!`.
+pub(crate) fn attend_key_table() -> TokenStream {
+    Literal::string(&keys(ATTEND_KEYS).to_string()).to_token_stream()
+}
+
+fn keys(keys: &[Key]) -> Table<4> {
+    let mut table = Table::new(["key", "values", "default", ""]);
+    for key in keys {
+        table.row([
+            &format!("`{}`", key.name),
+            &values(key),
+            key.default,
+            &with_definition(key.doc, builtin::of_score(key.name)),
+        ]);
+    }
+    table
 }
 
 fn with_definition(doc: &str, definition: Option<Expr>) -> String {

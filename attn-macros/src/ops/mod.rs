@@ -494,11 +494,11 @@ impl Operation {
 /// The operations as Markdown, for the documentation of `model!`.
 pub(crate) fn table() -> String {
     let mut table = Table::new(["operation", "takes", ""]);
+    // Those of attentions have tables of their own.
+    let with_tables = [attention::ATTENTION.name, attend::ATTEND.name];
     for operation in OPERATIONS {
-        let keys = operation
-            .keys
-            .iter()
-            .filter(|_| operation.name != attention::ATTENTION.name);
+        let keys = operation.keys.iter();
+        let keys = keys.filter(|_| !with_tables.contains(&operation.name));
         let keys: Vec<_> = keys
             .map(|key| format!("`{}` ({}): {}", key.name, key.default, key.doc))
             .collect();

@@ -54,6 +54,11 @@ fn tables_of_keys_and_operations_are_complete() {
     let keys: syn::LitStr = syn::parse2(keys).expect("a string");
     assert!(rows(&keys.value()) > 40, "{}", keys.value());
     assert!(rows(&crate::ops::table()) > 20);
+    let keys: TokenStream = crate::emit::tables::attend_key_table();
+    let keys: syn::LitStr = syn::parse2(keys).expect("a string");
+    for key in crate::spec::keys::ATTEND_KEYS {
+        assert!(keys.value().contains(&format!("| `{}` |", key.name)));
+    }
 }
 
 #[test]

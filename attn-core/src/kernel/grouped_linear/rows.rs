@@ -41,10 +41,14 @@ impl RowGroups<'_> {
 
     /// The number of rows that a group may have.
     pub(super) fn capacity(&self) -> usize {
-        let share = self.rows as f64 / self.groups as f64;
+        let Some(factor) = self.capacity_factor else {
+            return usize::MAX;
+        };
+        let rows = factor * self.rows as f64 / self.groups as f64;
+        // The factor, the product and the quotient are rounded: 1.1 * 100 is 110.00000000000001, and is meant to be 110.
+        let rounding = rows * 2.0 * f64::EPSILON;
         // A number beyond any `usize` becomes the largest.
-        self.capacity_factor
-            .map_or(usize::MAX, |factor| (factor * share).ceil() as usize)
+        (rows - rounding).ceil() as usize
     }
 }
 

@@ -77,14 +77,16 @@ where
             .try_matmul(k.try_permute::<(usize, usize, usize), Axes3<0, 2, 1>>()?)?
             .try_mul(E::of(call.scale))?,
     };
-    let mut scores: OfHeads<E, D, T> = reshape(scores, of_heads)?;
-    scores = call.modified(scores)?;
-    if let Some((bias, sizes)) = bias {
-        let [b, h, q, k] = sizes;
-        let bias = reshape(bias, (b, h, q, k))?;
-        let bias = expand::composed::expand(bias, (batch, heads, query, key))?;
-        scores = scores.try_add(reshape(bias, of_heads)?)?;
-    }
+    let scores: OfHeads<E, D, T> = reshape(scores, of_heads)?;
+    let scores = match bias {
+        None => call.modified(scores, None)?,
+        Some((bias, [b, h, q, k])) => {
+            let bias = reshape(bias, (b, h, q, k))?;
+            let bias = expand::composed::expand(bias, (batch, heads, query, key))?;
+            let bias = reshape(bias, of_heads)?;
+            call.modified(scores, Some(bias.as_vec()))?.try_add(bias)?
+        }
+    };
     // Both results are computed of the scores, whose history is on one of their tapes.
     let weights = call.weights(scores.retaped::<T>())?;
     let (lse, history) = match wanted {
@@ -136,10 +138,12 @@ impl<E: Element> Call<E> {
         }
     }
 
-    /// `function(score)`
+    /// `function(score)`, to which the bias is added behind it. At a hidden pair the function may be no number, and its slope infinite: there
+    /// both are 0, as the product of the slope and a gradient of 0 would be NaN.
     fn modified<D: Backend<E>, T: Tape<E, D>>(
         &self,
         scores: OfHeads<E, D, T>,
+        bias: Option<Vec<E>>,
     ) -> Result<OfHeads<E, D, T>, D::Err> {
         let Some(function) = &self.function else {
             return Ok(scores);
@@ -151,7 +155,18 @@ impl<E: Element> Call<E> {
         let key = self.sizes.key;
         let rows = before.chunks(key).zip(values.chunks_mut(key));
         for (row, ((scores, values), slopes)) in rows.zip(slopes.chunks_mut(key)).enumerate() {
-            function.apply(self.place(row), values);
+            let mut at = self.place(row);
+            function.apply(at, values);
+            for (k, (value, slope)) in values.iter_mut().zip(&mut *slopes).enumerate() {
+                at.k = k;
+                let bias = bias.as_ref().map_or(E::zero(), |bias| bias[row * key + k]);
+                if !self.mask.attends(at) {
+                    (*value, *slope) = (E::zero(), E::zero());
+                } else if *value + bias == E::neg_infinity() {
+                    *slope = E::zero();
+                }
+            }
+            // It leaves slopes of 0 as they are.
             function.differentiate(self.place(row), scores, slopes);
         }
         let device = scores.device().clone();

@@ -13,7 +13,7 @@ use dfdx::{
 };
 
 pub use dual::{Dual, Pair};
-pub use shapes::{BiasShape, MaskShape};
+pub use shapes::PairShape;
 
 use crate::{
     Backend, Element, Error,
@@ -103,7 +103,11 @@ where
 }
 
 /// [`attend`] with options: `weights = normalizer(function(scale q kᵀ) + bias)`, over the keys that every part of the mask lets a query
-/// attend to. The others have weights of exactly 0, and are not read. A query without any key has the output 0.
+/// attend to. The others have weights of exactly 0. A query without any key has the output 0.
+///
+/// A hidden key has no effect, even if it is NaN, as padding may be. That holds for masks and on devices that are
+/// [`FUSED`](Backend::FUSED). A bias of -∞ is added to the score, and the [composed](Self::composed) form multiplies the values of hidden keys
+/// by 0: there NaN stays NaN, as in PyTorch.
 ///
 /// | | PyTorch |
 /// | --- | --- |
@@ -118,6 +122,10 @@ where
 /// | [`forward_with_weights`](Self::forward_with_weights), [`forward_with_lse`](Self::forward_with_lse) | `need_weights=True` of `MultiheadAttention`, `return_lse=True` of `flex_attention` |
 ///
 /// Tiles of pairs that a window, lengths or a tensor leave empty are never computed; a function is asked about each pair of the others.
+///
+/// A call returns the weights or the logarithms of sums beside the output, not both. In [`model!`](https://docs.rs/attn-dsl) `let (y, weights, lse) =
+/// attend(q, k, v)` returns all, and `attend` has what is not here: learned normalizers (`sink`), element by element ones (`sigmoid`, `relu`), talking heads, other
+/// scores, rotary positions.
 ///
 /// ```
 /// use attn::{dfdx::prelude::*, ops::Attend};
@@ -254,10 +262,22 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         self
     }
 
-    /// A query attends to the keys where the mask is `true`: `[query, key]`, `[batch, query, key]` or `[batch, heads, query, key]`, of which
-    /// an axis may have size 1.
+    /// A query attends to the keys where the mask is `true`: `[query, key]`, `[heads, query, key]` or `[batch, heads, query, key]`, of which
+    /// an axis may have size 1. Three axes have the heads first, as PyTorch broadcasts an `attn_mask`: a mask for each sequence is
+    /// `[batch, 1, query, key]`.
+    ///
+    /// ```
+    /// use attn::{dfdx::prelude::*, ops::Attend};
+    ///
+    /// let dev = Cpu::default();
+    /// let x: Tensor<Rank4<2, 3, 2, 4>, f32, _> = dev.sample_normal();
+    /// // The second sequence has one token.
+    /// let mask: Tensor<Rank4<2, 1, 1, 2>, bool, _> = dev.tensor([[[[true, true]]], [[[true, false]]]]);
+    /// let (_, weights) = Attend::new().mask(&mask).forward_with_weights(x.clone(), x.clone(), x);
+    /// assert_eq!(weights.array()[1], [[[1.0, 0.0]; 2]; 3]);
+    /// ```
     #[doc(alias = "attn_mask")]
-    pub fn mask<S: MaskShape, D2: Storage<bool>>(mut self, mask: &Tensor<S, bool, D2>) -> Self {
+    pub fn mask<S: PairShape, D2: Storage<bool>>(mut self, mask: &Tensor<S, bool, D2>) -> Self {
         let sizes = mask.shape().sizes();
         self.options.marks = Some(sizes);
         self.options.mask.marks = Some(PairTensor::new(values(mask), sizes));
@@ -302,11 +322,11 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
     }
 
     /// Numbers that are added to the scores, with a gradient: `[query, key]`, `[heads, query, key]` or `[batch, heads, query, key]`, of
-    /// which an axis may have size 1. -∞ hides a key.
+    /// which an axis may have size 1. Three axes have the heads first, as in [`mask`](Self::mask). -∞ hides a key.
     ///
     /// The gradient is computed for each pair of each head before it is summed, which takes memory of the size of the scores.
     #[doc(alias = "attn_bias")]
-    pub fn bias<S: BiasShape, T2>(mut self, bias: Tensor<S, E, D, T2>) -> Self
+    pub fn bias<S: PairShape, T2>(mut self, bias: Tensor<S, E, D, T2>) -> Self
     where
         T: Merge<T2>,
     {
@@ -339,8 +359,8 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         self
     }
 
-    /// Computes it with dfdx's operations, with a matrix of scores: the readable definition, with the same results. Devices that are not
-    /// [`FUSED`](Backend::FUSED) do so in any case.
+    /// Computes it with dfdx's operations, with a matrix of scores: the readable definition, with the same results where all numbers are
+    /// finite. Devices that are not [`FUSED`](Backend::FUSED) do so in any case.
     pub fn composed(mut self) -> Self {
         self.options.is_composed = true;
         self
@@ -389,7 +409,8 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
 
     /// [`forward`](Self::forward), and the weights, `[batch, heads, query, key]`: after dropout, and exactly 0 where the mask hides a key.
     ///
-    /// Both have a gradient. A loss that reads the weights reads the output, too, which has the history of both.
+    /// Both have a gradient. A loss that reads the weights reads the output, too, which has the history of both. Weights with the logarithms of
+    /// [`forward_with_lse`](Self::forward_with_lse) are results of an `attend` of `model!`.
     ///
     /// PyTorch: `need_weights=True, average_attn_weights=False` of `torch.nn.MultiheadAttention`.
     ///

@@ -4,30 +4,20 @@ use dfdx::shapes::{Dim, Shape};
 
 use crate::{Error, kernel::attention::Sizes};
 
-/// The shape of a mask: `(query, key)`, `(batch, query, key)` or `(batch, heads, query, key)`. An axis of size 1 is repeated.
+/// The shape of a mask or of a bias: `(query, key)`, `(heads, query, key)` or `(batch, heads, query, key)`, as PyTorch broadcasts them. An
+/// axis of size 1 is repeated, so one for each sequence is `(batch, 1, query, key)`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the shape of a mask",
-    note = "a mask is `(query, key)`, `(batch, query, key)` or `(batch, heads, query, key)`"
+    message = "`{Self}` is not the shape of a mask or a bias",
+    note = "it is `(query, key)`, `(heads, query, key)` or `(batch, heads, query, key)`; one for each sequence is `(batch, 1, query, key)`"
 )]
-pub trait MaskShape: Shape {
-    /// The sizes of `[batch, heads, query, key]`, 1 where there is no axis.
-    fn sizes(&self) -> [usize; 4];
-}
-
-/// The shape of a bias: `(query, key)`, `(heads, query, key)` or `(batch, heads, query, key)`, as PyTorch broadcasts them. An axis of size
-/// 1 is repeated.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the shape of a bias",
-    note = "a bias is `(query, key)`, `(heads, query, key)` or `(batch, heads, query, key)`"
-)]
-pub trait BiasShape: Shape {
+pub trait PairShape: Shape {
     /// The sizes of `[batch, heads, query, key]`, 1 where there is no axis.
     fn sizes(&self) -> [usize; 4];
 }
 
 macro_rules! shapes {
-    ($Trait:ident: $(($($axis:ident)*) $shape:ident [$($size:expr),*];)*) => {$(
-        impl<$($axis: Dim),*> $Trait for ($($axis,)*) {
+    ($(($($axis:ident)*) $shape:ident [$($size:expr),*];)*) => {$(
+        impl<$($axis: Dim),*> PairShape for ($($axis,)*) {
             fn sizes(&self) -> [usize; 4] {
                 let $shape = self;
                 [$($size),*]
@@ -37,14 +27,6 @@ macro_rules! shapes {
 }
 
 shapes! {
-    MaskShape:
-    (Q K) of [1, 1, of.0.size(), of.1.size()];
-    (B Q K) of [of.0.size(), 1, of.1.size(), of.2.size()];
-    (B H Q K) of [of.0.size(), of.1.size(), of.2.size(), of.3.size()];
-}
-
-shapes! {
-    BiasShape:
     (Q K) of [1, 1, of.0.size(), of.1.size()];
     (H Q K) of [1, of.0.size(), of.1.size(), of.2.size()];
     (B H Q K) of [of.0.size(), of.1.size(), of.2.size(), of.3.size()];

@@ -307,12 +307,13 @@ fn main<'a>(a: &'a Ident, b: &'a Ident) -> &'a Ident {
     if b == "scores" { b } else { a }
 }
 
-/// Whether a derivative of finite numbers may be infinite. (dfdx multiplies it with the 0 that comes from where a branch
-/// is not taken, and that is NaN.)
+/// Whether a derivative may be infinite or NaN, also of an operand that is infinite. (dfdx multiplies it with the 0 that comes from where a
+/// branch is not taken, and that is NaN.)
 fn is_singular(expr: &Expr) -> bool {
     expr.any(&|part| match part {
-        Expr::Unary(Unary::Exp | Unary::Ln | Unary::Sqrt, _) => true,
+        Expr::Unary(Unary::Exp | Unary::Ln | Unary::Sqrt | Unary::Sin | Unary::Cos, _) => true,
         Expr::Binary(Binary::Pow, ..) => true,
+        Expr::Binary(Binary::Mul, a, b) => a.ty() == Type::Float && !is_number(a) && !is_number(b),
         Expr::Binary(Binary::Div, a, b) => a.ty() == Type::Float && !is_number(b),
         _ => false,
     })
