@@ -130,6 +130,28 @@ const MASK: Key = Key {
     default: "`none`",
     doc: "Which keys a query attends to. Masks combine by `&`, `|`, `!` and parentheses.",
 };
+
+const GRID: Key = Key {
+    name: "grid",
+    kind: KeyKind::Sizes,
+    default: "absent: a sequence",
+    doc: "The tokens are the places of a grid `[rows, cols]` or `[frames, rows, cols]`, row by row: patches of an image or of a video. A sequence of another length is an error. Masks such as `neighborhood` compare places, and a body may read `q_row`, `q_col`, `q_frame`, `kv_row`, `kv_col`, `kv_frame`.",
+};
+
+const KV_GRID: Key = Key {
+    name: "kv_grid",
+    kind: KeyKind::Sizes,
+    default: "`grid`",
+    doc: "The grid of the keys, in cross-attention.",
+};
+
+const PREFIX_TOKENS: Key = Key {
+    name: "prefix_tokens",
+    kind: KeyKind::Size,
+    default: "0",
+    doc: "How many tokens stand before the grid, in both sequences: class tokens and registers. In the masks of a grid they attend to all keys, and all queries attend to them. `num_prefix_tokens` of `timm`.",
+};
+
 const ENSURE: Key = Key {
     name: "ensure",
     kind: KeyKind::Claims(CLAIMS),
@@ -236,24 +258,9 @@ pub(crate) static KEYS: &[Key] = &[
         doc: "Width of a third input that gives the values, while the second one gives the keys: `forward((x, context, values))`, which is `forward(query, key, value)` of `torch.nn.MultiheadAttention`, with `kdim = d_context` and `vdim = d_values`.",
     },
     MASK,
-    Key {
-        name: "grid",
-        kind: KeyKind::Sizes,
-        default: "absent: a sequence",
-        doc: "The tokens are the places of a grid `[rows, cols]` or `[frames, rows, cols]`, row by row: patches of an image or of a video. A sequence of another length is an error. Masks such as `neighborhood` compare places, and a body may read `q_row`, `q_col`, `q_frame`, `kv_row`, `kv_col`, `kv_frame`.",
-    },
-    Key {
-        name: "kv_grid",
-        kind: KeyKind::Sizes,
-        default: "`grid`",
-        doc: "The grid of the keys, in cross-attention.",
-    },
-    Key {
-        name: "prefix_tokens",
-        kind: KeyKind::Size,
-        default: "0",
-        doc: "How many tokens stand before the grid, in both sequences: class tokens and registers. In the masks of a grid they attend to all keys, and all queries attend to them. `num_prefix_tokens` of `timm`.",
-    },
+    GRID,
+    KV_GRID,
+    PREFIX_TOKENS,
     ENSURE,
     SCORE,
     SCALE,
@@ -281,6 +288,9 @@ pub(crate) static KEYS: &[Key] = &[
 /// The keys of `attend`: those of `attention!` that are not about projections, and the axes of its operands.
 pub(crate) static ATTEND_KEYS: &[Key] = &[
     MASK,
+    GRID,
+    KV_GRID,
+    PREFIX_TOKENS,
     ENSURE,
     SCORE,
     SCALE,

@@ -265,18 +265,19 @@ impl Lowering<'_> {
             names,
             complete,
         } = called;
-        let before = self.cx.count();
-        if let (Some(lse), false) = (names.get(2), spec.poisoned)
-            && !spec.normalizer.has_sum()
-        {
-            self.cx.error(lse, attend_messages::no_sum(&call.name));
-        }
+        // The result has its axes in any case, so that what follows is checked.
         let known = self.attentions.get(site.index);
         let known =
             known.filter(|known| self.ties.is_some() && !known.spec.poisoned && !spec.poisoned);
         if let Some(written) = known.and_then(|known| known.spec.difference(&spec)) {
             let message = messages::another_attention_to_tie(&site.place.field, &written);
             self.cx.error(&call.name, message);
+        }
+        let before = self.cx.count();
+        if let (Some(lse), false) = (names.get(2), spec.poisoned)
+            && !spec.normalizer.has_sum()
+        {
+            self.cx.error(lse, attend_messages::no_sum(&call.name));
         }
         let data = self.data(call, (&spec, &graph), sequences, named_operands);
         let is_sound = complete && !spec.poisoned && self.cx.count() == before;
@@ -353,7 +354,7 @@ impl Lowering<'_> {
     }
 
     /// Whether sequences of a known length fill the grid on which they are. The call checks the others.
-    fn fills_grid(&mut self, spec: &Spec, sequences: [&Type; 2], call: &Call) -> bool {
+    pub(super) fn fills_grid(&mut self, spec: &Spec, sequences: [&Type; 2], call: &Call) -> bool {
         let Some(grid) = &spec.grid else {
             return true;
         };
