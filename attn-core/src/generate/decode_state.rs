@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     cache::Cache,
+    key_rows::KeyRows,
     session::SequenceState,
     tokens::{Capacity, NewTokens},
 };
@@ -34,29 +35,33 @@ pub trait Decode<E: Element, const INPUTS: usize>: FusedLayer<E> {
     );
 }
 
-/// The cache of an attention, and its call for the maximum length.
-pub struct DecodeState<C, E> {
+/// The cache of an attention, and its call for the maximum length. Its body reads so many values that have a row for each key.
+pub struct DecodeState<C, E, const READ: usize> {
     /// Shared by all forks.
     pub call: Arc<C>,
     /// The keys and values.
     pub cache: Cache<E>,
+    /// The values that the body reads.
+    pub of_keys: [KeyRows<E>; READ],
 }
 
-impl<C, E: Kernels> Clone for DecodeState<C, E> {
+impl<C, E: Kernels, const READ: usize> Clone for DecodeState<C, E, READ> {
     fn clone(&self) -> Self {
         Self {
             call: self.call.clone(),
             cache: self.cache.clone(),
+            of_keys: self.of_keys.clone(),
         }
     }
 }
 
-impl<C, E: Kernels> SequenceState for DecodeState<C, E> {
+impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
     }
 
     fn elements(&self) -> usize {
-        self.cache.elements()
+        let of_keys = self.of_keys.iter().map(KeyRows::elements);
+        self.cache.elements() + of_keys.sum::<usize>()
     }
 }

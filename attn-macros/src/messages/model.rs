@@ -692,13 +692,15 @@ pub(crate) fn session_data(attention: &str) -> String {
     format!("`{attention}` reads data of the call")
 }
 
-pub(crate) fn session_value(attention: &str, value: &str, is_of_keys: bool) -> String {
-    let help = match is_of_keys {
+/// `is_cross`: the keys are those of a context.
+pub(crate) fn session_value(attention: &str, value: &str, is_cross: bool) -> String {
+    let help = match is_cross {
         true => {
-            "a session remembers keys and values of earlier tokens, and nothing else: a value that depends on tokens has the axes [batch, q_len, ..], as `dot(q, ..)` of queries [batch, seq, heads, width]"
+            "a session remembers the keys and values of a context, and nothing else of it; what the layer itself learns is a `param` of the body"
         }
         false => {
-            "a session has the numbers of new tokens alone: a value of self-attention with the axes [batch, q_len, ..], and sizes behind them, is read at [b, q_idx, ..]; what the layer itself learns is a `param` of the body"
+            "a session has the queries of new tokens, and remembers keys: a value of self-attention with the axes [batch, q_len, ..] is read at [b, q_idx, ..], \
+             and one with [batch, kv_len, ..] at [b, kv_idx, ..], with sizes behind these, as `dot(q, ..)` and `dot(k, ..)` of [batch, seq, heads, width]; others have sizes alone"
         }
     };
     format!("the body of `{attention}` reads `{value}`, a computed value\n{help}")

@@ -7,6 +7,7 @@ use super::graph::{
 };
 use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
+use crate::graph::AttentionLayer;
 use crate::messages::{attend as attend_messages, model as messages};
 use crate::ops::{Decode, Label};
 
@@ -332,13 +333,18 @@ impl<'m> Tokens<'m> {
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());
         };
-        let is_cross = self.model.attentions[attention.index].graph.cross;
-        if is_given(x) || is_cross && !others.iter().all(is_given) {
-            return Err(messages::session_context(
-                &self.model.path(&attention.place),
-            ));
+        let AttentionLayer { graph, .. } = &self.model.attentions[attention.index];
+        let name = self.model.path(&attention.place);
+        if is_given(x) || graph.cross && !others.iter().all(is_given) {
+            return Err(messages::session_context(&name));
         }
-        Ok(())
+        // What the body reads stands behind the vectors.
+        let read = attention.inputs.len() - graph.given.len();
+        let read = node.operands[read..].iter().zip(&graph.given);
+        match { read }.find(|(id, _)| !graph.cross && is_given(id)) {
+            Some((_, given)) => Err(messages::session_value(&name, given.label(), true)),
+            None => Ok(()),
+        }
     }
 
     fn node(&self, node: &Node) -> Result<(), String> {

@@ -145,19 +145,19 @@ pub(super) fn results(w: &mut Writer) -> Option<()> {
 /// Attention whose body reads products with the rows of a table, or another value: that of the query, or of the key.
 pub(super) fn body(w: &mut Writer) -> Option<()> {
     const OF_QUERIES: &[&str] = &[
-        "(X, X, X) { fn score(score, q_idx, kv_idx) { score + dot(q, T[min(q_idx - kv_idx, 2)]) } }",
+        "(X, X, X) { fn score(score, q_idx, kv_idx) { score + dot(q, T[clamp(q_idx - kv_idx, 0, 2)]) } }",
         "(X, linear::<4>(X), X) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, T[kv_idx % 3])) } }",
         "(X, X, X, by = V) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } }",
     ];
     const OF_KEYS: &[&str] = &[
-        "(X, X, X) { fn score(score, q_idx, kv_idx) { score + dot(k, T[min(q_idx - kv_idx, 2)]) } }",
+        "(X, X, X) { fn score(score, q_idx, kv_idx) { score + dot(k, T[clamp(q_idx - kv_idx, 0, 2)]) } }",
         "(X, tanh(X), X) { fn score(score, h, q_idx, kv_idx) { score + dot(q, T[q_idx % 3]) * dot(k, T[kv_idx % 3]) } }",
         "(X, X, X, by = V) { data by: [batch, kv_len, 4]; fn score(score, b, q_idx, kv_idx) { score * by[b, kv_idx, q_idx % 4] } }",
         "(X, X, X, by = V) { data by: [batch, kv_len, 4]; fn score(score, b, kv_idx) { tanh(score) + by[b, kv_idx, 3] } }",
     ];
     let x = w.find(|axes| *axes == SEQUENCE)?;
     let x = w.read(x);
-    let of_keys = !w.is_session && w.numbers.percent(60);
+    let of_keys = w.numbers.percent(60);
     let written = match of_keys {
         true => *w.numbers.pick(OF_KEYS),
         false => *w.numbers.pick(OF_QUERIES),
