@@ -25,13 +25,14 @@ pub trait Decode<E: Element, const INPUTS: usize>: FusedLayer<E> {
     /// If the maximum length is too long for the layer.
     fn past<Dev>(weights: &Self::Weights, room: Capacity) -> Result<Self::DecodeState, Error<Dev>>;
 
-    /// Computes the output for the new tokens, and caches their keys and values.
+    /// Computes the output for the new tokens, and the logarithms of the sums, `[heads, tokens]`. It caches their keys and values.
     fn decode(
         weights: &Self::Weights,
         past: &mut Self::DecodeState,
         new: &NewTokens,
         inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     );
 }
 

@@ -326,9 +326,9 @@ impl<'m> Tokens<'m> {
                 false => Ok(()),
             };
         };
-        if node.results().nth(1).is_some() {
+        if node.others.first().is_some_and(Option::is_some) {
             let name = self.model.path(&attention.place);
-            return Err(attend_messages::session_results(&name));
+            return Err(attend_messages::session_weights(&name));
         }
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());

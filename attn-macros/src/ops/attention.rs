@@ -148,6 +148,7 @@ impl Emit<ModelFrame<'_>> for Attention {
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let y = to.matrix();
+        let [weights_to, lse_to] = [0, 1].map(|place| option(to.other(place)));
         if of.mode() == ExecMode::Session {
             let attention = of.attention_in_session(self);
             let past = of.past(&self.place);
@@ -159,7 +160,7 @@ impl Emit<ModelFrame<'_>> for Attention {
                     quote!([#(#inputs),*])
                 }
             };
-            return quote!(#attention::decode(&#weights, &mut #past, new, #inputs, #y));
+            return quote!(#attention::decode(&#weights, &mut #past, new, #inputs, #y, #lse_to));
         }
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
@@ -169,7 +170,6 @@ impl Emit<ModelFrame<'_>> for Attention {
             (true, ExecMode::Forward) => quote!(random.seed()),
             _ => quote!(None),
         };
-        let [weights_to, lse_to] = [0, 1].map(|place| option(to.other(place)));
         let beside = match (to.other(0), to.other(1)) {
             (None, None) => quote!(p::Beside::default()),
             _ => quote!(p::Beside { weights: #weights_to, lse: #lse_to }),

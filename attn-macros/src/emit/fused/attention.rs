@@ -153,7 +153,7 @@ impl LayerFrame<'_> {
         let given = self.given();
         if given.is_empty() {
             let attention = self.call_attention(attention);
-            return quote!(cache.attend(new, &#attention, [#(#operands),*], #y));
+            return quote!(cache.attend(new, &#attention, [#(#operands),*], #y, lse));
         }
         let of_keys = self.given_of_keys();
         let rows: Vec<_> = of_keys.iter().map(|(given, _)| remembered(given)).collect();
@@ -171,6 +171,7 @@ impl LayerFrame<'_> {
             tables.map(|(name, value)| (var(&name), value)).unzip();
         quote! {
             let mut to = #y;
+            let mut lse = lse;
             let [#(#rows),*] = of_keys;
             for span in new.spans() {
                 #(let #given = #numbers;)*
@@ -185,7 +186,8 @@ impl LayerFrame<'_> {
                     #(#tables: &#tables,)*
                     ..modified(call, weights #(, #given)*)
                 };
-                cache.attend_in(span, &attention(call, weights, &score), [#(#operands),*], to.reborrow());
+                let lse = lse.as_deref_mut();
+                cache.attend_in(span, &attention(call, weights, &score), [#(#operands),*], to.reborrow(), lse);
             }
         }
     }

@@ -63,6 +63,7 @@ impl LayerFrame<'_> {
                     new: &p::NewTokens,
                     #x: p::Matrix<'_, E>,
                     #output: p::MatrixMut<'_, E>,
+                    lse: Option<&mut [E]>,
                 ) {
                     let sizes = new.sizes(call.sizes);
                     #steps
@@ -133,6 +134,7 @@ impl LayerFrame<'_> {
                     new: &p::NewTokens,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     #output: p::MatrixMut<'_, E>,
+                    lse: Option<&mut [E]>,
                 ) {
                     let sizes = new.sizes(call.sizes);
                     #steps
