@@ -425,8 +425,8 @@ pub mod __private {
         },
         generate::{
             Cache, Capacity, ContextCache, ContextState, Decode, DecodeState, DecodeWithContext,
-            ModelDecoder, NewTokens, Recent, SequenceState, Session, Sessions, StateOfScan,
-            no_session,
+            KeyRows, ModelDecoder, NewTokens, Recent, SequenceState, Session, Sessions,
+            StateOfScan, no_session,
         },
         init,
         kernel::{

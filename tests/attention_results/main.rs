@@ -10,6 +10,7 @@ mod claim;
 mod formula;
 mod losses;
 mod promises;
+mod sessions;
 
 use attn::{Backend, Element, dfdx::prelude::*, model};
 use claim::{agree, tolerance};

@@ -1,4 +1,4 @@
-//! Token by token, the products are those of the query of the new token.
+//! Token by token: products of queries are those of the new token, and products of keys are remembered, as other values of keys are.
 
 use super::*;
 use support::compare::flat;
@@ -8,18 +8,27 @@ model! {
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
         param table: [rows, w] = normal(1.0);
         param of_heads: [heads, rows, w] = normal(1.0);
+        param biases: [rows, heads] = normal(1.0);
         let mut x = embedding::<vocab, d>(tokens);
         repeat 2 {
             let q = rearrange::<[batch, seq, (heads, w)] -> [batch, seq, heads, w]>(linear::<d>(x));
             let k = rearrange::<[batch, seq, (heads, w)] -> [batch, seq, heads, w]>(linear::<d>(x));
             let gates = linear::<heads>(x);
-            let y = attend::<mask = sliding_window(9)>(q, k, k, gates = gates) {
+            let by = tanh(linear::<heads>(x));
+            let last = x[d = 0];
+            let y = attend::<mask = sliding_window(9)>(q, k, k, gates = gates, by = by, last = last, biases = biases, doubled = 2 * biases) {
                 param slope: [heads] = alibi_slopes;
                 data gates: [batch, q_len, heads];
+                data by: [batch, kv_len, heads];
+                data last: [batch, kv_len];
+                data biases: [4, heads];
+                data doubled: [4, heads];
                 fn score(score, b, h, q_idx, kv_idx) {
                     let far = clamp(q_idx - kv_idx, 0, 3);
                     let near = dot(q, table[far]) + dot(2 * q, of_heads[h, 3 - far]);
-                    score * sigmoid(gates[b, q_idx, h]) + near - slope[h] * (q_idx - kv_idx) as f32
+                    let of_keys = dot(k, table[q_idx % 4]) + by[b, kv_idx, h] * by[b, q_idx, h] + last[b, kv_idx];
+                    let of_tables = biases[far, h] + sin(doubled[kv_idx % 4, h]);
+                    score * sigmoid(gates[b, q_idx, h]) + near + of_keys + of_tables - slope[h] * (q_idx - kv_idx) as f32
                 }
             };
             x += rearrange::<[batch, seq, (heads, w)]>(y);
@@ -29,6 +38,9 @@ model! {
 }
 
 const VOCAB: usize = 11;
+
+// In two rounds: keys and values of two heads, their products with four rows, two numbers and one.
+const _: () = assert!(Gpt::cache_bytes_per_token() == 4 * 2 * (2 * (3 + 3) + 2 * 4 + 2 + 1));
 
 /// The logits of all tokens, in one pass.
 fn whole(model: &Gpt<f64, Cpu>, tokens: &[usize]) -> Vec<f64> {

@@ -115,25 +115,28 @@ const OPERATIONS: [&str; 68] = [
     "windows",
 ];
 const COORDINATES: [&str; 6] = ["kv_col", "kv_frame", "kv_row", "q_col", "q_frame", "q_row"];
-const KEYS_OF_ATTEND: [&str; 14] = [
+const KEYS_OF_ATTEND: [&str; 17] = [
     "bidirectional",
     "dropout",
     "ensure",
+    "grid",
     "heads",
+    "kv_grid",
     "kv_heads",
     "mask",
     "name",
     "normalizer",
     "position",
+    "prefix_tokens",
     "qk_norm",
     "scale",
     "score",
     "softcap",
     "talking_heads",
 ];
-const FUNCTIONS: [&str; 14] = [
-    "abs", "clamp", "cos", "dot", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin",
-    "sqrt", "tanh",
+const FUNCTIONS: [&str; 13] = [
+    "abs", "clamp", "cos", "exp", "floor", "ln", "max", "min", "pow", "sigmoid", "sin", "sqrt",
+    "tanh",
 ];
 const SIZES_OF_LAYERS: [&str; 8] = [
     "d_context",
@@ -399,7 +402,11 @@ fn attend_offers_its_keys_words_and_axes() {
     );
     check(
         &model("attend(x, x, x) { fn score(score, q_len) { sc$0 } }"),
-        &[&FUNCTIONS, &SIZES_OF_LAYERS, &["score", "q_len"]],
+        &[&FUNCTIONS, &SIZES_OF_LAYERS, &["dot", "score", "q_len"]],
+    );
+    check(
+        &model("attend(x, x, x) { fn mask(q_idx) { q_idx > $0 } }"),
+        &[&FUNCTIONS, &SIZES_OF_LAYERS, &["q_idx"]],
     );
 }
 

@@ -2,539 +2,540 @@
 
 graphs! {
     g0 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let v3 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
-            let x_2 = clamp(v3, v3 - 1, v3 + 1);
-            let x = linear::<d, bias = false>(v3);
-            x_2 + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d] {
+            let v1 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(x, argmax::<batch>(x + b));
+            let v2 = v1 - v1;
+            param v3: [7, d] = normal(1.0);
+            let v1_2 = v3[arange::<rows>()];
+            v2 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g1 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = linear::<5, bias = false>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = dropout::<0.2>(tanh(v2)); param v3: [5] = normal(1.0); v2 += one_hot::<5>(argmax::<5>(v2 + v3)); }
-            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            v4
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = min::<seq>(x, some_lens);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v3 = pad::<d, after = 1, value = 0.5>(v1);
+            v2 + mean::<[5]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g2 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = ln(2 + x * x);
-            let x_2 = linear::<2, bias = false>(x);
-            let v3 = v2[d = [-1, 0]];
-            v1 + mean::<[2]>(x_2) + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v4 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            v4 + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g3 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v4 = min::<[d]>(v1);
-            linear::<5, name = head>(v3 + v4)
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v4 = grouped_linear::<5, 7>(v3, argmax::<7>(linear::<7>(v3)));
+            linear::<5, name = head>(v2 + mean::<[5]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g4 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
-            let v2 = tanh(c);
-            let v3 = mean::<seq>(v1, lens);
-            let v4 = expand::<[batch, seq, d]>(v3);
-            let v1 = v4 + learned_position::<9, d>(v4);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v7 = sum::<2>(v5 * grouped_linear::<rows, 7, bias = false>(v2, v6));
-            let x = pad::<d, after = 1, value = 0.5>(v1);
-            let v3 = linear::<5, bias = false>(x);
-            v3 + mean::<[rows]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], b: [batch]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = cumsum::<seq>(0.5 * v1);
+            let v3 = if v1 < v2 { v1 * v2 } else { tanh(v1) };
+            let mut v4 = x + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = rms_norm(v4) * sigmoid(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v6 = 0.5 * float(lens);
+            let v7 = mean::<5>(one_hot::<5>(argmax::<batch>(v4 + b)));
+            let v8 = l2_norm::<batch, epsilon = 0.1>(v6);
+            let v6_2 = v4 + learned_position::<9, d>(v4);
+            v6_2 + v7 + v8
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], b: floats[batch]);
 
     g5 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v1 = linear::<d>(v1);
-            let v4 = layer_norm::<epsilon = 0.1>(v3);
-            let v3 = 0.5 * float(lens);
-            let v2 = expand::<[batch, seq, d]>(v1);
-            v2 + mean::<[3]>(v4) + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v1 = cumsum::<seq>(0.5 * v1);
+            let (v2, _v3) = top_k::<seq, k = 2>(v1 + p);
+            let v4 = linear::<5, bias = false>(x);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let x_2 = conv2d::<[batch, seq], 5, 3, padding = 1>(v4);
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v5);
+            v2 + mean::<[seq, 5]>(x_2) + mean::<[seq, d]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g6 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = max(0.1, x);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let x = v1[d = v4];
-            let v5 = cumsum::<batch>(0.5 * v3);
-            let v6 = logsumexp::<[2, seq]>(x);
-            v5 + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x = one_hot::<7>(tokens);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<d, 7, bias = false>(v1, v3));
+            let v5 = one_hot::<7>(argmax::<seq>(detach(v1 + p)));
+            x + mean::<[d]>(v4) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g7 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = silu(v1);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            let v7 = sum::<[d]>(v6);
-            param v8: [2] = normal(1.0);
-            let v9 = v4[2 = argmax::<2>(v4 + v8)];
-            let v10 = linear::<d, bias = false>(v1);
-            let v11 = v7 * v9;
-            let v12 = softmax::<d>(2 * v10);
-            param v13: [7, d] = normal(1.0);
-            let v1_2 = v13[tokens];
-            linear::<5, name = head>(v12 + v11 + v1_2)
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [5] = ones; v3 *= v4; v3 = tanh(linear::<5>(v3)); v3 = v3 + softmax(v3) * v2; }
+            let v2 = shift::<5, 1>(v3);
+            let v5 = einsum::<[batch, seq]>(v3, v2);
+            let v6 = sin(v3);
+            let v7 = one_hot::<7>(arange::<rows>());
+            param v8: [3, d] = normal(0.7);
+            let v3 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v8[min(q_idx - kv_idx, 2)]) } };
+            let v2 = layer_norm(v7);
+            linear::<5, name = head>(v6 + v5 + mean::<[d]>(v3) + mean::<[rows, 7]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g8 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [2, d, batch] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            let v2 = permute::<[seq, d, batch]>(v1);
-            let (v3, _v4) = top_k::<seq, k = 2>(v2 + p);
-            let v5 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            let v2_2 = 0.5 * float(keep);
-            let x = conv1d::<seq, d, 3, padding = causal>(v5);
-            v3 + mean::<[seq]>(v2_2) + mean::<[seq]>(x)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = clamp(v2, -0.7, 0.7);
+            let v4 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(x, v5);
+            let v7 = 0.5 * float(lens);
+            let v3_2 = v6 * detach(if v6 < 0.1 { 0.5 } else { -1 });
+            v1 + v4 + v7 + mean::<[rows]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g9 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = x + learned_position::<9, d>(x);
-            let (v1, v2) = split::<d>(x_2);
-            let (v3, v4) = split::<d>(x);
-            let mut v5 = x_2 + 0.1 * x;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * x; v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + x; }
-            v1 + v2 + v3 + v4 + mean::<[d]>(v5)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g10 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, d] {
-            let x_2 = scatter_add::<[7, d]>(x, tokens);
-            let x_2 = softmax::<d>(2 * x_2);
-            let v1 = x_2 * detach(floor(2 * x_2 + 0.37));
-            param v2: [7] = normal(1.0);
-            let (v3, _v4) = top_k::<7, k = 2>(v1 + v2);
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v4);
+            v2 + mean::<[7]>(v3) + v5 + mean::<[7]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g10 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let x_2 = l2_norm::<batch, epsilon = 0.1>(x);
+            let x_2 = x_2 + learned_position::<9, d>(x_2);
+            let v1 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x_2, argmax::<7>(linear::<7>(x_2)));
+            let v2 = detach(floor(2 * x_2 + 0.37));
+            v1 + mean::<[d]>(v2)
+        }
+    } (x: floats[batch, seq, 4]);
 
     g11 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d>(v1);
-            let v3 = logsumexp::<[d]>(v2);
-            let v4 = expand::<[batch, seq, d]>(v3);
-            let v5 = shift::<d, 1>(v4);
-            let v6 = clamp(v5, -0.7, 0.7);
-            linear::<5, name = head>(v6)
+            let v2 = v1 / (2 + v1 * v1);
+            let v3 = l2_norm(v2);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v3);
+            let v6 = v2[d = 0];
+            linear::<5, name = head>(v4 + mean::<[d]>(v5) + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g12 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = linear::<2>(x);
-            let v2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x_2 = v2 + learned_position::<9, d>(v2);
-            let v3 = v2 + learned_position::<9, d>(v2);
-            let v4 = v3[d = -2..];
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
-            buffer v6: [2, d] = 0.7;
-            let v7 = 0.5 * float(keep);
-            v1 + v4 + mean::<[d]>(v5) + mean::<[d]>(v6) + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = x + sinusoidal_position::<d>(x);
+            let v4 = stack::<[2, seq, d]>(v2, 0.5 * v2);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v7 = 0.5 * float(tokens);
+            let v8 = if v7 <= 0 || v6 > v7 { v6 } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
+            let v9 = permute::<[seq, batch]>(v7);
+            buffer v10: [2, d] = 0.7;
+            v4 + mean::<[batch]>(v5) + mean::<[batch, 7]>(v8) + mean::<[batch]>(v9) + v10
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g13 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, seq, rows] {
-            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v2 = tanh(z);
-            let v3 = linear::<rows, bias = false>(v1);
-            let v4 = min::<[rows]>(v2);
-            let (v5, v6) = split::<d>(x);
-            v3 + mean::<[d]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v6)
+        fn forward(x: [batch, seq, d], p: [seq], some: ids[rows]) -> [batch, 2, rows, d] {
+            let v1 = shift::<seq, -1>(x);
+            let v1 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v1);
+            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
+            let v4 = v1[seq = some];
+            let v5 = conv1d::<2, d, 2, padding = same>(v2);
+            v4 + v5
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq], some: places[3]);
 
     g14 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, rows, d] {
-            let v1 = tanh(z);
-            let v2 = 0.5 * float(tokens);
-            let v3 = detach(floor(2 * v1 + 0.37)) + v1;
-            let x_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            v3 + mean::<[seq]>(v2) + mean::<[seq]>(x_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [seq, 2] {
+            let v1 = variance::<d>(x, keep_d);
+            let v2 = v1[batch = [-1, 0]];
+            let v3 = cumsum::<seq>(0.5 * v2);
+            let v3 = permute::<[seq, 2]>(v3);
+            v3
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g15 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v4 = sum::<2>(v2 * grouped_linear::<d, 7>(v1, v3));
-            let v5 = detach(floor(2 * v4 + 0.37));
-            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v7 = conv1d::<seq, d, 4, groups = d, padding = causal>(v5);
-            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v7));
-            linear::<5, name = head>(v8 + mean::<[rows, d]>(v6))
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = v2[d = -1];
+            let v1 = sum::<[d]>(v2);
+            let v4 = min(v1, v3);
+            let v5 = feed_forward::<6, activation = gelu_tanh>(v2);
+            linear::<5, name = head>(v5 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g16 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = x[batch = -1];
-            let v1 = max(x_2, x_2);
-            let v2 = x / (2 + v1 * v1);
-            let v3 = softmax::<batch>(2 * v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = conv1d::<seq, d, 2, padding = same>(x_2);
-            v3 + v5 + v6 + v7
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = x - x;
+            let mut v1 = x_2 + 0.1 * x_2;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = dropout::<0.2>(tanh(v1)); }
+            let v3 = gelu(v1);
+            let x = min::<seq>(v3, lens);
+            let x = expand::<[batch, seq, d]>(x);
+            let v1_2 = x + sinusoidal_position::<d>(x);
+            let v4 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v1_2);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g17 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            let v1 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v4 = einsum::<[d, batch]>(v1, v2);
-            let v5 = sum::<[batch, d]>(v4);
-            v3 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch], z: [batch, rows, d], turned: ids[seq, batch]) -> [batch, rows, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = v1[seq = last];
+            let v3 = tanh(z);
+            let v2_2 = clamp(v2, v2 - 1, v2 + 1);
+            let x_2 = x[seq = turned];
+            v3 + v2_2 + mean::<[seq]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch], z: floats[batch, 3, 4], turned: places[seq, batch]);
 
     g18 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = shift::<seq, -1>(x);
-            let v4 = conv2d::<[batch, 2], d, 3, padding = 1>(v1);
-            let v5 = min::<[d]>(v4);
-            let v6 = mean_pool(v3);
-            v5 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = softmax(v1);
+            let v3 = v2 - v2;
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<batch>()];
+            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v6 + v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g19 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cos(2 * v1);
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            param v4: [d] = normal(1.0);
-            let (v5, _v6) = top_k::<d, k = 2>(v2 + v4);
-            let v7 = v3[d = ..2];
-            linear::<5, name = head>(v5 + v7)
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = attention::<2, mask = causal, position = rope>(v1);
+            let v5 = max::<[d]>(v4);
+            let v6 = l2_norm(v1);
+            linear::<5, name = head>(v6 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g20 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = max::<[batch]>(x);
-            let x_2 = permute::<[d, seq]>(v1);
-            let v2 = linear::<rows, bias = false>(x);
-            let v3 = permute::<[seq, d]>(x_2);
-            v2 + mean::<[d]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = pad::<d, before = 1>(x);
+            let v4 = conv1d::<seq, d, 2, padding = same>(v1);
+            v2 + mean::<[5]>(v3) + mean::<[d]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g21 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v2 = v1[batch = -1];
-            let v3 = softmax::<d>(2 * v1);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v2);
-            let v4 = max(v1_2, v1_2);
-            let v5 = one_hot::<7>(tokens);
-            let v2_2 = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(v5);
-            v3 + mean::<[5]>(v4) + mean::<[7]>(v2_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], z: [batch, rows, d], p: [seq], b: [batch]) -> [batch, rows, d] {
+            param v1: [] = normal(1.0);
+            let v2 = attend::<mask = causal>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let v3 = tanh(z);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let v5 = one_hot::<7>(argmax::<seq>(detach(v4 + p)));
+            let x_2 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v5, argmax::<batch>(v5 + b));
+            let v6 = attention::<2, mask = causal>(x);
+            v3 + v1 + mean::<[7]>(x_2) + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], p: floats[seq], b: floats[batch]);
 
     g22 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, batch, seq, 5] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x_2 = pad::<d, after = 1, value = 0.5>(x);
-            let v3 = one_hot::<7>(arange::<rows>());
-            let x_2_2 = stack::<[2, batch, seq, 5]>(x_2, 0.5 * x_2);
-            let v4 = conv_transpose1d::<batch, 5, 1>(x_2);
-            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            x_2_2 + mean::<[rows]>(v2) + mean::<[rows, 7]>(v3) + v4 + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v2_2 = min::<seq>(v2, keep_some);
+            let v3 = einsum::<[batch]>(v2_2, v2_2);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            param v7: [d] = normal(1.0);
+            let (v8, v9) = top_k::<d, k = 2>(v5 + v7);
+            let v10 = x[d = v9];
+            v6 + v3 + mean::<[rows, d]>(v4) + mean::<[2]>(v8) + mean::<[2]>(v10)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g23 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let v3_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v3);
-            let v4 = einsum::<[batch, seq]>(v3, v3_2);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v1 + v4 + mean::<[7]>(v5))
+            let v2 = one_hot::<7>(arange::<rows>());
+            let v3 = detach(floor(2 * v1 + 0.37));
+            let v4 = stack::<[batch, seq, d, 2]>(v3, 0.5 * v3);
+            let v4_2 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v2; v5 = v5 - 0.5 * gelu(v5); }
+            linear::<5, name = head>(v1 + mean::<[2]>(v4_2) + mean::<[rows, 7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g24 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [rows, d] {
-            buffer v1: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
-            buffer v4: [2, d] = 0.7;
-            let v5 = v2[batch = [0, -1, 0, 0, -1]];
-            let v6 = exp(tanh(logsumexp::<d>(v5, keep_d)));
-            v1 + mean::<[2]>(v4) + mean::<[5, seq]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = attend::<mask = causal>(x, x, x, by = x) { data by: [batch, kv_len, 4]; fn score(score, b, q_idx, kv_idx) { score * by[b, kv_idx, q_idx % 4] } };
+            let v2 = softmax::<seq>(x, keep);
+            let x = shift::<batch, 2>(v2);
+            let v2 = linear::<2, bias = false>(x_2);
+            x + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g25 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(x));
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v1_2 = v2 + learned_position::<9, d>(v2);
-            let mut v4 = v1_2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
-            v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<d>(x);
+            let v2 = shift::<seq, -1>(x);
+            param v3: [2, d] = normal(1.0);
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            v1 + v2 + mean::<[2, 8]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g26 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, 14, 2] {
-            let v1 = 0.5 * float(lens);
-            let v2 = linear::<2>(x);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(x, v3);
-            let v2 = scatter_add::<[batch, 7, 2]>(v2, tokens);
-            let v5 = concat::<7>(v2, 0.5 * v2);
-            let v6 = min(v4, v1);
-            let v7 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let mut v8 = v6 + 0.1 * v6;
-            repeat 2, share = true, name = r_v8 { v8 = tanh(linear::<rows>(v8)); v8 = v8 + feed_forward::<5>(layer_norm(v8)); }
-            v5 + mean::<[seq, d]>(v7) + mean::<[seq, rows]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v1 = v4[tokens];
+            let v5 = linear::<rows, bias = false>(v1);
+            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            let v7 = v2[seq = 0];
+            let v8 = shift::<batch, 2>(v6);
+            let v9 = embedding::<7, d, name = t_v9>(tokens);
+            let v10 = linear::<tied = t_v9>(v7);
+            v5 + mean::<[7]>(v8) + mean::<[d]>(v9) + mean::<[7]>(v10)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g27 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = max::<[d]>(v2);
-            let v2_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v4 = v1[d = [-1, 0]];
-            let v5 = 0.5 * float(tokens);
-            let v6 = clamp(v4, v2_2 - 1, v2_2 + 1);
-            linear::<5, name = head>(v6 + v5)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = attention::<2, mask = causal, position = rope>(v1);
+            let v1_2 = einsum::<[batch, seq]>(v1, v3);
+            let v4 = pad::<7, after = 1, value = 0.5>(v2);
+            let v5 = attention::<2, mask = causal>(v1);
+            let v6 = rope::<seq, dims = 2, interleaved = true>(v4);
+            linear::<5, name = head>(v5 + v1_2 + mean::<[8]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g28 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            let v2 = embedding::<7, d>(argmax::<d>(x + v1));
-            let v3 = group_norm::<2>(v2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = 0.5 * float(keep);
-            let v7 = 0.5 * float(lens);
-            let v8 = rope::<seq, dims = 2, interleaved = true>(v4);
-            let (v9, v10) = split::<d>(v8);
-            v3 + mean::<[7]>(v5) + v6 + v7 + mean::<[2]>(v9) + mean::<[2]>(v10)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [d, batch, seq] {
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let v2 = floor(2 * v1 + 0.37) * v1;
+            let x_2 = permute::<[d, batch, seq]>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = grouped_linear::<5, 7>(v3, tokens);
+            let v7 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v8 = 0.5 * float(lens);
+            x_2 + mean::<[5]>(v6) + v7 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g29 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 10] {
-            let v1 = grouped_linear::<5, 7, bias = false>(x, tokens);
-            let v2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v3 = grouped_linear::<5, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
-            let v4 = concat::<5>(v3, 0.5 * v2);
-            let v4_2 = min(v4, v4);
-            v4_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let v2 = feed_forward::<6, activation = tanh>(x);
+            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v2);
+            let v1_2 = stack::<[d, 2]>(v1, 0.5 * v1);
+            let v4 = linear::<rows, bias = false>(v1_2);
+            v3 + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g30 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; }
-            let x_2 = one_hot::<7>(tokens);
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            x_2 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 5] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v2 = v1[seq = 0];
+            let v3 = pad::<d, after = 1, value = 0.5>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g31 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max(v1, v1);
-            param v2: [2, d] = normal(1.0);
-            let v1 = v1[d = 0];
-            let v3 = pad::<d, before = 1>(v1_2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            let v5 = min(v4, v4);
-            linear::<5, name = head>(v5 + mean::<[2, d]>(v2) + v1)
+            let v2 = softmax::<d>(2 * v1);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v3 = attend::<mask = causal>(v1_2, v1_2, v1_2, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let v4 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v3);
+            param v5: [d] = normal(1.0);
+            let (v6, _v7) = top_k::<d, k = 2>(v1 + v5);
+            let v8 = attend::<mask = causal, position = rope>(v2, v2, v2);
+            linear::<5, name = head>(v6 + mean::<[d]>(v4) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g32 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 8] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = cross_entropy::<seq, reduction = none>(x_2, argmax::<seq>(x_2 + p));
-            let v2 = min(v1, 0.2);
-            param v3: [rows] = normal(1.0);
-            v2 + mean::<[rows]>(v3)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g33 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], order: ids[batch, seq], z: [batch, rows, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = variance::<d>(x, keep_d);
-            let v2 = v1[seq = order];
-            let v3 = stack::<[2, batch, seq]>(v2, 0.5 * v1);
-            let v4 = tanh(z);
-            let v5 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v4);
-            let v8 = silu(v5);
-            v6 + mean::<[rows, 7]>(v7) + mean::<[2]>(v8)
-        }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], order: places[batch, seq], z: floats[batch, 3, 4], tokens: ids[batch, seq]);
-
-    g34 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = concat::<d>(x, 0.5 * x);
-            let v1 = min::<[8]>(x_2);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v3 = sqrt(1 + v1 * v1);
-            let v4 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v2);
-            let v5 = sum::<[seq]>(v4);
-            let v6 = expand::<[batch, seq, d]>(v5);
-            v6 + v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = stack::<[batch, seq, 2, rows]>(x_2, 0.5 * x_2);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let v3 = l2_norm::<2, epsilon = 0.1>(v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
-    g35 {
+    g33 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = x[batch = -1];
+            let v3 = mean::<seq>(x, some_lens);
+            let v4 = shift::<d, 2>(x_2);
+            let x = pad::<d, before = 1>(v3);
+            let v5 = einsum::<[batch, 2]>(v1, v1);
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v2 + mean::<[d]>(v4) + mean::<[5]>(x) + v5 + mean::<[rows, d]>(v6)
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+
+    g34 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x[batch = -1];
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v2 = x * detach(if x_2 < 0.1 { 0.5 } else { -1 });
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let x_2 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v2);
+            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x_2);
+            let v5 = max_pool(v1, keep);
+            v4 + mean::<[rows]>(v3) + v5
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g35 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = variance::<[d]>(v1);
-            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v4 = clamp(v1_2, v1_2 - 1, v1_2 + 1);
-            let v3_2 = attention::<2, mask = causal, position = rope>(v3);
-            let v3_2_2 = grouped_linear::<rows, 7>(v3_2, argmax::<7>(linear::<7>(v3_2)));
-            let v1_2 = v3_2_2 + v4;
-            linear::<5, name = head>(v1_2)
+            let (v2, v3) = split::<d>(v1);
+            let v4 = l2_norm(v1);
+            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v6 = pow(v4, 2);
+            let v7 = max(v6, v6);
+            let v1 = stack::<[batch, seq, d, 2]>(v7, 0.5 * v7);
+            let v8 = shift::<2, 2>(v1);
+            linear::<5, name = head>(v3 + v5 + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g36 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let v2 = conv1d::<seq, d, 2, padding = same>(v1);
-            let v3 = feed_forward::<6, activation = silu>(v2);
-            let v4 = v3[seq = 0];
-            v4
+        fn forward(x: [batch, seq, d], b: [batch], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[batch = argmax::<batch>(detach(x + b))];
+            let v2 = attention::<2, mask = padding>(x, padding = lens);
+            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let x = min::<[seq]>(x);
+            v3 + v1 + x
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], lens: lens[batch], tokens: ids[batch, seq]);
 
     g37 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let x = linear::<5, bias = false>(x);
-            param v2: [rows, d] = normal(1.0);
-            let v3 = conv2d::<[batch, seq], 5, [2, 3], padding = same>(x);
-            let v4 = v1 * detach(floor(2 * v1 + 0.37));
-            let v2_2 = rearrange::<[(rows, d)]>(v2);
-            let v5 = min::<[5, batch]>(v3);
-            let v1_2 = linear::<rows>(v2_2);
-            v4 + v5 + mean::<[rows]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [seq, d] {
+            let x_2 = attend::<mask = causal, normalizer = sink>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let v1 = cross_entropy::<batch, reduction = none>(x_2, argmax::<batch>(x_2 + b));
+            let x_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
+            let x = attend::<mask = sliding_window(2), qk_norm = rms>(x_2, x_2, x_2);
+            let x_2_2 = 1 - v1 / 3;
+            let v2 = scatter_add::<[7, d]>(x, tokens);
+            let v3 = permute::<[d, seq]>(v1);
+            let v1_2 = concat::<d>(v3, 0.5 * v3);
+            x_2_2 + mean::<[7]>(v2) + mean::<[8]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g38 {
         struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
             param v1: [rows] = normal(1.0);
+            let x_2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
             let v2 = concat::<rows>(v1, 0.5 * v1);
-            let v3 = min(v1, 0.2);
-            x + mean::<[6]>(v2) + mean::<[rows]>(v3)
+            x_2 + mean::<[6]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g39 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = abs(v2);
-            param v7: [d] = normal(1.0);
-            let v8 = embedding::<7, d>(argmax::<d>(v6 + v7));
-            let v3 = sum::<[7]>(v3);
-            let mut v9 = v5 + 0.1 * v5;
-            repeat 2, name = r_v9 { v9 = v9 - 0.5 * gelu(v9); param v10: [7, d] = normal(1.0); v9 += v10[tokens]; }
-            param v11: [d] = normal(1.0);
-            let v12 = cross_entropy::<d, reduction = none>(v8, argmax::<d>(v8 + v11));
-            buffer v13: [d] = |i| 0.3 * i - 0.4;
-            linear::<5, name = head>(v9 + v3 + v12 + v13)
+            let v2 = gelu_tanh(v1);
+            let v3 = linear::<5>(v2);
+            let v4 = layer_norm::<epsilon = 0.1>(v3);
+            let v2_2 = attention::<2, mask = causal>(v2);
+            let v5 = clamp(v2_2, v2_2 - 1, v2_2 + 1);
+            let v6 = v4[5 = -1];
+            param v7: [7, d] = normal(1.0);
+            let v8 = v7[arange::<rows>()];
+            param v9: [d] = normal(1.0);
+            let (v10, v11) = top_k::<d, k = 2>(v5 + v9);
+            let v12 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v10, v11);
+            linear::<5, name = head>(v10 + v6 + mean::<[rows, d]>(v8) + mean::<[d]>(v12))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

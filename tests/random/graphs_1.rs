@@ -3,155 +3,150 @@
 graphs! {
     g40 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [d] = normal(1.0);
-            param v2: [7, d] = normal(1.0);
-            let x_2 = v2[argmax::<d>(detach(x + v1))];
-            let v3 = detach(floor(2 * x + 0.37));
-            let v4 = shift::<d, 1>(x_2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
+            let v1 = clamp(x, x - 1, x + 1);
+            let v2 = cumsum::<batch>(0.5 * x);
+            let v3 = tanh(w);
+            v1 + v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
 
     g41 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
-            let v5 = pad::<d, after = 1, value = 0.5>(v3);
-            param v6: [5] = normal(1.0);
-            let (v7, v8) = top_k::<5, k = 2>(v5 + v6);
-            let v3_2 = scatter_add::<[batch, seq, 5], axis = 5>(0.5 * v7, v8);
-            buffer v9: [2, d] = 0.7;
-            let v1 = attention::<2>(x, context = v1);
-            let v10 = einsum::<[seq, d]>(x, v3);
-            v2 + v7 + mean::<[5]>(v3_2) + mean::<[d]>(v9) + mean::<[d]>(v1) + mean::<[d]>(v10)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [3, d] = normal(0.7);
+            let v2 = attend::<mask = causal & sliding_window(3)>(x, tanh(x), x) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v1[q_idx % 3]) * dot(k, v1[kv_idx % 3]) } };
+            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v4 = conv_transpose1d::<seq, d, 1>(v3);
+            let v5 = conv1d::<seq, d, 3, padding = 1, bias = false>(v2);
+            let v6 = min::<[seq]>(v2);
+            let v7 = v6 / (2 + v6 * v6);
+            let v8 = v3 / (2 + v4 * v4);
+            v5 + v7 + v8
         }
     } (x: floats[batch, seq, 4]);
 
     g42 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = min(x, x);
-            let v2 = v1[seq = order];
-            let v3 = linear::<2, bias = false>(v2);
-            let x = max::<seq>(x, lens);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, rows]>(x, v4);
-            let x = 0.5 * float(lens);
-            let v6 = softmax::<seq>(v3, keep);
-            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            v6 + mean::<[rows]>(v5) + x + mean::<[d]>(v2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 8] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
+            let v4 = concat::<d>(x, 0.5 * x);
+            param v5: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v5);
+            let v3_2 = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let v6 = max_pool(v2, keep);
+            let v7 = stack::<[2, batch, rows]>(v6, 0.5 * v6);
+            let v1_2 = einsum::<[batch, 2]>(v1, v3_2);
+            v4 + mean::<[2, rows]>(v7) + mean::<[2]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g43 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = softmax::<7>(2 * v2);
-            let v4 = rope::<seq, dims = 2, interleaved = true>(v1);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            param v7: [] = normal(1.0);
-            let v8 = pad::<7, after = 1, value = 0.5>(v3);
-            linear::<5, name = head>(v4 + v6 + v7 + mean::<[8]>(v8))
+            let v1_2 = v1 * v1;
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let (v4, v5) = split::<d>(v1_2);
+            let v6 = 2 * v5 - 1;
+            buffer v7: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v2 + mean::<[7]>(v3) + mean::<[2]>(v4) + mean::<[2]>(v6) + mean::<[rows]>(v7) + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g44 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = grouped_linear::<d, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
-            let x_2 = clamp(x, x_2 - 1, x_2 + 1);
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x_2);
-            let x = l2_norm::<7, epsilon = 0.1>(v2);
-            v1 + mean::<[7]>(x)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g45 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], p: [seq]) -> [batch, seq, d] {
-            let v1 = min::<d>(x, keep_d);
-            let v2 = tanh(p);
-            let v3 = conv_transpose1d::<batch, d, 1>(x);
-            let v4 = attention::<2>(v3);
-            let v5 = layer_norm(x);
-            let v6 = shift::<seq, -1>(v2);
-            let v7 = min::<[d, seq]>(v5);
-            v4 + v1 + v6 + v7
-        }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], p: floats[seq]);
-
-    g46 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [5, seq, 2] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let x_2 = concat::<3>(v1, 0.5 * v1);
-            let x = min::<[batch, seq]>(v1);
-            let v2 = linear::<2>(x_2);
-            let v3 = v2[batch = [0, -1, 0, 0, -1]];
-            v3 + mean::<[3]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            let v2 = 2 * v1 - 1;
+            let v3 = one_hot::<7>(arange::<batch>());
+            let v4 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
+            v2 + mean::<[7]>(v3) + v4
         }
     } (x: floats[batch, seq, 4]);
 
+    g45 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let (_v2, v3, _v4) = attend::<normalizer = softmax1, softcap = 2>(v1, linear::<4>(v1), v1);
+            let v5 = sum::<kv>(v3 * v3);
+            let v6 = embedding::<7, d>(tokens);
+            let v7 = attend::<mask = causal, normalizer = sink>(concat(v6, tanh(v6)), concat(linear::<4>(v6), v6), v6);
+            let (v8, _v9, v10) = attend::<mask = sliding_window(2), normalizer = sink>(v7, linear::<4>(v7), v7);
+            let x = one_hot::<7>(tokens);
+            let v11 = gelu_tanh(v5);
+            v8 + v10 + mean::<[7]>(x) + v11
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g46 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = dropout::<0.2>(tanh(v2)); v2 = rms_norm(v2) * sigmoid(v2); v2 += attention::<2, mask = causal>(v2); param v4: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v4)); }
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = rearrange::<[batch, (d, 7)]>(v1);
+            let v5 = v1[28 = [0, -1, 0, 0, -1]];
+            v2 + mean::<[5]>(v5)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
     g47 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = [0, -1, 0, 0, -1]];
-            let v3 = sigmoid(v1);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v4; v5 = v5 - 0.2 * cumsum(v5); v5 += attention::<2, mask = causal>(v5); param v6: [7, d] = normal(1.0); v5 += v6[tokens]; }
-            param v7: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v4, v7);
-            linear::<5, name = head>(v2 + mean::<[d]>(v5) + mean::<[rows]>(v4))
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = softmax::<d>(2 * v1);
+            let v5 = v1 + sinusoidal_position::<d>(v1);
+            let v1 = attention::<2, mask = causal>(v4);
+            let v6 = rms_norm::<epsilon = 0.5>(v1);
+            linear::<5, name = head>(v5 + v3 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g48 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep_rows: bool[batch, rows], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = linear::<rows>(x);
-            let v3 = softmax::<seq>(2 * v1, lens);
-            let v4 = linear::<5>(v2);
-            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v1 = max::<rows>(x_2, keep_rows);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            v3 + mean::<[5]>(v4) + mean::<[d]>(v1_2) + v1 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, 2] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = v1[3 = -2..];
+            let v3 = tanh(v2);
+            param v4: [rows] = normal(1.0);
+            let v1_2 = shift::<rows, 2>(v4);
+            let v5 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
+            let v6 = min::<batch>(v5, keep);
+            v6 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep_rows: marks[batch, 3], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g49 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = attend::<mask = causal, position = rope>(x, x, x);
-            let v3 = shift::<seq, -1>(v1);
-            let v4 = sin(v2);
-            let (v5, v6) = split::<d>(v3);
-            v4 + mean::<[2]>(v5) + mean::<[2]>(v6)
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v2 = max(0.1, x);
+            let v3 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let v2 = l2_norm::<d, epsilon = 0.1>(v2);
+            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
+            v2 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g50 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(tokens);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + x; v2 = v2 + softmax(v2) * x; param v4: [7, d] = normal(1.0); v2 += v4[tokens]; }
-            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v6 = v1[batch = -1];
-            let v7 = v5 + v6;
-            v7
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = one_hot::<7>(tokens);
+            buffer v4: [2, d] = 0.7;
+            param v5: [d] = normal(1.0);
+            let v2 = cross_entropy::<d, reduction = none>(v2, argmax::<d>(v2 + v5));
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            x + mean::<[7]>(v3) + mean::<[2]>(v4) + v2 + mean::<[rows]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -159,52 +154,54 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2 = concat::<3>(v1_2, 0.5 * v1_2);
-            let (v3, v4) = split::<d>(v1);
-            let v4 = cumsum::<2>(0.5 * v4);
-            let v5 = clamp(v2, v2 - 1, v2 + 1);
-            let v6 = one_hot::<7>(tokens);
-            let v7 = pad::<6, before = 1>(v5);
-            linear::<5, name = head>(v3 + v4 + mean::<[7]>(v6) + mean::<[7]>(v7))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v4 = linear::<5>(v3);
+            let v3 = embedding::<7, d>(tokens);
+            let v5 = v3 * v3;
+            let v6 = v5[d = -1];
+            let v7 = v1[d = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v4 + v2 + v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g52 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<d>(0.5 * x);
-            let x = tanh(p);
-            let v2 = max::<[seq, batch]>(v1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            v4 + x + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [rows] = normal(1.0);
+            param v2: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v2);
+            let v3 = linear::<d, bias = false>(v1);
+            let x = linear::<5, bias = false>(v1);
+            x_2 + mean::<[d]>(v3) + mean::<[5]>(x)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g53 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = x[batch = argmax::<batch>(x + b)];
-            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = expand::<[batch, seq, d]>(v1);
-            v2 + mean::<[seq, 3]>(v3) + mean::<[seq]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = dropout::<0.2>(tanh(v1)); }
+            let v3 = v1 * v1;
+            let x_2 = attention::<2, mask = causal, position = rope>(x);
+            let v4 = x_2[batch = -1];
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g54 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 2] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = stack::<[batch, seq, 3, 2]>(v1, 0.5 * v1);
-            let mut v3 = v1 + 0.1 * v1;
-            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = rms_norm(v3) * sigmoid(v3); }
-            let v1 = rope::<seq, dims = 2, interleaved = true>(v2);
-            let v1_2 = einsum::<[batch, seq, 2]>(v1, v3);
-            let v1_2 = detach(floor(2 * v1_2 + 0.37));
-            let v3 = sum::<[seq]>(v1_2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = shift::<seq, 1>(x);
+            let v2 = v1[batch = [-1, 0]];
+            param v3: [d] = normal(1.0);
+            let v4 = cross_entropy::<d, reduction = none>(v2, argmax::<d>(v2 + v3));
+            let v5 = einsum::<[seq]>(v4, v4);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v7 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
+            param v8: [3, d] = normal(0.7);
+            let x_2 = attend::<mask = sliding_window(2)>(v7, tanh(v7), v7) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v8[q_idx % 3]) * dot(k, v8[kv_idx % 3]) } };
+            v6 + v5 + mean::<[d]>(x_2)
         }
     } (x: floats[batch, seq, 4]);
 
@@ -212,342 +209,350 @@ graphs! {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = v2 / (2 + v2 * v2);
-            param v4: [5] = normal(1.0);
-            let v5 = cross_entropy::<5, label_smoothing = 0.2, reduction = none>(v3, argmax::<5>(v3 + v4));
-            let v6 = max::<[5]>(v3);
-            let v7 = variance::<[d]>(v1);
-            param v8: [d, rows] = normal(0.5);
-            let v9 = einsum::<[batch, seq, rows]>(v1, v8);
-            let v10 = stack::<[batch, seq, 2, rows]>(v9, 0.5 * v9);
-            linear::<5, name = head>(v1 + v5 + v6 + v7 + mean::<[2, rows]>(v10))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = detach(floor(2 * v1 + 0.37)) + v1;
+            let v5 = clamp(v4, v4 - 1, v4 + 1);
+            let v6 = 0.5 * float(tokens);
+            let v7 = expand::<[batch, seq, d]>(v6);
+            let v8 = feed_forward::<6, activation = relu_squared>(v3);
+            let v9 = attend::<mask = sliding_window(2)>(v5, v5, v5, by = v7) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            linear::<5, name = head>(v9 + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g56 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_rows: bool[batch, rows]) -> [batch, seq, d] {
-            let v1 = shift::<d, 1>(x);
-            let v2 = v1 / (2 + v1 * v1);
-            let v3 = v2[seq = [-1, 0]];
-            let x = one_hot::<7>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, 2, rows]>(v3, v4);
-            let mut v6 = x + 0.1 * x;
-            repeat 2, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = v6 + softmax(v6) * x; }
-            let v8 = softmax::<rows>(v5, keep_rows);
-            v2 + mean::<[7]>(v6) + mean::<[2, rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], last: ids[batch]) -> [batch, 2] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = softmax::<batch>(2 * x, keep);
+            let v3 = linear::<2>(v1);
+            let x = max::<seq>(v3, keep);
+            let v4 = x - x;
+            let v5 = feed_forward::<6, activation = gelu_tanh>(v4);
+            let v6 = v2[seq = last];
+            let v7 = linear::<d, bias = false>(x);
+            v5 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_rows: marks[batch, 3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch]);
 
     g57 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = pow(x, 2);
-            let x_2 = permute::<[seq, d, batch]>(v1);
-            let v1_2 = tanh(c);
-            let v2 = expand::<[batch, seq, d]>(v1_2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let v5 = x_2 * detach(if x_2 < 0.1 { 0.5 } else { -1 });
-            let v6 = one_hot::<7>(tokens);
-            v2 + mean::<[rows]>(v4) + v5 + mean::<[7]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(lens);
+            let v2 = expand::<[batch, seq, d]>(v1);
+            let v3 = softmax::<seq>(2 * x);
+            let v1 = linear::<5, bias = false>(v3);
+            let v1_2 = feed_forward::<6, activation = silu>(v1);
+            let v4 = shift::<5, -1>(v1_2);
+            param v5: [5] = normal(1.0);
+            let v6 = cross_entropy::<5, label_smoothing = 0.2, reduction = none>(v1_2, argmax::<5>(v1_2 + v5));
+            v2 + mean::<[5]>(v4) + v6
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g58 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 5] {
-            let v1 = pad::<d, before = 1>(x);
-            let x = scatter_add::<[batch, 7, 5]>(v1, tokens);
-            let v2 = v1[seq = turned];
-            param v3: [5] = normal(1.0);
-            let (v4, _v5) = top_k::<5, k = 2>(x + v3);
-            v2 + mean::<[7, 2]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, 2, batch] {
+            let x_2 = x[d = -2..];
+            let x = softmax::<batch>(x_2, keep);
+            let x_2_2 = permute::<[seq, 2, batch]>(x);
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x_2_2);
+            v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g59 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v1 = one_hot::<7>(arange::<d>());
-            let v3 = variance::<[d]>(v2);
-            let v1_2 = concat::<7>(v1, 0.5 * v1);
-            let v4 = stack::<[d, 14, 2]>(v1_2, 0.5 * v1_2);
-            linear::<5, name = head>(v2 + v3 + mean::<[14, 2]>(v4))
+            let v2 = v1[d = [0, -1, 0, 0, -1]];
+            let v3 = v2 * v2;
+            let v2 = stack::<[batch, seq, 5, 2]>(v3, 0.5 * v3);
+            let v4 = 0.5 * float(tokens);
+            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            linear::<5, name = head>(v2_2 + mean::<[5, 2]>(v2) + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g60 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 6] {
-            let x_2 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x_2, v1);
-            let v3 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v2);
-            let v4 = concat::<rows>(v3, 0.5 * v3);
-            let v5 = conv1d::<seq, d, 3, padding = causal>(x_2);
-            param v6: [rows, d] = normal(1.0);
-            v4 + mean::<[d]>(v5) + mean::<[rows, d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let x = attend::<mask = sliding_window(2)>(v1, v1, v1, by = x) { data by: [batch, kv_len, 4]; fn score(score, b, q_idx, kv_idx) { score * by[b, kv_idx, q_idx % 4] } };
+            let (v2, v3, v4) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v5 = max::<kv>(v3);
+            let v6 = clamp(v4, -0.7, 0.7);
+            let v7 = embedding::<7, d>(tokens);
+            param v8: [7, d] = normal(1.0);
+            let v9 = v8[tokens];
+            v2 + v5 + v6 + v7 + v9
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g61 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = variance::<[seq, batch]>(x);
-            let v1 = shift::<d, -1>(x_2);
-            param v2: [d] = normal(1.0);
-            let v3 = embedding::<7, d>(argmax::<d>(detach(v1 + v2)));
-            let x_2_2 = l2_norm::<d, epsilon = 0.1>(x);
-            x_2_2 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            param v1: [3, d] = normal(0.7);
+            let v2 = attend::<mask = sliding_window(2)>(x, tanh(x), x) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v1[q_idx % 3]) * dot(k, v1[kv_idx % 3]) } };
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = v3[seq = ..2];
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[arange::<rows>()];
+            v4 + mean::<[2, d]>(v5) + mean::<[rows, d]>(v7)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g62 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = shift::<batch, 2>(x);
-            let x = embedding::<7, d>(tokens);
-            let v1 = max::<[d]>(x);
-            x_2 + v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = conv_transpose1d::<batch, d, 1>(x);
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x_2 + v1);
+            param v4: [d] = normal(1.0);
+            v2 + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g63 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v2_2 = dropout::<0.5>(v2);
-            let v3 = cumsum::<d>(0.5 * v2_2);
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(v3 + v4)];
+            let v2 = max(v1, v1);
+            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = mean::<[5]>(v4);
             linear::<5, name = head>(v2 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g64 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let (v2, v3) = split::<d>(v1);
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1_2 = pad::<d, before = 1>(x);
-            let v5 = softmax::<seq>(v3, lens);
-            let v6 = sqrt(1 + v4 * v4);
-            let v7 = 0.5 * float(keep);
-            v2 + mean::<[5]>(v1_2) + v5 + mean::<[rows, d]>(v6) + v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let v2 = pad::<d, before = 1>(x);
+            let v1_2 = stack::<[d, 2]>(v1, 0.5 * v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 - 0.5 * gelu(v3); v3 = dropout::<0.2>(tanh(v3)); }
+            let v5 = v3 / (2 + v3 * v3);
+            let v6 = rope::<d, dims = 2, interleaved = true>(v1_2);
+            param v7: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[rows]>(v5, v7);
+            v2 + mean::<[d, 2]>(v6) + mean::<[rows]>(x_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g65 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows, bias = false>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            v1 + mean::<[d]>(v3) + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq] {
+            let x_2 = exp(tanh(x));
+            let x_2 = x_2 * sigmoid(x_2) + 0.5 * x_2;
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            param v3: [d] = normal(1.0);
+            let x_2_2 = v2[d = argmax::<d>(detach(x_2 + v3))];
+            x_2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g66 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, rows, 7] {
-            let v1 = embedding::<7, d>(tokens);
-            let v2 = logsumexp::<[d]>(x);
-            let v3 = one_hot::<7>(argmax::<seq>(detach(v1 + p)));
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, rows, 7]>(v3, v4);
-            let v6 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, tokens);
-            param v7: [rows, d] = normal(1.0);
-            v5 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
+            let x_2 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x_2);
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = feed_forward::<6, activation = silu>(v2);
+            let (v4, v5) = top_k::<seq, k = 2>(v3 + p);
+            let v6 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v4, v5);
+            let v6 = conv1d::<batch, d, 2, padding = same>(v6);
+            v4 + mean::<[seq]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g67 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = variance::<[d]>(v2);
-            let v4 = linear::<d, bias = false>(v2);
-            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            linear::<5, name = head>(v5 + v3 + v6)
+            let v2 = linear::<2, bias = false>(v1);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v2);
+            param v4: [2, d] = normal(1.0);
+            let v5 = linear::<rows, bias = false>(v4);
+            let v6 = conv1d::<2, rows, 3, padding = same, groups = rows>(v5);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g68 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = cumsum::<batch>(0.5 * x);
-            param v1: [2, d] = normal(1.0);
-            let x = feed_forward::<6, activation = reglu>(v1);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = permute::<[d, 2]>(v1);
-            x_2 + mean::<[2]>(x) + v3 + mean::<[2]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v2 = cumsum::<seq>(0.5 * v2);
+            let (v3, v4, v5) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v6 = max::<kv>(v4);
+            let v7 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
+            v1 + mean::<[3]>(v2) + v5 + v6 + mean::<[d]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g69 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], b: [batch]) -> [batch, 2, d] {
-            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
-            let v3 = conv_transpose1d::<2, d, 3, padding = 1>(v1);
-            param v4: [d] = normal(1.0);
-            let (v5, _v6) = top_k::<d, k = 2>(x + v4);
-            let v7 = cross_entropy::<batch, reduction = none>(v5, argmax::<batch>(v5 + b));
-            let v8 = shift::<2, 1>(v7);
-            let v9 = conv1d::<seq, d, 3, padding = causal>(x);
-            let (v10, v11) = split::<d>(v9);
-            let v12 = abs(v11);
-            v3 + mean::<[seq]>(v8) + mean::<[seq]>(v10) + mean::<[seq]>(v12)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [5, batch] {
+            let v1 = x + x;
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            let x = rope::<seq, dims = 2, interleaved = true>(v2);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let x = grouped_linear::<5, 7>(x_2, argmax::<7>(linear::<7>(x_2)));
+            let v3_2 = max_pool(x, lens);
+            let v4 = permute::<[5, batch]>(v3_2);
+            v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g70 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = min(x, x);
-            let v2 = attention::<2, mask = padding>(v1, padding = lens);
-            let v3 = rms_norm::<epsilon = 0.5>(v2);
-            let x_2 = embedding::<7, d>(tokens);
-            let v4 = min(x_2, x_2);
-            let v5 = cross_entropy::<batch, reduction = none>(v3, argmax::<batch>(v3 + b));
-            v4 + v5
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, 2] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            let x_2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v2 = cross_entropy::<batch, reduction = none>(x_2, argmax::<batch>(x_2 + b));
+            let v3 = pad::<d, before = 1>(v2);
+            param v4: [5] = normal(1.0);
+            let (v5, _v6) = top_k::<5, k = 2>(v3 + v4);
+            let v7 = cumsum::<seq>(0.5 * v5);
+            v7
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g71 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let v4 = attention::<2, mask = causal>(v1);
-            let v1_2 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v2 + mean::<[d]>(v3) + mean::<[d]>(v4) + mean::<[7]>(v1_2))
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v3 = rms_norm::<epsilon = 0.5>(v2);
+            let v2_2 = v1[d = [-1, 0]];
+            let v4 = sum::<[d]>(v2);
+            linear::<5, name = head>(v3 + mean::<[2]>(v2_2) + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g72 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[d = v3];
-            let v4_2 = scatter_add::<[batch, 7, 2]>(v4, tokens);
-            let v5 = min::<batch>(v4, keep);
-            let v6 = v4_2 - v4_2;
-            v2 + v5 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq] {
+            let v1 = variance::<seq>(x, lens);
+            let x_2 = v1 / (2 + v1 * v1);
+            let (_v2, v3, v4) = attend::<mask = causal>(x, linear::<4>(x), x);
+            let v5 = logsumexp::<kv>(2 * v3);
+            let v6 = rope::<batch, dims = 2, interleaved = true>(x_2);
+            v4 + v5 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g73 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = shift::<7, -1>(v1);
-            param v3: [7, d] = normal(1.0);
-            let v1_2 = v3[arange::<seq>()];
-            let (v4, _v5) = top_k::<seq, k = 2>(x + p);
-            let v6 = abs(v4);
-            let x = if v1_2 <= 0 || v1_2 > v1_2 { v1_2 } else if v1_2 > 0.5 { sqrt(v1_2) } else { 0.25 };
-            v2 + mean::<[2, d]>(v6) + mean::<[d]>(x)
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = sum::<seq>(x, lens);
+            let x_2 = rope::<batch, dims = 2, interleaved = true>(v1);
+            let v2 = sum::<batch>(x, keep);
+            let mut v3 = x_2 + 0.1 * v1;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = tanh(linear::<d>(v3)); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(x);
+            let mut v8 = v7 + 0.1 * v7;
+            repeat 2, name = r_v8 { v8 = v8 - 0.2 * cumsum(v8); param v9: [7] = normal(1.0); v8 += one_hot::<7>(argmax::<7>(v8 + v9)); }
+            v6 + v2 + v3 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g74 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [2, d] {
-            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = attend::<mask = causal, position = rope>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
-            param v4: [2, d] = normal(1.0);
-            param v5: [d] = normal(1.0);
-            let x_2 = embedding::<7, d>(argmax::<d>(v3 + v5));
-            let v6 = max::<batch>(x_2, keep);
-            param v7: [rows, d] = normal(1.0);
-            param v8: [rows] = normal(1.0);
-            let v9 = cross_entropy::<rows, reduction = none>(v7, argmax::<rows>(v7 + v8));
-            v4 + mean::<[seq]>(v6) + v9
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch], lens: lens[batch], p: [seq]) -> [batch, seq, d] {
+            let v1 = mean::<[batch, d]>(x);
+            let v1 = 1 - v1 / 3;
+            let v2 = abs(v1);
+            param v3: [7, d] = normal(1.0);
+            let v1_2 = v3[tokens];
+            let v1 = 0.5 * float(tokens);
+            let v4 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v1, argmax::<batch>(v1 + b));
+            let v5 = 0.5 * float(lens);
+            let (v6, v7) = top_k::<seq, k = 2>(v4 + p);
+            let v8 = scatter_add::<[seq], axis = seq>(0.5 * v6, v7);
+            v1_2 + v2 + v5 + mean::<[2]>(v6) + v8
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch], lens: lens[batch], p: floats[seq]);
 
     g75 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v4 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1 = linear::<d, bias = false>(v1);
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v5 = linear::<d>(v4);
-            let v6 = sum::<[d]>(v5);
-            let v4 = group_norm::<2>(v4);
-            linear::<5, name = head>(v1 + v3 + v6 + v4)
+            let v2 = silu(v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; }
+            let v6 = feed_forward::<6, activation = gelu_tanh>(v4);
+            let v6 = rearrange::<[(rows, d)]>(v6);
+            let v7 = v2 * sigmoid(v2) + 0.5 * v2;
+            let v6_2 = detach(floor(2 * v7 + 0.37));
+            linear::<5, name = head>(v6_2 + mean::<[12]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g76 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, 7] {
             let v1 = mean_pool(x, keep);
-            buffer v2: [2, d] = 0.7;
-            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v4 = embedding::<7, d>(tokens);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v5 = mean::<[2, d]>(v2);
-            let v1_2 = stack::<[2, batch, 3]>(v1, 0.5 * v1);
-            v3 + v4 + v5 + mean::<[2, 3]>(v1_2)
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let (v4, v5, _v6) = attend::<mask = causal>(x, linear::<4>(x), x);
+            let v7 = max::<kv>(v5);
+            let v8 = v7[seq = -1];
+            let v12 = scan seq, keep = sqrt { state v9: [batch, d] = 0.0; v9 = tanh(linear::<d>(v2) + linear::<d, bias = false>(v9)); yield v9; };
+            let v13 = attention::<2>(v12, context = v4);
+            let v14 = einsum::<[batch, d]>(v13, v13);
+            v3 + v8 + mean::<[d]>(v14)
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g77 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let x = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v1_2 = linear::<2, bias = false>(v1);
-            let x_2 = max(x, x);
-            v2 + v1_2 + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
+            let v1 = mean::<[seq]>(x);
+            let v2 = logsumexp::<[batch, d]>(x);
+            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            v3 + mean::<[seq]>(v2) + mean::<[seq]>(v4) + v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g78 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, rows, d] {
-            let v1 = attention::<2, score = additive(3)>(x, context = x);
-            let v2 = rope::<theta = 50.0>(v1, tokens);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
-            let v4 = rope::<seq, dims = 2, interleaved = true>(v2);
-            let v5 = min::<[batch]>(v4);
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[seq, rows]>(v5, v6);
-            let v8 = v2[seq = some];
-            let x = cumsum::<d>(0.5 * v3);
-            v8 + mean::<[seq]>(v7) + mean::<[seq]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            let v2 = v1 * v1;
+            param v3: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v1_2 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(x_2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            let v6 = linear::<rows>(v1_2);
+            let v7 = cumsum::<seq>(0.5 * v4);
+            let v8 = sum::<seq>(v2, keep_some);
+            v5 + mean::<[rows]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g79 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 += attention::<2, mask = causal>(v2); }
-            buffer v3: [2, d] = 0.7;
-            let v4 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            let v5 = rearrange::<[(d, 2)]>(v3);
-            linear::<5, name = head>(v4 + mean::<[8]>(v5))
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = one_hot::<7>(arange::<rows>());
+            param v4: [7] = normal(1.0);
+            let v5 = v3[7 = argmax::<7>(detach(v3 + v4))];
+            let v6 = attend::<mask = sliding_window(2)>(v1, v1, v1, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            linear::<5, name = head>(v6 + mean::<[2]>(v2) + mean::<[rows]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,548 +2,552 @@
 
 graphs! {
     g80 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = pad::<d, before = 1>(x);
-            let v2 = variance::<[seq]>(v1);
-            let v3 = linear::<d>(v2);
-            let v4 = einsum::<[batch, 5]>(v1, v1);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v3);
-            v6 + mean::<[5]>(v4) + v7 + mean::<[7]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], lens: lens[batch]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = sum::<seq>(x, keep_some);
+            param v3: [3, d] = normal(0.7);
+            let v4 = attend::<mask = sliding_window(2)>(x, linear::<4>(x), x) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v3[kv_idx % 3])) } };
+            let v5 = expand::<[batch, seq, d]>(x_2);
+            let v6 = grouped_linear::<rows, 7, bias = false>(v4, argmax::<7>(linear::<7>(v4)));
+            let v7 = mean_pool(v2, lens);
+            v1 + mean::<[d]>(v5) + mean::<[rows]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], lens: lens[batch]);
 
     g81 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let x_2 = gelu_tanh(x);
-            let x = x * sigmoid(x_2) + 0.5 * x_2;
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x_2);
-            v1 + v2 + mean::<[7]>(v3)
+            let v1 = 0.5 * float(tokens);
+            let v2 = linear::<5>(x);
+            let v3 = linear::<d, bias = false>(v2);
+            let v4 = permute::<[d, batch, seq]>(v3);
+            v4 + v1
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g82 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
-            let v2_2 = linear::<d, bias = false>(v2);
-            let v4 = stack::<[batch, seq, d, 2]>(v2_2, 0.5 * v2_2);
-            param v5: [2, d] = normal(1.0);
-            let x = abs(v5);
-            v4 + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
+            let v2 = max::<[d]>(v1);
+            let v1_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v1_2_2 = attention::<2, mask = causal>(v1_2);
+            v1_2_2 + v2 + mean::<[rows]>(v3)
         }
     } (x: floats[batch, seq, 4]);
 
     g83 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = cumsum::<d>(0.5 * v1);
-            let v2 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1_2);
-            let v4 = abs(v2);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v3, v5);
-            linear::<5, name = head>(v4 + mean::<[rows]>(v6))
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v1 = v2 * detach(floor(2 * v2 + 0.37));
+            let v2_2 = 0.5 * float(tokens);
+            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v1);
+            let v4 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
+            linear::<5, name = head>(v4 + v2_2 + mean::<[2]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g84 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x_2 = v2 + sinusoidal_position::<d>(v2);
-            let v3 = scatter_add::<[batch, 7, d]>(x_2, tokens);
-            let x = pad::<7, before = 1>(v1);
-            v3 + mean::<[seq, 8]>(x)
+        fn forward(x: [batch, seq, d], b: [batch], p: [seq]) -> [2, seq, 8] {
+            let v1 = softmax::<d>(2 * x);
+            let x = x[d = ..2];
+            let x_2 = v1[batch = argmax::<batch>(x + b)];
+            let v2 = tanh(p);
+            let v3 = concat::<d>(x_2, 0.5 * x_2);
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], p: floats[seq]);
 
     g85 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let v3 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = clamp(v3, v4 - 1, v4 + 1);
-            let v6 = conv_transpose1d::<seq, d, 3, padding = 1>(v5);
-            let v7 = max::<[seq, d]>(v3);
-            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v9 = v7[batch = -1];
-            let v10 = pad::<d, before = 1>(v6);
-            v10 + mean::<[rows, d]>(v8) + v9
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x + x;
+            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v1_2 = v1_2[seq = 0];
+            let (v2, v3) = split::<d>(v1_2);
+            let mut v4 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v1_2 = concat::<d>(v5, 0.5 * v5);
+            let v6 = clamp(v2, v2 - 1, v2 + 1);
+            v4 + mean::<[2]>(v3) + mean::<[8]>(v1_2) + mean::<[2]>(v6)
         }
     } (x: floats[batch, seq, 4]);
 
     g86 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let v5 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v3);
-            buffer v6: [2, d] = 0.7;
-            let v7 = grouped_linear::<d, 7>(v4, argmax::<7>(linear::<7>(v4)));
-            v5 + mean::<[2, d]>(v6) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37));
+            let v2 = linear::<d, bias = false>(v1);
+            let v2_2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v3 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v2_2), linear::<4>(v2_2), linear::<4>(v2_2));
+            param v4: [] = normal(1.0);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            v3 + v4 + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g87 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v2 = v1_2 + learned_position::<9, d>(v1_2);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v1_2 = abs(v2);
-            let v4 = detach(floor(2 * v3 + 0.37));
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v4))
+            let v1_2 = linear::<5>(v1);
+            let v2 = min(v1_2, 0.2);
+            let v1 = linear::<d, bias = false>(v1);
+            let v3 = v1 * detach(floor(2 * v1 + 0.37));
+            let v4 = concat::<5>(v1_2, 0.5 * v2);
+            linear::<5, name = head>(v3 + mean::<[10]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g88 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = linear::<5>(x);
-            param v1: [d] = normal(1.0);
-            let x = embedding::<7, d>(argmax::<d>(detach(x + v1)));
-            let x_2 = linear::<2>(x_2);
-            let v2 = linear::<d, bias = false>(x);
-            let v3 = group_norm::<2>(v2);
-            let v2 = linear::<2>(v2);
-            let v4 = softmax::<d>(2 * v3);
-            x_2 + v2 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 2] {
+            let x_2 = variance::<seq>(x, keep);
+            let mut v1 = x + 0.1 * x_2;
+            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); }
+            let v2 = x[seq = argmax::<seq>(v1 + p)];
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; param v4: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v4)); }
+            let mut v5 = v1 + 0.1 * v3;
+            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; }
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v5 + v6);
+            let v9 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v7, v8);
+            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v9);
+            v7 + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
 
     g89 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = linear::<rows, bias = false>(x);
-            param v2: [] = normal(1.0);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v4 = rms_norm(v3);
-            v1 + v2 + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d]) -> [seq, rows] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let v1 = v1[batch = -1];
+            param v2: [d, rows] = normal(0.5);
+            let v3 = einsum::<[seq, rows]>(v1, v2);
+            let v3 = conv1d::<seq, rows, 2, padding = causal, dilation = 2>(v3);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g90 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = l2_norm(v1);
-            let v3 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            param v4: [d] = normal(1.0);
-            let v5 = v1[d = argmax::<d>(detach(v3 + v4))];
-            let v6 = if arange::<seq>() < tokens || !keep { v3 } else { 0.5 * v3 };
-            let v7 = layer_norm::<epsilon = 0.1>(x);
-            v6 + v5 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, rows] {
+            let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v2 = permute::<[seq, d, batch]>(v1);
+            let v2 = sum::<seq>(v2, some_lens);
+            let x_2 = l2_norm(x);
+            let v3 = linear::<rows>(x_2);
+            let v4 = relu_squared(x);
+            v3 + mean::<[d]>(v2) + mean::<[d]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g91 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
-            let v3 = v1 * v1;
-            let v4 = shift::<d, 1>(v2);
-            linear::<5, name = head>(v3 + v4)
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = linear::<d, bias = false>(v2);
+            param v4: [rows] = normal(1.0);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g92 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = pow(v1, 2);
-            let x = grouped_linear::<5, 7, capacity_factor = 0.8>(v1, tokens);
-            let v4 = stack::<[2, batch, seq, d]>(v3, 0.5 * v3);
-            let v1 = l2_norm::<5, epsilon = 0.1>(x);
-            let v2 = l2_norm::<7, epsilon = 0.1>(v2);
-            v4 + mean::<[5]>(v1) + mean::<[7]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = pad::<d, before = 1>(x);
+            let v1_2 = attention::<2, score = bilinear>(x, context = v1);
+            let v2 = max_pool(x, keep);
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v4 = tanh(m);
+            let v1_2_2 = conv1d::<seq, d, 3, padding = causal>(v1_2);
+            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(v1_2_2);
+            v5 + v2 + mean::<[rows]>(v3) + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4]);
 
     g93 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let x_2 = x[seq = turned];
-            let (v1, v2) = top_k::<seq, k = 2>(x_2 + p);
-            let v3 = x_2[seq = v2];
-            let v4 = one_hot::<7>(tokens);
-            v1 + v3 + mean::<[seq, 7]>(v4)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = 0.5 * float(lens);
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g94 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch]) -> [batch, seq, d] {
-            let v1 = attend::<mask = causal, position = rope>(x, x, x);
-            let x_2 = x[batch = argmax::<batch>(detach(v1 + b))];
-            let v2 = expand::<[batch, seq, d]>(x_2);
-            v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d] = normal(1.0);
+            let v2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(x, argmax::<d>(x + v1));
+            let mut v3 = x + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; v3 = v3 - 0.2 * cumsum(v3); v3 += attention::<2, mask = causal>(v3); }
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v3, v5);
+            v6
         }
-    } (x: floats[batch, seq, 4], b: floats[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g95 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = cumsum::<7>(0.5 * v3);
-            let v5 = softmax::<d>(2 * v2);
-            let v6 = stack::<[batch, seq, 7, 2]>(v4, 0.5 * v4);
-            let v4_2 = v2 - v5;
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            param v3: [3, d] = normal(0.7);
+            let v4 = attend::<mask = sliding_window(2)>(v2, linear::<4>(v2), v2) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v3[kv_idx % 3])) } };
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = v5 + softmax(v5) * v4; }
+            let v2_2 = einsum::<[batch, seq]>(v5, v5);
+            let v6 = rope::<seq, dims = 2, interleaved = true>(v2);
             let v7 = linear::<2>(v6);
-            let v8 = rearrange::<[batch, seq, (2, 7)]>(v7);
-            linear::<5, name = head>(v4_2 + mean::<[14]>(v8))
+            let v8 = stack::<[batch, seq, 2]>(v2_2, 0.5 * v2_2);
+            linear::<5, name = head>(v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g96 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, 5, d] {
-            let v1 = pad::<d, after = 1, value = 0.5>(x);
-            let (v2, v3) = top_k::<seq, k = 2>(v1 + p);
-            let x_2 = x[seq = v3];
-            let v4 = softmax::<batch>(2 * v2);
-            let v4 = conv_transpose2d::<[batch, 2], 5, [3, 1], padding = [1, 0], bias = false>(v4);
-            param v5: [5] = normal(1.0);
-            let v6 = v1[5 = argmax::<5>(detach(v4 + v5))];
-            x_2 + mean::<[seq]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d, 2] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1 = stack::<[batch, 7, d, 2]>(v1, 0.5 * v1);
+            param v2: [2, d] = normal(1.0);
+            let v3 = v2 * detach(floor(2 * v2 + 0.37));
+            let v4 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            v1 + v3 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g97 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            v1 + mean::<[2, d]>(v2) + mean::<[d]>(v5)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 3] {
+            let v1 = x[seq = turned];
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            v1_2 + mean::<[7]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g98 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<5, bias = false>(x);
-            let v2 = x * sigmoid(x) + 0.5 * x;
-            let v2 = conv1d::<batch, d, 3, padding = 1, bias = false>(v2);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let x = conv_transpose2d::<[batch, seq], 5, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v5 = pad::<5, after = 1, value = 0.5>(x);
-            let v6 = v5[seq = -1];
-            v2 + v4 + mean::<[6]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
+            let v1 = 0.5 * float(lens);
+            let v2 = sqrt(1 + v1 * v1);
+            param v3: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(x, v3);
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let x = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4);
+            buffer v5: [d] = |i| 0.3 * i - 0.4;
+            let v6 = linear::<d, bias = false>(v5);
+            v1 + v2 + mean::<[d]>(x) + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g99 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = one_hot::<7>(arange::<d>());
-            let v2 = min(v2, v2);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = rearrange::<[(7, d)]>(v2);
-            let v5 = shift::<28, 1>(v4);
-            let v6 = l2_norm::<7, epsilon = 0.1>(v3);
-            let v7 = pad::<7, before = 1>(v3);
-            let v8 = 0.5 * float(tokens);
-            linear::<5, name = head>(v1 + mean::<[28]>(v5) + mean::<[7]>(v6) + mean::<[8]>(v7) + v8)
+            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
+            let (v2, v3) = split::<d>(v1);
+            param v4: [2] = normal(1.0);
+            let v5 = cross_entropy::<2, reduction = none>(v2, argmax::<2>(v2 + v4));
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
+            let v6_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v6);
+            let v7 = rope::<seq, dims = 2, interleaved = true>(v6_2);
+            let v8 = linear::<5, bias = false>(v7);
+            linear::<5, name = head>(v1_2 + mean::<[2]>(v3) + v5 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g100 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, 2] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1[batch = 0];
-            let v3 = min(x, 0.2);
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = sum::<batch>(v4, keep);
-            let v6 = v5 / (2 + v5 * v5);
-            let v7 = concat::<d>(v6, 0.5 * v6);
-            param v8: [8] = normal(1.0);
-            let (v9, v10) = top_k::<8, k = 2>(v7 + v8);
-            let v11 = v2[8 = v10];
-            v9 + v11
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v1 = embedding::<7, d>(tokens);
+            let x = tanh(z);
+            let v3 = attend::<grid = [1, 3], mask = causal & local(2)>(x, x, x);
+            let (_v4, _v5, v6) = attend::<mask = sliding_window(2, upper_left), normalizer = sink>(v1, linear::<4>(v3), v3);
+            let v7 = x / (2 + v3 * v3);
+            let v1 = grouped_linear::<d, 7>(v7, argmax::<7>(linear::<7>(v7)));
+            v2 + v6 + mean::<[rows]>(v1)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g101 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], b: [batch]) -> [batch, 7, d] {
-            let v1 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(x, argmax::<seq>(x + p));
-            let (v2, v3) = split::<d>(v1);
-            let v4 = shift::<batch, 1>(v3);
-            let v5 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let v6 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v2, argmax::<batch>(v2 + b));
-            param v7: [2] = normal(1.0);
-            let v3 = cross_entropy::<2, label_smoothing = 0.2, reduction = none>(v6, argmax::<2>(v6 + v7));
-            let mut v8 = v5 + 0.1 * v5;
-            repeat 2, share = true, name = r_v8 { v8 = v8 - 0.5 * gelu(v8); v8 = v8 + feed_forward::<5>(layer_norm(v8)); }
-            v8 + mean::<[2]>(v4) + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [2, batch, rows] {
+            let x_2 = x * x;
+            let v1 = mean_pool(x_2, lens);
+            let x_2 = max::<seq>(x_2, keep);
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v2 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = stack::<[2, batch, rows]>(v2, 0.5 * v2);
+            let v4 = embedding::<7, d>(tokens);
+            v3 + mean::<[d]>(x_2) + mean::<[seq, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g102 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let x_2 = x[d = v3];
-            let v4 = sum::<[batch]>(x_2);
-            let v5 = v4 * v4;
-            let x = mean::<seq>(v2, lens);
-            let x = permute::<[2, batch]>(x);
-            let x_2_2 = feed_forward::<6, activation = gelu_tanh>(x_2);
-            let v6 = 0.5 * float(keep);
-            x_2_2 + v5 + x + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, d] {
+            let x_2 = min::<[batch, d]>(x);
+            param v1: [3, d] = normal(0.7);
+            let v2 = attend::<mask = causal>(x, linear::<4>(x), x) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v1[kv_idx % 3])) } };
+            let v3 = grouped_linear::<d, 7>(v2, argmax::<7>(linear::<7>(v2)));
+            let mut v4 = x + 0.1 * v3;
+            repeat 2, share = true, name = r_v4 { v4 = dropout::<0.2>(tanh(v4)); v4 = tanh(linear::<d>(v4)); param v5: [7, d] = normal(1.0); v4 += v5[tokens]; }
+            let (v6, v7) = top_k::<seq, k = 2>(x_2 + p);
+            let v8 = scatter_add::<[seq], axis = seq>(0.5 * v6, v7);
+            let v9 = max_pool(v4);
+            let (v10, v11) = top_k::<seq, k = 2>(v8 + p);
+            let v12 = scatter_add::<[seq], axis = seq>(0.5 * v10, v11);
+            v9 + mean::<[2]>(v6) + mean::<[2]>(v10) + mean::<[seq]>(v12)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g103 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
-            let v1_2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v3 = dropout::<0.5>(v1_2);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v1);
-            let v6 = sum::<[7]>(v5);
-            let v7 = attention::<2, mask = causal>(v4);
-            linear::<5, name = head>(v7 + v3 + v6)
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v1_2 = attend::<mask = causal & sliding_window(3)>(v1, v1, v1, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let v3 = v3 - v3;
+            let mut v5 = v1_2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); v5 = tanh(linear::<d>(v5)); }
+            let v1 = linear::<d, bias = false>(v5);
+            linear::<5, name = head>(v3 + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g104 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = x + sinusoidal_position::<d>(x);
-            let x_2 = detach(floor(2 * v2 + 0.37)) + v1;
-            x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, tokens);
+            param v4: [3, d] = normal(0.7);
+            let x = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
+            v1 + v2 + mean::<[rows]>(v3) + mean::<[d]>(x)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g105 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let x_2 = shift::<seq, 1>(x);
-            let (v1, v2) = top_k::<seq, k = 2>(x_2 + p);
-            let v3 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
-            let x_2_2 = clamp(v1, v1 - 1, v1 + 1);
-            v3 + mean::<[2]>(x_2_2)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
-    g106 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let x_2 = softmax(v1);
-            let v2 = concat::<d>(x_2, 0.5 * x_2);
-            v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v2 = attend::<mask = causal, position = rope>(v1, v1, v1);
+            let v3 = min(v2, 0.2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
+
+    g106 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], z: [batch, rows, d]) -> [batch, rows, d] {
+            let v1 = max::<d>(x, keep_d);
+            let v2 = tanh(z);
+            let v3 = attend::<grid = [3, 1], mask = same_row | same_col>(v2, v2, v2);
+            v3 + mean::<[seq]>(v1)
+        }
+    } (x: floats[batch, seq, 4], keep_d: marks[4], z: floats[batch, 3, 4]);
 
     g107 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            let v3 = linear::<5>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = dropout::<0.2>(tanh(v4)); }
-            let v5 = linear::<5, bias = false>(v4);
-            let v6 = embedding::<7, d>(tokens);
-            let v7 = l2_norm::<5, epsilon = 0.1>(v5);
-            linear::<5, name = head>(v6 + mean::<[5]>(v7))
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            buffer v4: [2, d] = 0.7;
+            let v5 = shift::<d, 2>(v2);
+            let v6 = cumsum::<7>(0.5 * v3);
+            let v7 = clamp(v6, v6 - 1, v6 + 1);
+            let v8 = stack::<[batch, seq, 7, 2]>(v7, 0.5 * v7);
+            linear::<5, name = head>(v5 + mean::<[2]>(v4) + mean::<[7, 2]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g108 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = shift::<batch, -1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 += attention::<2, mask = causal>(v2); }
-            let v1 = logsumexp::<[batch]>(v2);
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
-            v3 + v1
+        fn forward(x: [batch, seq, d]) -> [seq, 2, d] {
+            let v1 = x * sigmoid(x) + 0.5 * x;
+            let v2 = einsum::<[seq, d]>(v1, x);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v6 = embedding::<7, d>(v5);
+            let v7 = feed_forward::<6, activation = reglu>(v6);
+            v7 + v4
         }
     } (x: floats[batch, seq, 4]);
 
     g109 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let x_2 = group_norm::<2>(x);
-            let v2 = max(v1, v1);
-            x_2 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2>(x, context = x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v3 = scatter_add::<[7, d]>(v1, tokens);
+            v2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g110 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [] = normal(1.0);
-            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = rms_norm(v3) * sigmoid(v3); param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
-            let v6 = pad::<d, before = 1>(x);
-            let v7 = min::<[2]>(v3);
-            let v6 = pad::<5, before = 1>(v6);
-            v7 + v1 + mean::<[6]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = min(x, x);
+            let v2 = feed_forward::<6, activation = sigmoid>(v1);
+            let v3 = concat::<d>(v2, 0.5 * x);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v2);
+            let v2 = conv2d::<[batch, seq], 3, 3, padding = 1>(v4);
+            v3 + mean::<[d]>(v5) + mean::<[3]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g111 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = sum::<[d]>(v1);
-            param v2: [2, d] = normal(1.0);
-            let v3 = conv1d::<2, d, 3, padding = 1, bias = false>(v2);
-            let v4 = linear::<rows>(v3);
-            let v2_2 = v1[d = [-1, 0]];
-            let v5 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            linear::<5, name = head>(v2_2 + v1_2 + mean::<[rows]>(v4) + mean::<[d]>(v5))
+            let v1_2 = v1 + learned_position::<9, d>(v1);
+            param v2: [d] = normal(1.0);
+            let v3 = v1_2[d = argmax::<d>(detach(v1_2 + v2))];
+            let v4 = variance::<[d]>(v1_2);
+            let v1 = feed_forward::<6, activation = geglu>(v1);
+            let v5 = linear::<5, bias = false>(v1);
+            let v6 = linear::<d>(v1);
+            linear::<5, name = head>(v5 + v3 + v4 + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g112 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, 5] {
-            let v1 = shift::<batch, 2>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let x_2_2 = cross_entropy::<d, reduction = none>(x_2, argmax::<d>(x_2 + v2));
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let v4 = softmax::<d>(2 * x_2);
-            let v5 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v4);
-            let v6 = linear::<5>(v5);
-            let v7 = mean::<[batch, seq]>(v3);
-            v6 + x_2_2 + mean::<[d]>(v7)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], turned: ids[seq, batch]) -> [2, seq, batch, d] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v1_2 = v1[batch = [-1, 0]];
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); v2 = tanh(linear::<d>(v2)); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
+            let v4 = v1_2[seq = turned];
+            let v5 = conv1d::<batch, d, 1>(v1);
+            let v6 = conv_transpose1d::<seq, d, 1>(x);
+            let v7 = v4 * v4;
+            let v8 = detach(floor(2 * v1 + 0.37)) + v7;
+            v8 + v2 + v5 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], turned: places[seq, batch]);
 
     g113 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], some: ids[rows]) -> [batch, 2, seq, d] {
-            let v1 = stack::<[batch, 2, seq, d]>(x, 0.5 * x);
-            let v2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v3 = sin(x);
-            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v5 = shift::<d, -1>(x);
-            let v3_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v3);
-            let (v6, v7) = top_k::<7, k = 2>(linear::<7>(v3_2));
-            let v8 = sum::<2>(v6 * grouped_linear::<d, 7>(v3_2, v7));
-            let x = v2[seq = some];
-            v1 + v4 + v5 + v8 + mean::<[rows]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, 7, d] {
+            param v1: [2, d] = normal(1.0);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v2 = scatter_add::<[batch, 7, d]>(v2, tokens);
+            param v3: [7] = normal(1.0);
+            let (v4, v5) = top_k::<7, k = 2>(v2 + v3);
+            let v6 = scatter_add::<[batch, 7, d], axis = 7>(0.5 * v4, v5);
+            let v7 = mean::<5>(one_hot::<5>(argmax::<batch>(detach(v2 + b))));
+            let (_v8, v9, v10) = attend(x, linear::<4>(v4), v4);
+            let v11 = mean::<2>(v9 * sin(3 * v9));
+            param v12: [d, rows] = normal(0.5);
+            let v13 = einsum::<[7, rows]>(v7, v12);
+            let v14 = softmax::<d>(2 * v6);
+            v14 + mean::<[2]>(v1) + mean::<[seq]>(v10) + mean::<[seq]>(v11) + mean::<[rows]>(v13)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], some: places[3]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g114 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = feed_forward::<6, activation = geglu>(x);
-            let v2 = pad::<d, before = 1>(x);
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = grouped_linear::<d, 7>(v3, argmax::<7>(linear::<7>(v3)));
-            let v3 = mean_pool(v4, lens);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = v5 * sigmoid(linear::<d, bias = false>(v5)) + v3; v5 = tanh(linear::<d>(v5)); }
-            let v4_2 = v4[seq = [-1, 0]];
-            let v6 = v4_2 * detach(floor(2 * v5 + 0.37));
-            v2 + mean::<[2, d]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
+            let x_2 = clamp(x, x - 1, x + 1);
+            let v1 = silu(x_2);
+            let v2 = 0.5 * float(keep);
+            let v3 = exp(tanh(v1));
+            let x_2 = embedding::<7, d>(tokens);
+            let v4 = tanh(w);
+            let v5 = sin(v2);
+            let v6 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
+            v3 + v4 + v5 + mean::<[3]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq], w: floats[batch, seq]);
 
     g115 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + v1;
-            let (v3, v4) = split::<d>(v2);
-            let v1_2 = embedding::<7, d>(tokens);
-            let mut v5 = v1_2 + 0.1 * v1_2;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = rms_norm(v5) * sigmoid(v5); v5 = v5 + feed_forward::<5>(layer_norm(v5)); v5 += attention::<2, mask = causal>(v5); }
-            let v7 = embedding::<7, d>(tokens);
-            param v8: [d] = normal(1.0);
-            let v9 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            param v10: [rows] = normal(1.0);
-            linear::<5, name = head>(v3 + v4 + mean::<[d]>(v5) + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[d]>(v9) + mean::<[rows]>(v10))
+            let v2 = linear::<2, bias = false>(v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 + softmax(v3) * v1; }
+            let v1 = variance::<[2]>(v2);
+            let v1_2 = one_hot::<7>(arange::<rows>());
+            let v2 = attend::<mask = causal, normalizer = sink>(v3, v3, v3);
+            let v4 = 0.5 * float(tokens);
+            let v5 = feed_forward::<6, activation = sigmoid>(v2);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v5; }
+            linear::<5, name = head>(v6 + v1 + mean::<[rows, 7]>(v1_2) + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g116 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = min::<[seq]>(x);
-            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v3 = conv_transpose1d::<batch, d, 1>(v2);
-            let v4 = v3 + v2;
-            v4 + v1
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            buffer v1: [d] = |i| 0.3 * i - 0.4;
+            let (v2, v3, v4) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v5 = logsumexp::<kv>(2 * v3);
+            let v6 = v5[seq = argmax::<seq>(v4 + p)];
+            param v7: [d] = normal(1.0);
+            let (v8, _v9) = top_k::<d, k = 2>(v2 + v7);
+            v8 + mean::<[d]>(v1) + v6
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g117 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [8] = ones; v2 *= v3; v2 = tanh(linear::<8>(v2)); }
-            let x = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v4 = tanh(c);
-            let v5 = mean::<[batch, seq]>(x);
-            let v6 = v2[batch = 0];
-            let v7 = 1 - v5 / 3;
-            let v8 = one_hot::<7>(tokens);
-            v8 + mean::<[d]>(v4) + mean::<[8]>(v6) + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, rows] {
+            let v1 = linear::<rows, bias = false>(x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v1_2 = sum::<2>(v2 * grouped_linear::<rows, 7, capacity_factor = 0.8>(v1, v3));
+            let v4 = conv1d::<batch, rows, 3, padding = same, groups = rows>(v1_2);
+            let v5 = grouped_linear::<d, 7, capacity_factor = 0.8>(v4, tokens);
+            let v6 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v5, argmax::<batch>(v5 + b));
+            let v7 = scatter_add::<[batch, 7, rows]>(v1_2, tokens);
+            let v1_2 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v1_2);
+            let v8 = rearrange::<[batch, (7, rows)]>(v7);
+            v1_2 + mean::<[d]>(v6) + mean::<[21]>(v8)
         }
-    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g118 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v1 = relu(v1);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            param v3: [3] = normal(1.0);
-            let v4 = cross_entropy::<3, reduction = none>(v1_2, argmax::<3>(v1_2 + v3));
-            v1 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = v2[batch = argmax::<batch>(v3 + b)];
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v6 = shift::<7, 1>(v4);
+            v1 + v5 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
 
     g119 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v1 = max(v1, v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v2 + v1 + mean::<[2]>(v3) + v4)
+            let v2 = linear::<2, bias = false>(v1);
+            let v3 = 0.5 * float(tokens);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v2 = rope::<seq, dims = 2, interleaved = true>(v2);
+            linear::<5, name = head>(v4 + v3 + mean::<[7]>(v5) + mean::<[2]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,536 +3,526 @@
 graphs! {
     g120 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], c: [batch, d]) -> [7, 5] {
-            let v1 = min::<[batch]>(x);
-            let v2 = grouped_linear::<5, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
-            let v3 = scatter_add::<[7, 5]>(v2, tokens);
-            let v4 = cumsum::<d>(0.5 * v1);
-            let v5 = feed_forward::<6, activation = silu>(v3);
-            let v2_2 = conv_transpose1d::<seq, d, 1>(v4);
-            let v6 = tanh(c);
-            v5 + mean::<[seq, d]>(v2_2) + mean::<[batch, d]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = attend::<mask = causal, position = rope>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let v2 = conv1d::<batch, d, 3, padding = 1, bias = false>(v1);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); }
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
+            let v7 = v5 + x;
+            let v8 = if arange::<seq>() < tokens || !keep { v7 } else { 0.5 * v7 };
+            v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], c: floats[batch, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g121 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [7] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<7, bias = false>(v3)) + v2; v3 = v3 * sigmoid(linear::<7, bias = false>(v3)) + v2; }
-            let v5 = tanh(w);
-            v1 + mean::<[7]>(v3) + v5
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = conv1d::<batch, d, 1>(x);
+            let v1 = attention::<2, mask = padding>(x_2, padding = lens);
+            let v2 = attention::<2, mask = padding>(x_2, padding = lens);
+            v1 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g122 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = mean::<[d, rows]>(v2);
-            param v4: [rows] = normal(1.0);
-            let v2_2 = cross_entropy::<rows, reduction = none>(v2, argmax::<rows>(v2 + v4));
-            let v5 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v6 = cumsum::<d>(0.5 * v2_2);
-            let x = tanh(p);
-            let v2_2_2 = linear::<5, bias = false>(v2);
-            v5 + v3 + v6 + x + mean::<[rows, 5]>(v2_2_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq]) -> [d, batch] {
+            let v1 = tanh(p);
+            let v2 = v1 - v1;
+            let v1_2 = mean_pool(x, keep);
+            let v3 = min(v1_2, 0.2);
+            let v4 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
+            let v5 = permute::<[d, batch]>(v4);
+            buffer v6: [d] = |i| 0.3 * i - 0.4;
+            v5 + mean::<[seq]>(v2) + v6
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq]);
 
     g123 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v1_2 = sum::<2>(v2 * grouped_linear::<rows, 7>(v1, v3));
-            let (v4, v5) = split::<d>(v1);
-            let v6 = shift::<2, 1>(v4);
-            let v7 = pad::<d, after = 1, value = 0.5>(v1);
-            buffer v8: [d] = |i| 0.3 * i - 0.4;
-            let v4 = cumsum::<d>(0.5 * v8);
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v4);
-            linear::<5, name = head>(v1_2 + mean::<[2]>(v5) + mean::<[2]>(v6) + mean::<[5]>(v7) + mean::<[d]>(v9) + mean::<[7]>(v10))
+            let v1_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1_2 + v2);
+            let v5 = embedding::<7, d>(v4);
+            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1_2);
+            let v7 = detach(floor(2 * v5 + 0.37));
+            param v8: [d] = normal(1.0);
+            let v9 = one_hot::<7>(arange::<rows>());
+            param v10: [7, d] = normal(1.0);
+            let v5 = v10[tokens];
+            linear::<5, name = head>(v3 + mean::<[d]>(v6) + mean::<[d]>(v7) + mean::<[d]>(v8) + mean::<[rows, 7]>(v9) + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g124 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = x[seq = -1];
-            let v1_2 = mean::<[d, batch]>(v1);
-            let x_2 = grouped_linear::<d, 7, bias = false>(x, tokens);
-            x_2 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v2 = shift::<batch, 2>(x);
+            let v3 = linear::<rows, bias = false>(v1);
+            v2 + mean::<[rows]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g125 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            param v4: [d] = normal(1.0);
-            let v5 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v4));
-            let v6 = scatter_add::<[batch, 7]>(v5, tokens);
-            v3 + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = if x <= 0 || x > x { x } else if x > 0.5 { sqrt(x) } else { 0.25 };
+            param v2: [] = normal(1.0);
+            param v3: [3, d] = normal(0.7);
+            let v4 = attend::<mask = sliding_window(2)>(x, linear::<4>(x), x) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v3[kv_idx % 3])) } };
+            let x = conv1d::<seq, d, 3, padding = causal>(v4);
+            v1 + v2 + x
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g126 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v3));
-            let v7 = sum::<2>(v5 * grouped_linear::<5, 7, capacity_factor = 0.8>(v3, v6));
-            let v8 = sum::<[seq]>(v4);
-            v7 + mean::<[7]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let (v1, v2, _v3) = attend::<mask = sliding_window(2), normalizer = sink>(x, linear::<4>(x), x);
+            let v4 = mean::<kv>(v2 * sin(3 * v2));
+            let v5 = min(v4, 0.2);
+            let v6 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let x = cumsum::<d>(0.5 * v6);
+            let v7 = conv_transpose1d::<seq, d, 3, padding = 1>(v1);
+            x + v5 + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g127 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [2, d] = 0.7;
-            let v3 = one_hot::<7>(arange::<d>());
-            let v4 = v3[7 = -2..];
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v1);
-            linear::<5, name = head>(v5 + mean::<[2]>(v2) + mean::<[2]>(v4) + mean::<[7]>(v6))
+            let v2 = einsum::<[batch, seq]>(v1, v1);
+            let v3 = min::<[d]>(v1);
+            let v4 = linear::<rows, bias = false>(v1);
+            let v5 = v1[d = -1];
+            linear::<5, name = head>(v4 + v2 + v3 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g128 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
             let v1 = dropout::<0.5>(x);
-            let v2 = variance::<[batch, d]>(v1);
-            let v3 = v2[seq = ..2];
-            let v4 = mean::<[seq]>(v2);
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(x, v5);
-            v6 + mean::<[2]>(v3) + v4
+            let x = 0.5 * float(lens);
+            let mut v2 = v1 + 0.1 * x;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 - 0.5 * gelu(v2); param v4: [7, d] = normal(1.0); v2 += v4[tokens]; }
+            let v1_2 = one_hot::<7>(tokens);
+            let v5 = one_hot::<7>(tokens);
+            v2 + mean::<[7]>(v1_2) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g129 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            let v1_2 = v1 - v1;
-            let v2 = grouped_linear::<d, 7>(v1_2, argmax::<7>(linear::<7>(v1_2)));
-            let x = min::<[seq]>(v1);
-            let v3 = linear::<d, bias = false>(v2);
-            v3 + x
+        fn forward(x: [batch, seq, d], keep_d: bool[d], b: [batch]) -> [seq, 7] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
+            let v3 = sum::<d>(v1, keep_d);
+            let v1 = one_hot::<7>(argmax::<batch>(detach(v3 + b)));
+            let v4 = softmax::<seq>(2 * v1);
+            let v5 = l2_norm::<seq, epsilon = 0.1>(v4);
+            v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], b: floats[batch]);
 
     g130 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = min::<[batch]>(v2);
-            let v4 = attend::<mask = causal, normalizer = sink>(v1, v1, v1);
-            let v5 = rope::<seq, dims = 2, interleaved = true>(v4);
-            let v2 = one_hot::<7>(tokens);
-            let mut v6 = v2 + 0.1 * v3;
-            repeat 2, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); param v7: [7] = normal(1.0); v6 += one_hot::<7>(argmax::<7>(v6 + v7)); }
-            v5 + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d], p: [seq], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v3 = x[seq = argmax::<seq>(v1 + p)];
+            let v4 = concat::<d>(v1, 0.5 * v2);
+            let v5 = softmax::<batch>(2 * v3);
+            let x_2 = softmax::<seq>(2 * x, some_lens);
+            let v6 = pad::<8, after = 1, value = 0.5>(v4);
+            x_2 + v5 + mean::<[9]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], some_lens: lens[4, batch]);
 
     g131 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            param v4: [3] = normal(1.0);
-            let v5 = embedding::<7, d>(argmax::<3>(v3 + v4));
-            let v6 = one_hot::<7>(tokens);
-            param v7: [rows] = normal(1.0);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v5);
-            let v5_2 = softmax::<rows>(2 * v7);
-            let v10 = pad::<d, after = 1, value = 0.5>(v8);
-            linear::<5, name = head>(v6 + v9 + mean::<[rows]>(v5_2) + mean::<[5]>(v10))
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
+            let v5 = grouped_linear::<rows, 7>(v1, tokens);
+            let v6 = v3 * detach(floor(2 * v3 + 0.37));
+            let v7 = if v6 < v3 { v6 * v3 } else { tanh(v6) };
+            let v6_2 = v5 + v5;
+            let v6 = layer_norm::<epsilon = 0.1>(v5);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v8 = feed_forward::<6, activation = gelu>(v6);
+            linear::<5, name = head>(v7 + mean::<[rows]>(v6_2) + mean::<[3]>(v3) + mean::<[rows]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g132 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = sqrt(1 + v2 * v2);
-            let v4 = permute::<[seq, 7, batch]>(v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<seq>()];
-            let v7 = mean::<[seq, d]>(v6);
-            v1 + mean::<[7]>(v4) + v7
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g133 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            let v3 = feed_forward::<6, activation = swiglu>(v2);
-            let v4 = v1 / (2 + v1 * v1);
-            let v5 = l2_norm::<batch, epsilon = 0.1>(v3);
-            let v6 = softmax::<batch>(2 * v4);
-            let mut v7 = v5 + 0.1 * v5;
-            repeat 2, name = r_v7 { param v8: [7] = ones; v7 *= v8; v7 = rms_norm(v7) * sigmoid(v7); v7 = tanh(linear::<7>(v7)); param v9: [7] = normal(1.0); v7 += one_hot::<7>(argmax::<7>(v7 + v9)); }
-            let v10 = shift::<batch, 2>(v7);
-            v6 + mean::<[7]>(v10)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g134 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); param v2: [d] = normal(1.0); v1 += one_hot::<d>(argmax::<d>(v1 + v2)); }
-            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v4 = shift::<batch, 1>(v3);
-            let v5 = max(0.1, v4);
-            let v6 = attention::<2, score = bilinear>(v5, context = v5);
-            let v7 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v6);
-            v7
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            let x_2 = permute::<[seq, d, batch]>(x);
+            let (v1, v2) = split::<d>(x_2);
+            let x_2 = cumsum::<batch>(0.5 * x);
+            let v3 = stack::<[batch, seq, d, 2]>(x_2, 0.5 * x_2);
+            let v4 = conv1d::<seq, 2, 3, padding = same, groups = 2>(v3);
+            v4 + v1 + v2
         }
     } (x: floats[batch, seq, 4]);
 
-    g135 {
+    g133 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], b: [batch]) -> [batch, seq, 2] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let (v2, v3) = split::<d>(v1);
+            let v1_2 = if keep && tokens != 2 { tanh(v2) } else { 0 };
+            let v4 = tanh(v3);
+            let v5 = attend::<mask = sliding_window(2)>(v1, v1, v1, by = x) { data by: [batch, kv_len, 4]; fn score(score, b, q_idx, kv_idx) { score * by[b, kv_idx, q_idx % 4] } };
+            let v6 = attend::<mask = sliding_window(2), qk_norm = rms>(concat(v5, tanh(v5)), concat(linear::<4>(v5), v5), v5);
+            let v7 = v6[batch = argmax::<batch>(v4 + b)];
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            v1_2 + mean::<[d]>(v7) + mean::<[3]>(v8)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], b: floats[batch]);
+
+    g134 {
         struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = softmax::<seq>(2 * x, keep);
+            param v2: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v3 = x[batch = argmax::<batch>(v1 + b)];
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v3);
+            let v7 = rope::<seq, dims = 2, interleaved = true>(v4);
+            v5 + mean::<[rows, 7]>(v6) + v7
+        }
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], b: floats[batch], tokens: ids[batch, seq]);
+
+    g135 {
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v4 = conv1d::<rows, d, 2, padding = same>(v2);
-            let v5 = v1_2 * detach(floor(2 * v1_2 + 0.37));
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v4 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            linear::<5, name = head>(v3 + mean::<[3]>(v5) + v1 + mean::<[rows]>(v4) + v7)
+            let v2 = attend::<mask = causal, position = rope>(concat(v1, tanh(v1)), concat(linear::<4>(v1), v1), v1);
+            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; v4 += attention::<2, mask = causal>(v4); }
+            let v1 = one_hot::<7>(tokens);
+            let v5 = silu(v1);
+            let v1 = sigmoid(v5);
+            let v6 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v6);
+            linear::<5, name = head>(v1 + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g136 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d>(tokens);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = logsumexp::<[seq]>(x);
-            let v5 = rope::<seq, dims = 2, interleaved = true>(v3);
-            let v6 = v3 + v3;
-            v1 + v4 + v5 + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = tanh(linear::<d>(v1)); v1 = v1 - 0.2 * cumsum(v1); v1 += attention::<2, mask = causal>(v1); }
+            let mut v3 = x + 0.1 * v1;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
+            let v5 = attention::<2, score = additive(3)>(v3, context = x);
+            let (v6, v7) = split::<d>(v5);
+            let v8 = l2_norm::<2, epsilon = 0.1>(v6);
+            v7 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g137 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let x = grouped_linear::<d, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
-            let x_2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
-            let v4 = sum::<2>(v2 * grouped_linear::<5, 7>(x, v3));
-            let x = softmax::<seq>(x_2, keep);
-            x + mean::<[7]>(v1) + mean::<[5]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = rms_norm::<epsilon = 0.5>(v1);
+            let x_2 = linear::<2>(v2);
+            let v3 = one_hot::<7>(arange::<batch>());
+            let v4 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(x_2);
+            v4 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g138 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, d] {
-            let v1 = 1 - x / 3;
-            let v2 = exp(tanh(v1));
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
             let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
-            let v4 = v3[seq = turned];
-            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            v4 + v3
+            repeat 2, share = true, name = r_v3 { param v4: [7] = ones; v3 *= v4; v3 = v3 + feed_forward::<5>(layer_norm(v3)); v3 = v3 - 0.5 * gelu(v3); }
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(v1, v1, v1);
+            let x = linear::<d>(v5);
+            let v6 = exp(tanh(logsumexp::<seq>(x, keep_some)));
+            v3 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
 
     g139 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v2);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v3; v4 += attention::<2, mask = causal>(v4); }
-            linear::<5, name = head>(v4)
+            param v2: [d] = normal(1.0);
+            let v3 = embedding::<7, d>(argmax::<d>(v1 + v2));
+            let v4 = concat::<d>(v3, 0.5 * v3);
+            let v5 = rope::<seq, dims = 2, interleaved = true>(v1);
+            linear::<5, name = head>(v4 + mean::<[d]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g140 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = conv_transpose1d::<batch, d, 1>(x);
-            let v2 = v1[d = -1];
-            let v2_2 = l2_norm::<seq, epsilon = 0.1>(v2);
-            let v3 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, tokens);
-            let v2 = linear::<5, bias = false>(v3);
-            v2 + v2_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attend::<mask = causal & sliding_window(3)>(x, x, x, by = x) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let x = embedding::<7, d>(tokens);
+            let x_2 = linear::<d, bias = false>(x);
+            let v2 = attention::<2, mask = causal>(v1);
+            let x = v2[seq = ..2];
+            x_2 + mean::<[2]>(x)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g141 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            param v1: [2, d] = normal(1.0);
-            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(x, linear::<4>(x), tanh(x));
-            let v3 = v2 + sinusoidal_position::<d>(v2);
-            let v4 = min(v3, v3);
-            v4 + mean::<[2]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = group_norm::<2>(v1);
+            let v3 = stack::<[2, 7, d]>(v2, 0.5 * v2);
+            let v2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            v2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g142 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = permute::<[d, batch, seq]>(x);
-            let v1_2 = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            param v4: [2, d] = normal(1.0);
-            let v5 = sum::<[2]>(v4);
-            let v6 = v1 + sinusoidal_position::<d>(v1);
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v6);
-            v3 + v2 + v1_2 + v5 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [2, batch, seq, d] {
+            let v1 = grouped_linear::<rows, 7>(x, argmax::<7>(linear::<7>(x)));
+            let x = embedding::<7, d>(tokens);
+            let v2 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let x = 0.5 * float(keep);
+            let v3 = softmax::<batch>(2 * x);
+            let x = if tokens < 3 || v3 > 0.3 { v3 } else { 0.5 };
+            let (v4, _v5) = top_k::<seq, k = 2>(x + p);
+            let v6 = ln(2 + v2 * v2);
+            v6 + mean::<[rows]>(v1) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g143 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = cumsum::<d>(0.5 * v3);
-            linear::<5, name = head>(v3 + v2)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = v1[d = [-1, 0]];
+            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
+            linear::<5, name = head>(v2 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g144 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = sin(x);
-            param v2: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(x, v2);
-            let v3 = max_pool(x, lens);
-            v1 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = attend::<mask = sliding_window(2), qk_norm = rms>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let v2 = stack::<[batch, seq, 2, d]>(x, 0.5 * v1);
+            let v1_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            v2 + v1_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g145 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + softmax(v1) * x; }
-            let v3 = softmax::<d>(2 * v1);
-            let v4 = one_hot::<7>(tokens);
-            let v5 = cumsum::<7>(0.5 * v4);
-            let v6 = rms_norm::<epsilon = 0.5>(v1);
-            v3 + mean::<[7]>(v5) + v6
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = linear::<d, bias = false>(x);
+            let x_2 = 0.5 * float(keep);
+            let v1_2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2 = pad::<d, before = 1>(v1_2);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            v2 + x_2 + mean::<[d]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g146 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v2 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v3 = scatter_add::<[batch, 7, d]>(v2, tokens);
-            v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [3, d] = normal(0.7);
+            let v2 = attend::<mask = sliding_window(2)>(x, linear::<4>(x), x) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v1[kv_idx % 3])) } };
+            let v3 = 0.5 * float(keep);
+            let v4 = v3[batch = 0];
+            v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g147 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
-            let v1_2 = v1[d = argmax::<d>(detach(v1 + v2))];
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
-            param v5: [rows] = normal(1.0);
-            let v1 = cross_entropy::<rows, reduction = none>(v4, argmax::<rows>(v4 + v5));
-            let v6 = if v1_2 < v1 { v1_2 * v1 } else { tanh(v1_2) };
-            let v7 = expand::<[batch, seq, d]>(v6);
-            let v4 = softmax::<d>(2 * v7);
-            linear::<5, name = head>(v4)
+            let v3 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v5 = one_hot::<7>(arange::<d>());
+            buffer v6: [2, d] = 0.7;
+            let v7 = expand::<[batch, seq, d]>(v3);
+            let v7_2 = rope::<seq, dims = 2, interleaved = true>(v7);
+            linear::<5, name = head>(v4 + mean::<[7]>(v5) + mean::<[2]>(v6) + v7_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g148 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(x);
-            param v4: [7] = normal(1.0);
-            let (v5, v6) = top_k::<7, k = 2>(v3 + v4);
-            let v7 = v1[7 = v6];
-            let v8 = sum::<[2, seq]>(v7);
-            v2 + mean::<[2]>(v5) + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v1_2 = min(v1, v1);
+            let mut v2 = v1 + 0.1 * v1_2;
+            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); }
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = rms_norm(v4) * sigmoid(v4); }
+            x + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g149 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = softmax::<batch>(2 * x);
-            let v2 = v1 + learned_position::<9, d>(v1);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v4 = concat::<d>(v3, 0.5 * v3);
-            let v5 = 0.5 * float(tokens);
-            let v6 = conv1d::<batch, 8, 2, padding = causal, dilation = 2>(v4);
-            v6 + v5
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = min::<seq>(x, some_lens);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = linear::<2>(x);
+            let v4 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v3);
+            param v5: [2, d] = normal(1.0);
+            let v6 = embedding::<7, d>(tokens);
+            v2 + mean::<[d]>(v1) + mean::<[2]>(v4) + mean::<[2, d]>(v5) + mean::<[d]>(v6)
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
+
+    g150 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            v1 + mean::<[3]>(x_2) + mean::<[rows]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g150 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = tanh(p);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<batch>()];
-            let v3 = v3[d = [-1, 0]];
-            x + v1 + mean::<[2]>(v3)
-        }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
-
     g151 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
-            let v6 = v1[d = v5];
-            let v2 = embedding::<7, d>(tokens);
-            let v7 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
-            let v8 = linear::<rows>(v4);
-            linear::<5, name = head>(v6 + mean::<[d]>(v7) + mean::<[rows]>(v8))
+            let v2 = relu_squared(v1);
+            let v3 = clamp(v1, v2 - 1, v2 + 1);
+            let v4 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v3);
+            let v4 = v4 * detach(floor(2 * v4 + 0.37));
+            param v5: [d] = normal(1.0);
+            let (v6, v7) = top_k::<d, k = 2>(v1 + v5);
+            let v8 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v6, v7);
+            linear::<5, name = head>(v6 + mean::<[d]>(v4) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g152 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq] {
-            param v1: [d] = normal(1.0);
-            let v2 = x[d = argmax::<d>(x + v1)];
-            let v3 = 0.5 * float(keep);
-            param v4: [rows, d] = normal(1.0);
-            v2 + v3 + mean::<[rows, d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v3 = conv1d::<seq, 8, 2, padding = causal, dilation = 2>(v1);
+            v2 + mean::<[8]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g153 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let x_2 = x / (2 + x * x);
-            let x = one_hot::<7>(tokens);
-            let v1 = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(x);
-            let x = x_2[d = -2..];
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x_2));
-            let v3 = v1 - v1;
-            let v4 = conv1d::<seq, 3, 2, padding = causal, dilation = 2>(v2);
-            x + mean::<[7]>(v3) + mean::<[3]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = dropout::<0.2>(tanh(v1)); v1 = v1 + feed_forward::<5>(layer_norm(v1)); }
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v4 = v3 / (2 + v3 * v3);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v5 { param v6: [8] = ones; v5 *= v6; v5 = v5 * sigmoid(linear::<8, bias = false>(v5)) + v4; v5 = v5 - 0.5 * gelu(v5); }
+            let v7 = softmax::<seq>(2 * v5);
+            let v8 = rms_norm(v3);
+            let v5 = feed_forward::<6, activation = silu>(v8);
+            v7 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g154 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = if x < x { x * x } else { tanh(x) };
-            let x_2_2 = l2_norm::<batch, epsilon = 0.1>(x_2);
-            let v1 = linear::<d, bias = false>(x_2_2);
-            v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = 0.5 * float(tokens);
+            let x_2 = concat::<d>(x, 0.5 * x);
+            let v2 = feed_forward::<6, activation = relu_squared>(x);
+            x_2 + v1 + mean::<[d]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g155 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = one_hot::<7>(arange::<d>());
-            let v5 = shift::<d, 2>(v2);
-            let v6 = feed_forward::<6, activation = silu>(v1);
-            let v7 = abs(v4);
-            let v2 = 0.5 * float(tokens);
-            let v1_2 = embedding::<7, d>(tokens);
-            let v8 = v6[d = 0];
-            linear::<5, name = head>(v3 + mean::<[d]>(v5) + mean::<[d]>(v7) + v2 + mean::<[d]>(v1_2) + v8)
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = concat::<d>(v2, 0.5 * v1);
+            let v2 = detach(floor(2 * v3 + 0.37)) + v3;
+            let v4 = gelu_tanh(v2);
+            let v5 = detach(floor(2 * v3 + 0.37));
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            param v6: [3, d] = normal(0.7);
+            let v7 = attend::<mask = sliding_window(2)>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v6[min(q_idx - kv_idx, 2)]) } };
+            let v8 = v4[8 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v5 + mean::<[3]>(v2) + mean::<[d]>(v7) + mean::<[5]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g156 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, 5] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = softmax::<batch>(2 * v1);
-            let v3 = grouped_linear::<5, 7, bias = false>(v2, tokens);
-            let v4 = l2_norm::<seq, epsilon = 0.1>(v2);
-            let v5 = stack::<[2, batch, seq, 5]>(v3, 0.5 * v3);
-            let v6 = feed_forward::<6, activation = tanh>(v1);
-            let v7 = shift::<d, 2>(x);
-            v5 + mean::<[d]>(v4) + mean::<[d]>(v6) + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 3] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = linear::<d, bias = false>(v1);
+            let v4 = scatter_add::<[batch, 7, 3]>(v1_2, tokens);
+            let v5 = cumsum::<d>(0.5 * v1);
+            let v6 = mean_pool(v3);
+            v4 + mean::<[rows, d]>(v2) + mean::<[seq, d]>(v5) + mean::<[d]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g157 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let (v1, v2) = split::<d>(x);
-            let (v3, v4) = split::<d>(x);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = one_hot::<7>(tokens);
-            let v7 = cumsum::<batch>(0.5 * v3);
-            let v8 = mean_pool(v4, keep);
-            let v5 = layer_norm::<epsilon = 0.1>(v5);
-            v1 + v2 + mean::<[7]>(v6) + v7 + v8 + mean::<[3]>(v5)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], keep_d: bool[d]) -> [seq, 7] {
+            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v2 = detach(floor(2 * v2 + 0.37));
+            let v3 = softmax::<d>(2 * v1);
+            let v3 = mean::<seq>(v3, keep);
+            let v4 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
+            let v5 = min::<d>(v4, keep_d);
+            v2 + mean::<[batch, 2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], keep_d: marks[4]);
 
     g158 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = max_pool(x, keep);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            v3 + v1 + mean::<[rows, 7]>(v4)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x[seq = -1];
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v1_2 = einsum::<[batch, rows]>(v1, v3);
+            v2 + mean::<[rows]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g159 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<5, bias = false>(v1);
-            let v1_2 = einsum::<[batch, seq]>(v2, v2);
-            let v1 = v1[d = -1];
-            linear::<5, name = head>(v2 + v1_2 + v1)
+            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            let v3 = sigmoid(v2);
+            let v2 = einsum::<[batch, seq]>(v1, v3);
+            linear::<5, name = head>(v3 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,557 +3,564 @@
 graphs! {
     g160 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 7] {
-            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
-            let x = linear::<5, bias = false>(v1);
-            let v2 = conv_transpose1d::<seq, 5, 1>(x);
-            let v3 = l2_norm::<batch, epsilon = 0.1>(x);
-            let x_2 = sigmoid(v2);
-            param v4: [5] = normal(1.0);
-            let (v5, v6) = top_k::<5, k = 2>(x_2 + v4);
-            let v7 = one_hot::<7>(v6);
-            param v8: [d] = normal(1.0);
-            param v9: [d] = normal(1.0);
-            let v10 = v1[d = argmax::<d>(detach(v8 + v9))];
-            v7 + mean::<[5]>(v3) + v5 + v10
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], c: [batch, d], keep: bool[batch, seq]) -> [d, batch, 5] {
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let v2 = x[seq = order];
+            let v3 = tanh(c);
+            let v4 = permute::<[d, batch, 5]>(v1);
+            let v5 = attend::<mask = causal, normalizer = sink>(v2, v2, v2);
+            let x_2 = v5 + learned_position::<9, d>(v5);
+            let (v6, v7) = split::<d>(x_2);
+            let v8 = mean_pool(v7, keep);
+            v4 + v3 + mean::<[seq, 2]>(v6) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], c: floats[batch, 4], keep: marks[batch, seq]);
 
     g161 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = linear::<rows, bias = false>(x);
-            param v3: [7, d] = normal(1.0);
-            let x = v3[arange::<seq>()];
-            let v4 = feed_forward::<6, activation = silu>(v2);
-            let v5 = v4 * v4;
-            v1 + mean::<[d]>(x) + mean::<[rows]>(v5)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            let x = v2[seq = turned];
+            let x = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let mut v3 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v3 { param v4: [rows] = ones; v3 *= v4; v3 = tanh(linear::<rows>(v3)); }
+            let v5 = feed_forward::<6, activation = gelu>(v3);
+            v5
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
 
     g162 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = mean::<[batch]>(x);
-            let v2 = softmax::<seq>(2 * v1);
-            let v3 = x + sinusoidal_position::<d>(x);
-            let v4 = v3 + learned_position::<9, d>(v3);
-            let v5 = tanh(w);
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v5);
-            let v7 = v4 + learned_position::<9, d>(v4);
-            v7 + v2 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = grouped_linear::<d, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
+            let v2 = v1 / (2 + v1 * v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let mut v6 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v6 { param v7: [rows] = ones; v6 *= v7; v6 = tanh(linear::<rows>(v6)); v6 = dropout::<0.2>(tanh(v6)); param v8: [rows] = normal(1.0); v6 += one_hot::<rows>(argmax::<rows>(v6 + v8)); }
+            let v9 = embedding::<7, d>(tokens);
+            let x = v1[seq = -1];
+            v5 + mean::<[rows]>(v6) + v9 + x
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g163 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = causal>(v1, v1, v1);
-            let v3 = shift::<d, 2>(v2);
-            buffer v4: [2, d] = 0.7;
-            param v5: [rows, d] = normal(1.0);
-            let v2 = embedding::<7, d>(tokens);
-            let v6 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v2_2 = variance::<[d]>(v2);
-            linear::<5, name = head>(v3 + mean::<[2]>(v4) + mean::<[rows]>(v5) + mean::<[3]>(v6) + v2_2)
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = linear::<d>(v2);
+            let v4 = v3 + learned_position::<9, d>(v3);
+            let v5 = linear::<rows>(v4);
+            let v6 = pad::<d, before = 1>(v4);
+            let v2 = min(v5, 0.2);
+            let v4 = shift::<rows, 1>(v2);
+            linear::<5, name = head>(v6 + mean::<[rows]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g164 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [7, 5] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = softmax::<d>(2 * v1);
-            let v3 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v4 = linear::<5, bias = false>(v3);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [5] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); v5 = rms_norm(v5) * sigmoid(v5); }
-            let v7 = gelu(v5);
-            v7
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1 = attention::<2, score = additive(3)>(v1, context = v1);
+            let v2 = conv1d::<seq, d, 1>(v1);
+            let v3 = max_pool(v2, keep);
+            let v2 = layer_norm::<epsilon = 0.1>(v2);
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(v3, v5));
+            v2 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g165 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = mean::<[d]>(x);
-            let v2 = attention::<2, score = additive(3)>(x, context = x);
-            let v3 = linear::<rows, bias = false>(x);
-            let v4 = rope::<seq, dims = 2, interleaved = true>(x);
-            let v5 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v4);
-            let v4_2 = embedding::<7, d>(tokens);
-            v2 + v1 + mean::<[rows]>(v3) + v5 + v4_2
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 5, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = feed_forward::<6, activation = sigmoid>(x);
+            let v4 = v2 + v2;
+            let v5 = pad::<d, after = 1, value = 0.5>(v4);
+            let x_2 = v2[d = -1];
+            let v6 = v3[seq = argmax::<seq>(v5 + p)];
+            v6 + mean::<[seq]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g166 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = min::<[seq]>(x);
-            let x_2 = rms_norm(v1);
-            let v2 = concat::<d>(x_2, 0.5 * x_2);
-            let v3 = expand::<[batch, seq, d]>(x_2);
-            let v4 = softmax::<d>(2 * v3);
-            let v5 = einsum::<[batch, d]>(v3, v3);
-            v4 + mean::<[8]>(v2) + v5
+        fn forward(x: [batch, seq, d]) -> [seq, d, 2, batch] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 + softmax(v1) * x; }
+            let v1_2 = permute::<[seq, d, batch]>(v1);
+            let v1_2_2 = stack::<[seq, d, 2, batch]>(v1_2, 0.5 * v1_2);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<batch>()];
+            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4);
+            v1_2_2 + v3 + v5
         }
     } (x: floats[batch, seq, 4]);
 
     g167 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let v4 = einsum::<[batch, seq]>(v2, v2);
-            let (v5, v6) = split::<d>(v1);
-            let v7 = mean::<[2]>(v5);
-            linear::<5, name = head>(v3 + v4 + v6 + v7)
+            let v2 = linear::<5>(v1);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            let v6 = conv1d::<seq, d, 3, padding = causal>(v1);
+            linear::<5, name = head>(v2 + mean::<[rows]>(v5) + mean::<[d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g168 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let v2 = x + learned_position::<9, d>(x);
-            let v3 = linear::<rows>(v1);
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v5 = attend::<mask = causal, normalizer = sink>(linear::<4>(v4), linear::<4>(v4), linear::<4>(v4));
-            v5 + mean::<[rows]>(v3)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
+            let v1 = one_hot::<7>(arange::<seq>());
+            let (v2, _v3, v4) = attend::<mask = sliding_window(2), normalizer = sink>(x, linear::<4>(x), x);
+            let (v5, v6, v7) = attend(v2, linear::<4>(v2), v2);
+            let v8 = sum::<kv>(v6 * v6);
+            let (v9, v10) = split::<d>(v5);
+            let v11 = v4[seq = argmax::<seq>(v8 + p)];
+            v9 + mean::<[7]>(v1) + v7 + v10 + v11
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g169 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = softmax::<d>(2 * x);
-            let v2 = relu_squared(v1);
-            let x_2 = permute::<[d, batch, seq]>(v2);
-            let v3 = one_hot::<7>(arange::<batch>());
-            let v4 = einsum::<[batch]>(v3, v3);
-            x_2 + v4
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = 0.5 * float(lens);
+            let v2 = one_hot::<7>(tokens);
+            let v3 = clamp(v1, x - 1, x + 1);
+            let v4 = embedding::<7, d>(tokens);
+            let v5 = einsum::<[batch, d]>(v3, v4);
+            v2 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
 
     g170 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = x[batch = 0];
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(detach(v1 + v2))];
-            let x_2 = x + learned_position::<9, d>(x);
-            let v4 = max::<seq>(x_2, keep);
-            v4 + mean::<[seq]>(v3)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = v1 - x;
+            let v2_2 = linear::<rows, bias = false>(v2);
+            let x_2 = one_hot::<7>(tokens);
+            v2_2 + mean::<[7]>(x_2)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g171 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            let v4 = conv1d::<d, 2, 2, padding = same>(v2);
-            let v5 = conv1d::<d, 2, 2, padding = causal, dilation = 2>(v4);
-            let v6 = min::<[2]>(v5);
-            let v7 = mean::<[d]>(v6);
-            param v8: [d] = normal(1.0);
-            let v9 = cross_entropy::<d, reduction = none>(v3, argmax::<d>(v3 + v8));
-            linear::<5, name = head>(v3 + v7 + v9)
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = concat::<8>(v2, 0.5 * v2);
+            param v4: [16] = normal(1.0);
+            let v5 = mean::<16>(one_hot::<16>(argmax::<16>(v3 + v4)));
+            let v3_2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            param v6: [7, d] = normal(1.0);
+            let v7 = v6[tokens];
+            let v8 = layer_norm::<epsilon = 0.1>(v7);
+            let v9 = if tokens < 3 || v8 > 0.3 { v8 } else { 0.5 };
+            linear::<5, name = head>(v3_2 + v5 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g172 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = feed_forward::<6, activation = sigmoid>(x);
-            let v3 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v4 = v2 + v3;
-            v4
+        fn forward(x: [batch, seq, d], w: [batch, seq], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = tanh(w);
+            let v2 = 0.5 * float(lens);
+            let v3 = embedding::<7, d>(tokens);
+            let x = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v3 + v1 + v2 + x
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], w: floats[batch, seq], lens: lens[batch], tokens: ids[batch, seq]);
 
     g173 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], keep: bool[batch, seq]) -> [seq, 5, 7] {
-            let v1 = attend::<mask = causal, position = rope>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let x = pad::<d, after = 1, value = 0.5>(v1);
-            let x = one_hot::<7>(argmax::<batch>(x + b));
-            let v2 = 0.5 * float(keep);
-            let v1 = cumsum::<batch>(0.5 * v2);
-            let x_2 = x / (2 + x * x);
-            let v3 = max::<[seq]>(v1);
-            let v4 = einsum::<[]>(v3, v3);
-            x_2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], last: ids[batch], keep_some: bool[d, seq]) -> [batch, seq, d] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x = v1[seq = last];
+            let v2 = concat::<d>(x, 0.5 * x);
+            let v3 = v2 * detach(floor(2 * v2 + 0.37));
+            let x = v1 + learned_position::<9, d>(v1);
+            let v1_2 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let v2 = mean::<seq>(x, keep_some);
+            buffer v4: [2, d] = 0.7;
+            v1_2 + mean::<[8]>(v3) + v2 + mean::<[2]>(v4)
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], last: places[batch], keep_some: marks[4, seq]);
 
     g174 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [d, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
-            param v3: [d] = normal(1.0);
-            let v2 = cross_entropy::<d, reduction = none>(v2, argmax::<d>(v2 + v3));
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            v1 + v2 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = if keep && tokens != 2 { tanh(x) } else { 0 };
+            let x = 0.5 * float(keep);
+            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
+            let v3 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(x, argmax::<seq>(x + p));
+            v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
 
     g175 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); v2 += attention::<2, mask = causal>(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
             param v4: [d] = normal(1.0);
-            let v5 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v4));
-            let v6 = v1[d = -2..];
-            let v7 = softmax::<rows>(2 * v3);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v8 = concat::<d>(v3, 0.5 * v3);
-            let v9 = einsum::<[batch, seq]>(v8, v8);
-            linear::<5, name = head>(v6 + v5 + mean::<[rows]>(v7) + v9)
+            let v5 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v4));
+            let v6 = softmax::<d>(2 * v1);
+            let v2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v7 = max::<[d]>(v6);
+            let v8 = attend::<mask = sliding_window(2), qk_norm = rms>(v2, linear::<4>(v2), tanh(v2));
+            let v2 = l2_norm::<d, epsilon = 0.1>(v2);
+            linear::<5, name = head>(v8 + v5 + v7 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g176 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = embedding::<7, d>(tokens);
-            let v1 = v1[d = ..2];
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v2);
-            let v7 = rope::<theta = 50.0>(v5, tokens);
-            let v8 = grouped_linear::<rows, 7>(v3, tokens);
-            v1 + mean::<[7]>(v6) + mean::<[d]>(v7) + mean::<[rows]>(v8)
+        fn forward(x: [batch, seq, d], b: [batch]) -> [2, d] {
+            param v1: [] = normal(1.0);
+            let v2 = min(x, x);
+            let x = conv1d::<seq, d, 3, padding = causal>(v2);
+            let v3 = attention::<2, position = rel_pos_bias(4, 3)>(x);
+            let mut v4 = v3 + 0.1 * v1;
+            repeat 2, share = true, name = r_v4 { param v5: [d] = ones; v4 *= v5; v4 = dropout::<0.2>(tanh(v4)); v4 += attention::<2, mask = causal>(v4); }
+            let v6 = x[batch = argmax::<batch>(detach(v4 + b))];
+            param v7: [rows] = normal(1.0);
+            let v8 = v6[seq = [-1, 0]];
+            v8 + mean::<[rows]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g177 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, seq, d] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            buffer v3: [d] = |i| 0.3 * i - 0.4;
-            let x_2 = softmax(v3);
-            let (v4, v5) = split::<d>(v2);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            let (v8, v9) = split::<d>(v7);
-            v1 + x_2 + v4 + v5 + v8 + v9
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let x_2 = pad::<d, before = 1>(x);
+            let x = v1[seq = turned];
+            let v2 = x_2 / (2 + x_2 * x_2);
+            let v3 = grouped_linear::<d, 7, capacity_factor = 0.8>(v2, tokens);
+            let v4 = conv_transpose1d::<batch, d, 1>(v3);
+            let v5 = rms_norm(v1);
+            x + v4 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq]);
 
     g178 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2] {
-            let v1 = x * x;
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = linear::<2, bias = false>(v2);
-            let v2 = min::<[batch, seq]>(v3);
-            let v4 = if v2 <= 0 || v2 > v2 { v2 } else if v2 > 0.5 { sqrt(v2) } else { 0.25 };
-            let v4_2 = gelu(v4);
-            v4_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, rows, 2] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x + v2);
+            let v5 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v6 = v3[seq = some];
+            buffer v7: [2, d] = 0.7;
+            let v3 = detach(floor(2 * v5 + 0.37));
+            v6 + mean::<[d]>(v7) + mean::<[seq, d]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g179 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = silu(v1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v7 = sum::<2>(v5 * grouped_linear::<5, 7>(v2, v6));
-            let v8 = one_hot::<7>(arange::<d>());
-            param v9: [2, d] = normal(1.0);
-            let mut v10 = v7 + 0.1 * v7;
-            repeat 2, name = r_v10 { v10 = rms_norm(v10) * sigmoid(v10); }
-            let v11 = relu_squared(v10);
-            linear::<5, name = head>(v11 + mean::<[rows, d]>(v4) + mean::<[d, 7]>(v8) + mean::<[2, d]>(v9))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[arange::<rows>()];
+            let v4 = rope::<theta = 50.0>(v1, tokens);
+            param v5: [rows] = normal(1.0);
+            let v6 = einsum::<[batch, seq]>(v4, v4);
+            param v7: [] = normal(1.0);
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v3);
+            let (v10, v11) = split::<d>(v8);
+            linear::<5, name = head>(v10 + mean::<[rows]>(v5) + v6 + v7 + mean::<[rows, 7]>(v9) + v11)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g180 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = one_hot::<7>(tokens);
-            let v4 = rope::<theta = 50.0>(x, tokens);
-            let v5 = pad::<d, before = 1>(v4);
-            v2 + mean::<[7]>(v3) + mean::<[5]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, 7, d] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let (v3, v4) = top_k::<seq, k = 2>(v2 + p);
+            let v5 = v1[seq = v4];
+            buffer v6: [2, d] = 0.7;
+            let v2_2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            v5 + v3 + v6 + v2_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g181 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [seq, 7] {
-            let v1 = rms_norm(x);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v1 = if arange::<seq>() < tokens || !keep { v2 } else { 0.5 * v2 };
-            let v3 = v1 + learned_position::<9, 3>(v1);
-            let v4 = one_hot::<7>(arange::<seq>());
-            let v5 = 0.5 * float(tokens);
-            let v6 = einsum::<[batch, seq]>(v3, v3);
-            v4 + mean::<[batch]>(v5) + mean::<[batch]>(v6)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let x_2 = permute::<[d, batch, seq]>(x);
+            let v1 = feed_forward::<6, activation = reglu>(x);
+            param v2: [d] = normal(1.0);
+            let (v3, _v4) = top_k::<d, k = 2>(x_2 + v2);
+            let x_2 = l2_norm::<seq, epsilon = 0.1>(v1);
+            buffer v5: [2, d] = 0.7;
+            let v6 = mean::<[2]>(v5);
+            let v7 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            x_2 + v6 + mean::<[2]>(v7)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g182 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 16] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let x_2 = softmax::<batch>(2 * x);
-            let v2 = concat::<8>(v1, 0.5 * v1);
-            let v3 = linear::<d>(x_2);
-            let v4 = max::<seq>(v3, lens);
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v6 = max(0.1, v1);
-            v2 + mean::<[d]>(v4) + mean::<[rows, d]>(v5) + mean::<[8]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(argmax::<seq>(x + p));
+            let v2 = min::<[d]>(v1);
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[arange::<batch>()];
+            let v4 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v5 = min(v4, 0.2);
+            let (_v6, v7, _v8) = attend::<normalizer = softmax1, softcap = 2>(v5, linear::<4>(v5), v5);
+            let v9 = einsum::<[batch, seq, d]>(v7, v5 as [batch, kv = seq, d]);
+            let v10 = embedding::<7, d>(tokens);
+            v9 + mean::<[7]>(v2) + v1 + v10
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g183 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            buffer v3: [2, d] = 0.7;
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = pow(v3, 2);
-            linear::<5, name = head>(v1 + mean::<[d]>(v4) + mean::<[2, d]>(v5))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            param v4: [d] = normal(1.0);
+            let (v5, _v6) = top_k::<d, k = 2>(v3 + v4);
+            param v7: [] = normal(1.0);
+            let v3 = cumsum::<d>(0.5 * v1);
+            param v8: [2] = normal(1.0);
+            let v9 = cross_entropy::<2, reduction = none>(v5, argmax::<2>(v5 + v8));
+            linear::<5, name = head>(v3 + v7 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g184 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], p: [seq]) -> [batch, 2, d, 5] {
-            let v1 = variance::<seq>(x, lens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v6 = sum::<2>(v4 * grouped_linear::<5, 7, bias = false>(v2, v5));
-            let v2 = pad::<d, before = 1>(v1);
-            let (v7, v8) = top_k::<seq, k = 2>(x + p);
-            let v9 = v6[seq = v8];
-            v9 + mean::<[7]>(v3) + v2 + v7
-        }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], p: floats[seq]);
-
-    g185 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(keep);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v3 = linear::<d>(v2);
-            buffer v4: [d] = |i| 0.3 * i - 0.4;
-            param v5: [d] = normal(1.0);
-            let v6 = embedding::<7, d>(argmax::<d>(detach(x + v5)));
-            v6 + v1 + v3 + v4
-        }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
-
-    g186 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[seq]>(x);
-            buffer v2: [2, d] = 0.7;
-            param v3: [d] = normal(1.0);
-            let (v4, _v5) = top_k::<d, k = 2>(v1 + v3);
-            let v6 = expand::<[batch, seq, d]>(v1);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v6);
-            v7 + mean::<[2]>(v2) + mean::<[2]>(v4) + mean::<[7]>(v8)
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v1_2 = group_norm::<2>(v1);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let v4 = sum::<2>(v2 * grouped_linear::<5, 7, bias = false>(x, v3));
+            let v5 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v4_2 = grouped_linear::<rows, 7, capacity_factor = 0.8>(v4, tokens);
+            v1_2 + v5 + mean::<[rows]>(v4_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g187 {
+    g185 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], some_lens: lens[d, batch]) -> [batch, seq, d] {
+            let v1 = attend::<mask = causal, position = rope>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
+            let v4 = mean_pool(v3, lens);
+            let v5 = softmax::<seq>(v3, some_lens);
+            v5 + v4
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch], some_lens: lens[4, batch]);
+
+    g186 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], w: [batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let x = x[seq = turned];
+            let v2 = tanh(w);
+            let v3 = variance::<[batch, seq]>(v2);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            v1 + v3 + x_2
+        }
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], w: floats[batch, seq]);
+
+    g187 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 2 * v1 - 1;
-            let v3 = max(v2, v1);
-            let v4 = mean::<[d]>(v3);
-            let v1_2 = linear::<d, bias = false>(v1);
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v1_2 + v5);
-            let v8 = one_hot::<7>(v7);
-            let v9 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v6 + v4 + mean::<[7]>(v8) + mean::<[d]>(v9))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = one_hot::<7>(tokens);
+            param v4: [d] = normal(1.0);
+            let v2 = one_hot::<7>(argmax::<d>(detach(v2 + v4)));
+            let v1_2 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v5 = detach(floor(2 * v3 + 0.37));
+            buffer v6: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v1_2 + v5 + mean::<[rows, d]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g188 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = einsum::<[batch, seq]>(x, x);
-            let v2 = conv_transpose1d::<seq, d, 1>(x);
-            let v2 = attend::<mask = causal, normalizer = sink>(linear::<4>(v2), linear::<4>(v2), linear::<4>(v2));
-            v2 + v1
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [d, batch, seq] {
+            let x_2 = conv1d::<seq, d, 3, padding = causal>(x);
+            let x_2 = softmax::<seq>(x_2, some_lens);
+            let v1 = permute::<[d, batch, seq]>(x_2);
+            v1
+        }
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+
+    g189 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = grouped_linear::<rows, 7, bias = false>(x, argmax::<7>(linear::<7>(x)));
+            let v2 = cumsum::<batch>(0.5 * v1);
+            let v3 = max::<[seq, d]>(x);
+            let v4 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v5 = conv1d::<batch, rows, 3, padding = 1, bias = false>(v1);
+            v2 + v3 + mean::<[d]>(v4) + v5
         }
     } (x: floats[batch, seq, 4]);
 
-    g189 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = document & causal>(x, document = documents);
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = conv1d::<batch, d, 3, padding = same, groups = d>(v1);
-            let v5 = scatter_add::<[batch, 7, d]>(v4, tokens);
-            v2 + mean::<[3]>(v3) + mean::<[7]>(v5)
-        }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
-
     g190 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = x[seq = 0];
-            let v2 = v1 - v1;
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            let v5 = einsum::<[batch, seq]>(v3, x);
-            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v7 = conv_transpose1d::<seq, d, 3, padding = 1>(v6);
-            let v8 = shift::<d, 2>(v2);
-            let v9 = grouped_linear::<5, 7, bias = false>(v7, tokens);
-            v9 + mean::<[7]>(v4) + v5 + mean::<[d]>(v8)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch], p: [seq]) -> [batch, 2, d] {
+            let v1 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = attention::<2, mask = padding>(v3, padding = lens);
+            let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
+            let mut v7 = v5 + 0.1 * v5;
+            repeat 2, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); }
+            let x_2 = abs(v7);
+            let (v8, v9) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v10 = sum::<2>(v8 * grouped_linear::<5, 7>(v1, v9));
+            let v11 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            x_2 + mean::<[seq, 5]>(v10) + mean::<[seq, 3]>(v11)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch], p: floats[seq]);
 
     g191 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            param v3: [2, d] = normal(1.0);
-            let v4 = 0.5 * float(tokens);
-            let v5 = conv_transpose1d::<2, d, 3, padding = 1>(v3);
-            linear::<5, name = head>(v2 + v4 + mean::<[2]>(v5))
+            let v2 = one_hot::<7>(tokens);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
+            param v4: [d] = normal(1.0);
+            let v5 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v3, argmax::<d>(v3 + v4));
+            let v2_2 = v2[7 = [0, -1, 0, 0, -1]];
+            linear::<5, name = head>(v2_2 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g192 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, seq, 3] {
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v2 = v1[batch = [-1, 0]];
-            let x_2 = v1[3 = [-1, 0]];
-            let v3 = if tokens < 3 || x_2 > 0.3 { x_2 } else { 0.5 };
-            let v1 = v3 + sinusoidal_position::<2>(v3);
-            v2 + mean::<[batch]>(v1)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let x_2 = x * detach(if x < 0.1 { 0.5 } else { -1 });
+            let v1 = linear::<5>(x_2);
+            let x_2 = embedding::<7, d>(tokens);
+            param v2: [3, d] = normal(0.7);
+            let x_2_2 = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v2[min(q_idx - kv_idx, 2)]) } };
+            let v3 = einsum::<[seq, d]>(x_2_2, x_2_2);
+            v1 + mean::<[d]>(x_2) + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g193 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let x = relu(x);
-            let v3 = conv1d::<seq, d, 2, padding = causal, dilation = 2>(v2);
-            param v4: [d] = normal(1.0);
-            let v5 = embedding::<7, d>(argmax::<d>(x + v4));
-            let v6 = scatter_add::<[batch, 7, d]>(v3, tokens);
-            let v7 = attention::<2>(v5);
-            v6 + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [2, d] {
+            let (v1, v2) = top_k::<seq, k = 2>(x + p);
+            let x = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v1, v2);
+            let v3 = variance::<[2]>(v1);
+            buffer v4: [2, d] = 0.7;
+            let v5 = if v4 <= 0 || v4 > v4 { v4 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            let x_2 = x[batch = 0];
+            let v6 = rope::<batch, dims = 2, interleaved = true>(v3);
+            v5 + mean::<[seq]>(x_2) + mean::<[batch]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g194 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], last: ids[batch], keep_some: bool[d, seq], p: [seq]) -> [batch, 2] {
-            let v1 = sum::<[seq, d]>(x);
-            let x_2 = x[seq = last];
-            let v2 = variance::<seq>(x, keep_some);
-            let v3 = mean::<[d, batch]>(v2);
-            param v4: [d] = normal(1.0);
-            let v5 = x_2[d = argmax::<d>(detach(x + v4))];
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[argmax::<seq>(detach(v5 + p))];
-            let (v8, v9) = split::<d>(v7);
-            v8 + v1 + v3 + v9
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = shift::<seq, 2>(x);
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); }
+            let v4 = shift::<batch, -1>(v3);
+            let v2 = detach(floor(2 * v4 + 0.37)) + v4;
+            let v5 = v3 + v2;
+            let v1 = conv1d::<seq, d, 3, padding = 1, bias = false>(v3);
+            v5 + v1
         }
-    } (x: floats[batch, seq, 4], last: places[batch], keep_some: marks[4, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g195 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v3 = einsum::<[batch, seq]>(v2, v2);
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            param v5: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v2, v5);
-            let v6 = conv1d::<seq, d, 3, padding = causal>(v2);
-            linear::<5, name = head>(v1 + v3 + mean::<[d]>(v4) + mean::<[d]>(v6))
+            let v2 = variance::<[d]>(v1);
+            let v3 = grouped_linear::<5, 7, bias = false>(v1, tokens);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = linear::<5>(v3_2);
+            linear::<5, name = head>(v4 + v2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g196 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = v2 + learned_position::<9, d>(v2);
-            let v5 = einsum::<[batch, d]>(v2, v4);
-            v5
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [2, seq, d] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v2 = v1[batch = argmax::<batch>(detach(v1 + b))];
+            let v3 = stack::<[2, seq, d]>(v2, 0.5 * v2);
+            let v4 = scatter_add::<[batch, 7, d]>(x, tokens);
+            v3 + mean::<[batch, 7]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g197 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v3 = v2 * detach(if v2 < 0.1 { 0.5 } else { -1 });
-            let v4 = floor(2 * x + 0.37) * x;
-            let v5 = linear::<d, bias = false>(v1);
-            buffer v6: [d] = |i| 0.3 * i - 0.4;
-            v3 + v4 + v5 + v6
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = sigmoid(v1);
+            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
+            let v3 = cumsum::<7>(0.5 * v2);
+            param v4: [rows, d] = normal(1.0);
+            let mut v5 = v2 + 0.1 * v3;
+            repeat 2, name = r_v5 { v5 = v5 + feed_forward::<5>(layer_norm(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
+            v1 + mean::<[rows]>(v4) + mean::<[7]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g198 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch], documents: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x = attend::<mask = causal>(linear::<6>(x), linear::<6, bias = false>(x), x);
-            let v1 = min::<seq>(x, some_lens);
-            let v2 = attention::<2, mask = document & causal>(x, document = documents);
-            let v3 = rearrange::<[batch, (d, 7)]>(x_2);
-            let v4 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
-            let v5 = feed_forward::<6, activation = tanh>(v3);
-            v4 + v1 + mean::<[28]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some: ids[rows]) -> [batch, seq, rows] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = einsum::<[seq, 7]>(v1, v1);
+            let v2 = v2[seq = some];
+            let v2 = linear::<d, bias = false>(v2);
+            let v3 = x[d = -2..];
+            let v3 = einsum::<[seq, 2]>(v3, v3);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(x, v4);
+            v5 + mean::<[d]>(v2) + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch], documents: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some: places[3]);
 
     g199 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
-            let v3 = shift::<d, 1>(v2);
-            let v4 = dropout::<0.5>(v3);
-            let v5 = v2[d = [-1, 0]];
-            let v6 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v4);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[tokens];
-            let mut v9 = v6 + 0.1 * v8;
-            repeat 2, share = true, name = r_v9 { v9 = v9 + feed_forward::<5>(layer_norm(v9)); v9 = v9 + softmax(v9) * v8; }
-            let v10 = v5 * detach(if v5 < 0.1 { 0.5 } else { -1 });
-            linear::<5, name = head>(v9 + mean::<[2]>(v10))
+            let (v2, v3) = split::<d>(v1);
+            let v3 = min(v3, v2);
+            let v4 = group_norm::<2>(v1);
+            let v5 = cumsum::<2>(0.5 * v2);
+            let v6 = einsum::<[batch, seq]>(v3, v5);
+            let mut v7 = v4 + 0.1 * v6;
+            repeat 2, name = r_v7 { v7 = dropout::<0.2>(tanh(v7)); }
+            let v8 = one_hot::<7>(tokens);
+            param v9: [d, rows] = normal(0.5);
+            let v3 = einsum::<[batch, seq, rows]>(v7, v9);
+            linear::<5, name = head>(v8 + mean::<[rows]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -2,229 +2,228 @@
 
 graphs! {
     g200 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq]) -> [2, batch, seq, rows] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = x[batch = [-1, 0]];
-            let v3 = v2[seq = order];
-            let v1_2 = v1 / (2 + v1 * v1);
-            param v4: [d, rows] = normal(0.5);
-            let v3_2 = einsum::<[2, batch, seq, rows]>(v3, v4);
-            let v2 = v3_2 / (2 + v3_2 * v3_2);
-            let v5 = conv1d::<seq, d, 3, padding = causal>(x);
-            v2 + mean::<[7]>(v1_2) + mean::<[d]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, d] {
+            let v1 = x[seq = ..2];
+            let v2 = conv_transpose2d::<[batch, 2], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v3 = max_pool(x);
+            let v4 = softmax::<seq>(2 * x, keep_some);
+            let (_v5, _v6, v7) = attend::<mask = causal(upper_left)>(v4, linear::<4>(v2), v2);
+            let v8 = shift::<batch, -1>(v7);
+            let v8 = shift::<batch, -1>(v8);
+            v3 + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g201 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 - 0.5 * gelu(v1); }
-            let v3 = x - v1;
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = v4 * sigmoid(v4) + 0.5 * v4;
-            v5 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2, d] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
+            let v3 = softmax::<d>(v1, keep_d);
+            param v4: [3, d] = normal(0.7);
+            let x_2 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
+            v2 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g202 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            param v1: [d] = normal(1.0);
-            let v2 = cross_entropy::<d, reduction = none>(x, argmax::<d>(x + v1));
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = sqrt(1 + v2 * v2);
-            let v5 = concat::<d>(v3, 0.5 * v3);
-            let v6 = floor(2 * v5 + 0.37) * v5;
-            v6 + v4
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, 2] {
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            let x = min::<seq>(v2, keep_some);
+            let x_2 = linear::<d, bias = false>(x);
+            let (v3, v4) = split::<d>(x_2);
+            v3 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g203 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, after = 1, value = 0.5>(v1);
-            buffer v3: [2, d] = 0.7;
-            let mut v4 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 + softmax(v4) * v2; param v5: [5] = normal(1.0); v4 += one_hot::<5>(argmax::<5>(v4 + v5)); }
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[tokens];
-            let v8 = cumsum::<5>(0.5 * v4);
-            let v9 = linear::<d>(v4);
-            let v10 = softmax::<d>(2 * v7);
-            linear::<5, name = head>(v8 + mean::<[2, d]>(v3) + mean::<[d]>(v9) + mean::<[d]>(v10))
+            let v2 = feed_forward::<6, activation = silu>(v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v2);
+            let mut v4 = v3 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = rms_norm(v4) * sigmoid(v4); v4 = v4 + softmax(v4) * v2; v4 += attention::<2, mask = causal>(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            let (v6, v7) = split::<d>(v4);
+            let v8 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v9 = if tokens < 3 || v8 > 0.3 { v8 } else { 0.5 };
+            buffer v10: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            linear::<5, name = head>(v6 + v7 + mean::<[3]>(v9) + mean::<[rows, d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g204 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 2, d] {
-            let (v1, v2) = split::<d>(x);
-            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v3 = x[seq = argmax::<seq>(v2 + p)];
-            let v4 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v2 = embedding::<7, d>(tokens);
-            param v5: [3] = normal(1.0);
-            let v6 = cross_entropy::<3, label_smoothing = 0.2, reduction = none>(x_2, argmax::<3>(x_2 + v5));
-            let v7 = l2_norm::<seq, epsilon = 0.1>(v4);
-            v3 + mean::<[seq]>(v2) + mean::<[seq]>(v6) + mean::<[seq]>(v7)
+        fn forward(x: [batch, seq, d], keep_d: bool[d]) -> [batch, seq, 2] {
+            let v1 = softmax::<batch>(2 * x);
+            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v3 = linear::<d, bias = false>(x);
+            let v4 = softmax::<batch>(2 * v2);
+            let v5 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v4);
+            let v6 = exp(tanh(logsumexp::<d>(v5, keep_d)));
+            let v7 = conv1d::<seq, d, 3, padding = 1, bias = false>(v3);
+            v6 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4]);
 
     g205 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = attention::<2, score = bilinear>(x, context = v2);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = detach(floor(2 * v3 + 0.37));
-            v4 + v5
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [5] {
+            let v1 = max::<[seq]>(x);
+            let v2 = v1[batch = -1];
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v2));
+            let v5 = sum::<2>(v3 * grouped_linear::<5, 7, bias = false>(v2, v4));
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, name = r_v6 { v6 = tanh(linear::<5>(v6)); v6 = v6 * sigmoid(linear::<5, bias = false>(v6)) + v5; }
+            v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g206 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq]) -> [seq, 2, batch] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let x = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
-            let x_2 = v1 * detach(floor(2 * x + 0.37));
-            let v2 = x_2[seq = order];
-            let (v3, v4) = split::<d>(v2);
-            let v1 = x[seq = ..2];
-            v3 + v4 + mean::<[d]>(v1)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2] {
+            let v1 = min::<[d]>(x);
+            let v2 = stack::<[batch, seq, 2]>(v1, 0.5 * v1);
+            let v1_2 = cumsum::<batch>(0.5 * v2);
+            let x_2 = conv_transpose1d::<seq, 2, 3, padding = 1>(v1_2);
+            let v3 = mean_pool(x_2, lens);
+            let v4 = conv1d::<batch, 2, 2, padding = same>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g207 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sum::<[d]>(v1);
-            let v3 = einsum::<[batch, seq]>(v1, v1);
-            let v4 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v5 = min(v2, v2);
-            param v6: [] = normal(1.0);
-            let v7 = one_hot::<7>(tokens);
-            let v8 = logsumexp::<[7]>(v7);
-            let v9 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
-            linear::<5, name = head>(v9 + v4 + v5 + v6 + v8)
+            let v2 = relu_squared(v1);
+            let v1_2 = grouped_linear::<d, 7>(v2, tokens);
+            let v3 = softmax::<d>(2 * v1_2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v3);
+            let v6 = pad::<7, before = 1>(v5);
+            let v7 = pad::<d, before = 1>(v1_2);
+            let v1 = v7 + sinusoidal_position::<5>(v7);
+            let v8 = v1 + sinusoidal_position::<5>(v1);
+            linear::<5, name = head>(v4 + mean::<[8]>(v6) + mean::<[5]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g208 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = shift::<d, 2>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            let x = embedding::<7, d>(tokens);
-            let x = pad::<d, after = 1, value = 0.5>(x);
-            let v2 = logsumexp::<[batch, d]>(v1);
-            let mut v3 = x_2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = rms_norm(v3) * sigmoid(v3); param v4: [7, d] = normal(1.0); v3 += v4[tokens]; }
-            x + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = x + learned_position::<9, d>(x);
+            let (v1, v2) = split::<d>(x_2);
+            let v3 = v1 / (2 + v2 * v2);
+            let v2 = conv1d::<seq, d, 3, padding = causal>(x);
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 += attention::<2, mask = causal>(v4); }
+            let v5 = clamp(x, v4 - 1, v4 + 1);
+            v3 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g209 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = gelu(v1);
-            let v3 = cumsum::<d>(0.5 * x);
-            let v4 = v3[d = -1];
-            let v5 = clamp(v2, x - 1, x + 1);
-            let v2_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v5);
-            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v5);
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v6);
-            v2_2 + v4 + v7
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
+            let v1 = min::<[d]>(x);
+            let v1_2 = shift::<batch, 2>(v1);
+            let v2 = tanh(p);
+            let v3 = variance::<[seq]>(v2);
+            let v4 = max(v1_2, v1_2);
+            let v5 = stack::<[2]>(v3, 0.5 * v3);
+            let v6 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
+            let v7 = attend::<mask = sliding_window(2)>(v6, v6, v6, by = v6) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            v7 + v4 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g210 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 5] {
-            let v1 = tanh(z);
-            let v2 = x + x;
-            let v3 = if keep && tokens != 2 { tanh(v2) } else { 0 };
-            let v3 = l2_norm::<batch, epsilon = 0.1>(v3);
-            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
-            let v4 = pad::<d, before = 1>(v3);
-            let v1_2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            v4 + mean::<[rows, d]>(v1_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, 5, seq, d] {
+            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(x, x, x);
+            let (v3, v4) = split::<d>(v2);
+            let (_v5, v6, _v7) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v8 = logsumexp::<kv>(2 * v6);
+            let v2_2 = v4 + learned_position::<9, 2>(v4);
+            let x_2 = embedding::<7, d>(tokens);
+            let v9 = v1[batch = [0, -1, 0, 0, -1]];
+            v9 + mean::<[batch]>(v3) + mean::<[batch]>(v8) + mean::<[batch]>(v2_2) + mean::<[batch]>(x_2)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g211 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = linear::<rows>(v3);
-            let v3_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = concat::<rows>(v4, 0.5 * v4);
-            let mut v5 = v4 + 0.1 * v4;
-            repeat 2, name = r_v5 { param v6: [6] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
-            let v7 = min(v5, v5);
-            let v4 = einsum::<[batch, seq]>(v7, v7);
-            linear::<5, name = head>(v3_2 + v4)
+            param v2: [d] = normal(1.0);
+            let v3 = v1[d = argmax::<d>(v1 + v2)];
+            let v4 = v3 - v1;
+            param v5: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v4, v5);
+            let v6 = v4 / (2 + v3 * v3);
+            param v7: [d, rows] = normal(0.5);
+            let v8 = einsum::<[batch, seq, rows]>(v1, v7);
+            let mut v9 = v8 + 0.1 * v8;
+            repeat 2, name = r_v9 { v9 = v9 + feed_forward::<5>(layer_norm(v9)); param v10: [rows] = normal(1.0); v9 += one_hot::<rows>(argmax::<rows>(v9 + v10)); }
+            let v8_2 = one_hot::<7>(tokens);
+            linear::<5, name = head>(v6 + v9 + mean::<[7]>(v8_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g212 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, d] {
-            let v1 = max::<[seq]>(x);
-            let v2 = group_norm::<2>(v1);
-            let v3 = if v1 <= 0 || v2 > v1 { v2 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
-            v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v2 = v1 - v1;
+            let v3 = one_hot::<7>(tokens);
+            v2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g213 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, d] {
-            let x_2 = logsumexp::<[seq]>(x);
-            let v1 = linear::<d, bias = false>(x_2);
-            let x_2_2 = scatter_add::<[7, d]>(x, tokens);
-            v1 + mean::<[7]>(x_2_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 8, batch] {
+            let v1 = rope::<theta = 50.0>(x, tokens);
+            let x = permute::<[seq, d, batch]>(v1);
+            let x_2 = concat::<d>(x, 0.5 * x);
+            x_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g214 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
-            let x_2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1 = rope::<d, dims = 2, interleaved = true>(x_2);
-            let v4 = conv1d::<seq, 7, 2, padding = causal, dilation = 2>(v3);
-            let v5 = clamp(v4, v4 - 1, v4 + 1);
-            let v6 = 0.5 * float(keep);
-            let v7 = min(v2, 0.2);
-            v1 + mean::<[7]>(v5) + v6 + v7
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq], lens: lens[batch], p: [seq]) -> [batch, 2, d] {
+            let x_2 = min::<[d]>(x);
+            let v1 = variance::<seq>(x, keep_some);
+            let v1 = variance::<[batch]>(v1);
+            let v2 = v1 * sigmoid(v1) + 0.5 * v1;
+            param v3: [3, d] = normal(0.7);
+            let v4 = attend::<mask = causal & sliding_window(3)>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v3[min(q_idx - kv_idx, 2)]) } };
+            let v5 = embedding::<7, d>(tokens);
+            let v4 = max_pool(v4, lens);
+            let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);
+            v6 + mean::<[seq]>(x_2) + v2 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq], lens: lens[batch], p: floats[seq]);
 
     g215 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v1 = one_hot::<7>(arange::<rows>());
-            param v5: [d, rows] = normal(0.5);
-            let v4_2 = einsum::<[batch, seq, rows]>(v4, v5);
-            let mut v6 = v1 + 0.1 * v1;
-            repeat 2, name = r_v6 { param v7: [7] = ones; v6 *= v7; v6 = v6 - 0.5 * gelu(v6); }
-            let (v8, v9) = split::<d>(v4);
-            linear::<5, name = head>(v2 + v3 + mean::<[rows]>(v4_2) + mean::<[rows, 7]>(v6) + mean::<[2]>(v8) + mean::<[2]>(v9))
+            let v2 = feed_forward::<6, activation = tanh>(v1);
+            let v3 = einsum::<[batch, seq]>(v2, v2);
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v1);
+            let v6 = linear::<rows, bias = false>(v4);
+            let v7 = concat::<rows>(v6, 0.5 * v6);
+            let v8 = attention::<2, mask = causal, position = rope>(v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v8));
+            linear::<5, name = head>(v5 + v3 + mean::<[6]>(v7) + mean::<[3]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -234,312 +233,297 @@ graphs! {
             param v1: [d] = normal(1.0);
             let (v2, v3) = top_k::<d, k = 2>(x + v1);
             let x = x[d = v3];
-            let v4 = x + learned_position::<9, 2>(x);
-            let v2 = min(x, v2);
-            v4 + v2
+            let v4 = linear::<2, bias = false>(x);
+            let v5 = if v2 < v4 { v2 * v4 } else { tanh(v2) };
+            v5
         }
     } (x: floats[batch, seq, 4]);
 
     g217 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = gelu(x);
-            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let x = einsum::<[batch, d]>(x, x_2);
-            let v1_2 = softmax::<d>(2 * v1);
-            let v2 = linear::<d, bias = false>(x_2);
-            v1_2 + x + v2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let x_2 = x * x;
+            let (v1, v2) = split::<d>(x);
+            let (v3, v4) = split::<d>(x_2);
+            let v5 = sum::<[batch]>(v4);
+            let x_2 = l2_norm::<batch, epsilon = 0.1>(v3);
+            v1 + v2 + v5 + x_2
         }
     } (x: floats[batch, seq, 4]);
 
     g218 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], p: [seq]) -> [batch, seq, 5] {
-            let v1 = variance::<batch>(x, keep);
-            param v2: [d] = normal(1.0);
-            let v3 = attention::<2>(x);
-            let v3_2 = grouped_linear::<5, 7, bias = false>(v3, argmax::<7>(linear::<7>(v3)));
-            let v4 = tanh(p);
-            v3_2 + mean::<[d]>(v1) + mean::<[d]>(v2) + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, d] {
+            let v1 = 0.5 * float(tokens);
+            let (v2, v3) = top_k::<seq, k = 2>(x + p);
+            let v4 = scatter_add::<[batch, seq, d], axis = seq>(0.5 * v2, v3);
+            let v5 = attend::<grid = [2, 1], mask = window(1)>(v2, v2, v2);
+            let v6 = pad::<d, after = 1, value = 0.5>(v2);
+            let v7 = 0.5 * float(tokens);
+            v4 + v1 + mean::<[2]>(v5) + mean::<[2, 5]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
 
     g219 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = tanh(v1);
-            let v2 = softmax::<d>(2 * v1_2);
-            let v1_2_2 = conv1d::<seq, d, 3, padding = causal>(v1_2);
-            linear::<5, name = head>(v2 + v1_2_2)
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = variance::<[d]>(v2);
+            let v4 = v1[d = 0];
+            linear::<5, name = head>(v2 + v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g220 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = clamp(x, x - 1, x + 1);
-            let v2 = shift::<d, 2>(v1);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(x + v3);
-            let x_2 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[arange::<seq>()];
-            let v8 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
-            buffer v9: [d] = |i| 0.3 * i - 0.4;
-            let v4 = grouped_linear::<rows, 7>(x_2, tokens);
-            v2 + v7 + mean::<[2]>(v8) + v9 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = conv_transpose1d::<seq, d, 3, padding = 1>(x);
+            let v2 = attention::<2, mask = causal, position = rope>(v1);
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = if v3 < v2 { v3 * v2 } else { tanh(v3) };
+            let v6 = feed_forward::<6, activation = geglu>(v4);
+            let v7 = max(v5, v5);
+            let (v8, v9) = split::<d>(v7);
+            v6 + mean::<[2]>(v8) + mean::<[2]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g221 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [seq, 8, batch] {
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x);
-            let v2 = concat::<d>(v1, 0.5 * v1);
-            let v3 = permute::<[seq, 8, batch]>(v2);
-            v3
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d, 2] {
+            buffer v1: [2, d] = 0.7;
+            let v2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
+            let v3 = attention::<2, score = bilinear>(x, context = x);
+            v2 + v1 + v3
         }
     } (x: floats[batch, seq, 4]);
 
     g222 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v2 = conv1d::<seq, d, 2, padding = same>(v1);
-            let v3 = v1 + learned_position::<9, d>(v1);
-            let v1_2 = v2 + sinusoidal_position::<d>(v2);
-            let v4 = 0.5 * float(keep);
-            let v5 = softmax(v3);
-            let v6 = 0.5 * float(tokens);
-            param v7: [7, d] = normal(1.0);
-            let v1 = v7[tokens];
-            v1_2 + v4 + v5 + v6 + v1
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let x_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let x = attention::<2>(v3);
+            let v4 = rms_norm(x);
+            let x = if x_2 < x_2 { x_2 * x_2 } else { tanh(x_2) };
+            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v6 = v4[d = [-1, 0]];
+            x + mean::<[rows, d]>(v5) + mean::<[2]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g223 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 - 0.2 * cumsum(v5); v5 = v5 - 0.2 * cumsum(v5); v5 += attention::<2, mask = causal>(v5); }
-            param v7: [d] = normal(1.0);
-            let v8 = cross_entropy::<d, reduction = none>(v3, argmax::<d>(v3 + v7));
-            let v2 = rearrange::<[(d, rows)]>(v2);
-            linear::<5, name = head>(v4 + mean::<[d]>(v5) + v8 + mean::<[12]>(v2))
+            let v2 = feed_forward::<6, activation = geglu>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            param v4: [3] = normal(1.0);
+            let v1_2 = cross_entropy::<3, label_smoothing = 0.2, reduction = none>(v3, argmax::<3>(v3 + v4));
+            let v3_2 = shift::<d, 1>(v2);
+            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v3_2));
+            let v1 = sum::<2>(v5 * grouped_linear::<d, 7>(v3_2, v6));
+            linear::<5, name = head>(v1 + v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g224 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq], p: [seq]) -> [batch, 2, d] {
-            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let x_2 = softmax::<d>(2 * v1);
-            let (v2, _v3) = top_k::<seq, k = 2>(x_2 + p);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1 + v4);
-            let x = x[d = v6];
-            let v7 = attend::<mask = causal, position = rope>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v8 = feed_forward::<6, activation = swiglu>(v1);
-            param v9: [d, rows] = normal(0.5);
-            let v10 = einsum::<[batch, seq, rows]>(x_2, v9);
-            let v5 = einsum::<[batch, seq]>(x, v5);
-            v2 + mean::<[seq]>(v7) + mean::<[seq]>(v8) + mean::<[seq, rows]>(v10) + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, d] {
+            let v1 = x / (2 + x * x);
+            param v2: [d] = normal(1.0);
+            let v3 = embedding::<7, d>(argmax::<d>(v1 + v2));
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v3);
+            let v4 = v3[seq = [-1, 0]];
+            let v5 = rearrange::<[batch, (2, d)]>(v4);
+            let v6 = detach(floor(2 * v1 + 0.37));
+            let x = softmax::<2>(2 * v4);
+            let v7 = variance::<[seq]>(v6);
+            x + mean::<[8]>(v5) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g225 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            let x_2 = pad::<d, before = 1>(x);
-            param v1: [5] = normal(1.0);
-            let x = cross_entropy::<5, reduction = none>(x_2, argmax::<5>(x_2 + v1));
-            let v2 = conv2d::<[batch, seq], 5, 3, padding = 1>(x_2);
-            let v3 = conv2d::<[batch, seq], 5, [2, 3], padding = same>(v2);
-            let v4 = softmax::<batch>(2 * v3);
-            let v5 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(v4, argmax::<seq>(v4 + p));
-            param v6: [5] = normal(1.0);
-            let (v7, v8) = top_k::<5, k = 2>(v2 + v6);
-            let v9 = x_2[5 = v8];
-            let (v10, v11) = top_k::<7, k = 2>(linear::<7>(v5));
-            let v12 = sum::<2>(v10 * grouped_linear::<rows, 7, bias = false>(v5, v11));
-            v7 + x + v9 + mean::<[rows]>(v12)
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq]) -> [batch, 7, rows] {
+            let v1 = x[seq = 0];
+            let x_2 = v1[d = -2..];
+            let v2 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(x, argmax::<seq>(x + p));
+            let v3 = logsumexp::<[batch]>(x_2);
+            let v4 = attend::<mask = causal>(x, x, x, by = x) { data by: [batch, kv_len, 4]; fn score(score, b, kv_idx) { tanh(score) + by[b, kv_idx, 3] } };
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v4, v5);
+            param v7: [d] = normal(1.0);
+            let v8 = v2[d = argmax::<d>(v2 + v7)];
+            let v9 = scatter_add::<[batch, 7, rows]>(v6, tokens);
+            v9 + mean::<[2]>(v3) + v8
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq]);
 
     g226 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v4 = permute::<[d, 7]>(v1);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(x);
-            let v7 = v6 * detach(if v3 < 0.1 { 0.5 } else { -1 });
-            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            v5 + mean::<[7]>(v4) + mean::<[7]>(v7) + x_2
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = min::<batch>(x, keep);
+            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v2 = feed_forward::<6, activation = relu_squared>(v1_2);
+            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v4 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v3);
+            let x_2 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            v4 + v2 + x_2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g227 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = feed_forward::<6, activation = gelu>(v3);
-            param v5: [7, d] = normal(1.0);
-            let v3_2 = v5[arange::<rows>()];
-            let (v6, v7) = split::<d>(v3_2);
-            let v8 = variance::<[2]>(v6);
-            let v9 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            linear::<5, name = head>(v4 + mean::<[2]>(v7) + v8 + mean::<[3]>(v9))
+            let v2 = l2_norm::<d, epsilon = 0.1>(v1);
+            param v3: [d] = normal(1.0);
+            let v2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v3));
+            buffer v4: [2, d] = 0.7;
+            let v5 = v1[d = [-1, 0]];
+            let v5 = rope::<seq, dims = 2, interleaved = true>(v5);
+            let v6 = detach(floor(2 * v2 + 0.37)) + v5;
+            let v7 = attention::<2, mask = causal>(v1);
+            linear::<5, name = head>(v6 + mean::<[d]>(v4) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g228 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = max::<[d]>(x);
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = attention::<2>(x, context = x);
-            v3 + x_2 + mean::<[rows]>(v2)
+            let v1 = attention::<2>(x);
+            let v2 = min::<[d]>(x);
+            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            x_2 + v2
         }
     } (x: floats[batch, seq, 4]);
 
     g229 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
-            let v1 = attend::<mask = causal, position = rope>(x, linear::<4>(x), tanh(x));
-            let v2 = embedding::<7, d>(tokens);
-            let v3 = concat::<d>(v1, 0.5 * v2);
-            v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = x[seq = some];
+            let x_2 = rearrange::<[batch, (rows, d)]>(v1);
+            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            v2 + mean::<[12]>(x_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], some: places[3]);
 
     g230 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
-            let x_2 = sum::<2>(v1 * grouped_linear::<d, 7, capacity_factor = 0.8>(x, v2));
-            let v3 = x_2 * x_2;
-            let v4 = embedding::<7, d>(tokens);
-            param v5: [7, d] = normal(1.0);
-            let x = v5[arange::<rows>()];
-            let v6 = if keep && tokens != 2 { tanh(v3) } else { 0 };
-            v4 + mean::<[rows]>(x) + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = attend::<mask = causal>(linear::<6>(x), linear::<6, bias = false>(x), x);
+            let x = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = conv1d::<batch, d, 1>(x);
+            let v2_2 = pad::<d, before = 1>(v2);
+            v3 + mean::<[d]>(v4) + mean::<[5]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g231 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            param v3: [d] = normal(1.0);
-            let v4 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v3));
-            let mut v5 = v1 + 0.1 * v4;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + feed_forward::<5>(layer_norm(v5)); }
-            let v7 = layer_norm(v5);
-            let v8 = v2 / (2 + v2 * v2);
-            linear::<5, name = head>(v7 + v8)
+            let v2 = embedding::<7, d>(tokens);
+            let (v3, v4) = split::<d>(v2);
+            let v3 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            let v5 = embedding::<7, d, name = t_v5>(tokens);
+            let v6 = linear::<tied = t_v5>(v2);
+            let v1 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            linear::<5, name = head>(v4 + v3 + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g232 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            let v1 = max_pool(x);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v3 = mean::<seq>(x, some_lens);
-            let v4 = linear::<2>(v2);
-            let x = one_hot::<7>(tokens);
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = v5 + softmax(v5) * v3; }
-            let v6 = conv2d::<[batch, seq], d, 3, padding = 1>(v2);
-            param v7: [d, rows] = normal(0.5);
-            let v8 = einsum::<[batch, seq, rows]>(v6, v7);
-            v4 + mean::<[d]>(v1) + mean::<[7]>(x) + mean::<[d]>(v5) + mean::<[rows]>(v8)
+        fn forward(x: [batch, seq, d], b: [batch], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x = shift::<batch, 2>(v1);
+            let v3 = one_hot::<7>(argmax::<batch>(detach(v1 + b)));
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<rows>()];
+            let v6 = min::<seq>(x, keep);
+            let v7 = conv2d::<[seq, 2], 7, 3, padding = 1>(v3);
+            buffer v8: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v9 = max(v5, v5);
+            v2 + v6 + mean::<[7]>(v7) + mean::<[rows, d]>(v8) + mean::<[rows, d]>(v9)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], keep: marks[batch, seq]);
 
     g233 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            param v3: [d, rows] = normal(0.5);
-            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
-            param v5: [rows] = normal(1.0);
-            x + mean::<[rows]>(v4) + mean::<[rows]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = softmax::<d>(2 * x);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v2_2 = pad::<d, after = 1, value = 0.5>(v2);
+            v2_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g234 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let x_2 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v1 = max::<seq>(x, keep_some);
-            let x = embedding::<7, d>(tokens);
-            let v2 = scatter_add::<[batch, 7, d]>(x_2, tokens);
-            let x = concat::<d>(x, 0.5 * x);
-            let v3 = layer_norm::<epsilon = 0.1>(v1);
-            v2 + mean::<[seq, 8]>(x) + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], keep: bool[batch, seq]) -> [rows, d] {
+            let v1 = x[seq = order];
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = max::<seq>(v1, keep);
+            let x = x[seq = order];
+            let v4 = v3 - x;
+            let v5 = sum::<[seq, batch]>(v4);
+            v2 + v5
         }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], keep: marks[batch, seq]);
 
     g235 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = cumsum::<d>(0.5 * v1);
-            let v3 = v1 / (2 + v2 * v2);
-            let v1_2 = linear::<rows, bias = false>(v2);
-            let v4 = min(v1_2, 0.2);
-            let v1_2 = grouped_linear::<d, 7>(v3, tokens);
-            let v3_2 = detach(floor(2 * v4 + 0.37)) + v4;
-            let v1 = one_hot::<7>(tokens);
-            linear::<5, name = head>(v1_2 + mean::<[rows]>(v3_2) + mean::<[7]>(v1))
+            let v2 = softmax::<d>(2 * v1);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            let v4 = attend::<mask = causal>(concat(v1, tanh(v1)), concat(linear::<4>(v1), v1), v1);
+            let v5 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
+            let v6 = grouped_linear::<5, 7>(v3, argmax::<7>(linear::<7>(v3)));
+            let v7 = 1 - v5 / 3;
+            let v8 = feed_forward::<6, activation = sigmoid>(v7);
+            linear::<5, name = head>(v4 + mean::<[5]>(v6) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g236 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d], keep_d: bool[d]) -> [batch, seq, 5] {
-            let x_2 = rms_norm::<epsilon = 0.5>(x);
-            let v1 = pad::<d, after = 1, value = 0.5>(x_2);
-            let x = tanh(z);
-            let v2 = exp(tanh(logsumexp::<d>(x, keep_d)));
-            let x = min(v2, v2);
-            v1 + mean::<[rows]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            param v3: [rows] = normal(1.0);
+            let v4 = einsum::<[seq, 2]>(v2, v2);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = feed_forward::<6, activation = reglu>(v4);
+            v1 + mean::<[rows]>(v3) + mean::<[d]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g237 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = 0.5 * float(lens);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[tokens];
-            let v5 = gelu(v4);
-            x + mean::<[7]>(v1) + v2 + v5
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = linear::<2, bias = false>(x);
+            let v2 = attention::<2, score = additive(3)>(x, context = v1);
+            let v3 = exp(tanh(v2));
+            let v4 = conv1d::<seq, d, 3, padding = causal>(v3);
+            v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g238 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = x[d = 0];
-            let x_2 = embedding::<7, d>(tokens);
-            v1 + v2 + mean::<[d]>(x_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let x_2 = shift::<d, -1>(x);
+            let v3 = embedding::<7, d>(tokens);
+            v1 + v2 + mean::<[d]>(x_2) + mean::<[d]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -547,11 +531,11 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = min::<[d]>(v1);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            linear::<5, name = head>(v2 + v1_2 + mean::<[d]>(v3) + mean::<[7]>(v4))
+            let v2 = 0.5 * float(tokens);
+            param v3: [d] = normal(1.0);
+            let v4 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v3));
+            let v5 = v1 + sinusoidal_position::<d>(v1);
+            linear::<5, name = head>(v5 + v2 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,106 +3,102 @@
 graphs! {
     g240 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = exp(tanh(logsumexp::<seq>(x, keep)));
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(x, v2);
-            let v4 = one_hot::<7>(tokens);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v7 = conv1d::<seq, d, 3, padding = causal>(v6);
-            let v6 = cumsum::<d>(0.5 * v1);
-            let v8 = v4[batch = -1];
-            let v1_2 = max(v6, v7);
-            v3 + mean::<[7]>(v8) + mean::<[d]>(v1_2)
+        fn forward(x: [batch, seq, d], p: [seq]) -> [seq, rows, batch] {
+            let v1 = gelu(x);
+            let v2 = attend::<mask = sliding_window(2)>(v1, v1, v1, by = x) { data by: [batch, kv_len, 4]; fn score(score, b, q_idx, kv_idx) { score * by[b, kv_idx, q_idx % 4] } };
+            let v3 = conv1d::<batch, d, 3, padding = same, groups = d>(x);
+            param v4: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(v3, v4);
+            let v5 = permute::<[seq, rows, batch]>(x_2);
+            let v2_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let (v6, _v7) = top_k::<seq, k = 2>(v2_2 + p);
+            param v8: [rows] = normal(1.0);
+            v5 + mean::<[2, 3]>(v6) + v8
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g241 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
-            let v2 = x[seq = turned];
-            let v3 = max(v2, v2);
-            let v4 = feed_forward::<6, activation = silu>(v1);
-            let v5 = permute::<[rows, batch, seq]>(v4);
-            param v6: [d] = normal(1.0);
-            let v5_2 = if keep && tokens != 2 { tanh(v5) } else { 0 };
-            v3 + v6 + mean::<[rows]>(v5_2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + softmax(v1) * x; v1 += attention::<2, mask = causal>(v1); param v3: [7, d] = normal(1.0); v1 += v3[tokens]; }
+            let v1_2 = softmax::<seq>(2 * v1, keep);
+            let v1 = embedding::<7, d>(tokens);
+            let v4 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v5 = conv1d::<batch, d, 3, padding = 1, bias = false>(v4);
+            let v6 = v1_2 + sinusoidal_position::<d>(v1_2);
+            let v7 = relu(v5);
+            v6 + v7
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g242 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, d] {
-            let v1 = x * x;
-            let x = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v3 = v1 * x;
-            let v4 = min::<[batch, 7]>(v2);
-            let x_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v5 = group_norm::<2>(x_2);
-            let (v6, v7) = top_k::<seq, k = 2>(v1 + p);
-            let v8 = v5[seq = v7];
-            v3 + v4 + mean::<[2]>(v6) + mean::<[2]>(v8)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            param v2: [2, d] = normal(1.0);
+            let v3 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let x_2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
+            let v1_2 = v1 / (2 + x_2 * x_2);
+            let v4 = feed_forward::<6, activation = relu_squared>(v2);
+            let mut v5 = v4 + 0.1 * v4;
+            repeat 2, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = v5 + softmax(v5) * v4; param v7: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v7)); }
+            let v8 = conv_transpose1d::<2, d, 1>(v5);
+            v1_2 + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g243 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
-            let v3 = rope::<seq, dims = 2, interleaved = true>(v2);
-            let v1_2 = stack::<[batch, seq, 2, d]>(v3, 0.5 * v2);
-            let v4 = v2[d = ..2];
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v3_2 = sum::<2>(v5 * grouped_linear::<rows, 7>(v2, v6));
-            let v7 = feed_forward::<6, activation = gelu>(v4);
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v1);
-            linear::<5, name = head>(v3_2 + mean::<[2, d]>(v1_2) + mean::<[2]>(v7) + mean::<[d]>(v8) + mean::<[7]>(v9))
+            let v2 = feed_forward::<6, activation = swiglu>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(v2));
+            let v4 = min(v3, v3);
+            param v5: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(v1, v5);
+            let v6 = cumsum::<3>(0.5 * v4);
+            let v7 = max::<[3]>(v6);
+            let v8 = softmax::<rows>(2 * v2);
+            linear::<5, name = head>(v8 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g244 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = detach(floor(2 * x + 0.37));
-            let v2 = mean::<seq>(x, lens);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v1);
-            v3 + v2 + mean::<[7]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], last: ids[batch]) -> [batch] {
+            let v1 = rope::<theta = 50.0>(x, tokens);
+            let x = einsum::<[batch, seq]>(x, v1);
+            let x_2 = x[seq = last];
+            x_2
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], last: places[batch]);
 
     g245 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
-            let v3 = sigmoid(v2);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = mean::<5>(one_hot::<5>(argmax::<batch>(v1 + b)));
-            let v1 = einsum::<[d]>(v6, v6);
-            v3 + v5 + v1
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = min::<[seq, batch]>(v2);
+            let v4 = linear::<d>(v3);
+            let v1 = max_pool(x, lens);
+            let v2 = embedding::<7, d>(tokens);
+            v2 + v4 + v1
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g246 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = linear::<d>(x);
-            let v2 = cumsum::<seq>(0.5 * v1);
-            let x_2 = embedding::<7, d>(tokens);
-            let v3 = min::<[seq, d]>(v2);
-            let x = expand::<[batch, seq, d]>(v3);
-            let v4 = pad::<d, before = 1>(x_2);
-            let mut v5 = v4 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = tanh(linear::<5>(v5)); v5 = tanh(linear::<5>(v5)); }
-            let v6 = feed_forward::<6, activation = silu>(v5);
-            x + mean::<[5]>(v6)
+            let v1 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v1 = v1[d = ..2];
+            let v2 = x[d = -1];
+            let v3 = concat::<d>(x, 0.5 * x);
+            let x_2 = min::<[8, seq]>(v3);
+            buffer v4: [2, d] = 0.7;
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = v1 + sinusoidal_position::<2>(v1);
+            v5 + v2 + x_2 + mean::<[2]>(v4) + mean::<[2]>(v6)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -110,448 +106,447 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v4 = v3 * v3;
-            let v5 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
-            let v1 = expand::<[batch, seq, d]>(v4);
-            let v3 = softmax::<d>(2 * v1);
-            let v6 = mean::<[d]>(v5);
-            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v3));
-            let v9 = sum::<2>(v7 * grouped_linear::<d, 7, bias = false>(v3, v8));
-            linear::<5, name = head>(v9 + v6)
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
+            let v3 = attention::<2, mask = causal>(v1);
+            let v1_2 = stack::<[batch, seq, d, 2]>(v3, 0.5 * v3);
+            let v3_2 = logsumexp::<[d, 2]>(v1_2);
+            let v4 = exp(tanh(v3_2));
+            let v5 = variance::<[d]>(v2);
+            let v6 = permute::<[batch, seq, 2, d]>(v1_2);
+            linear::<5, name = head>(v3 + v4 + v5 + mean::<[2]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g248 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             let v1 = x * detach(if x < 0.1 { 0.5 } else { -1 });
-            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
-            let v3 = rope::<theta = 50.0>(v2, tokens);
-            let v4 = l2_norm::<d, epsilon = 0.1>(v3);
-            let v5 = rope::<seq, dims = 2, interleaved = true>(v4);
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v1);
-            v5 + v6 + mean::<[7]>(v7)
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v3 = conv_transpose2d::<[batch, seq], 3, [3, 1], padding = [1, 0], bias = false>(v2);
+            let v2_2 = linear::<d>(v3);
+            param v4: [d, rows] = normal(0.5);
+            let v5 = einsum::<[batch, seq, rows]>(v2_2, v4);
+            let v6 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            v5 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g249 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = shift::<batch, -1>(x);
-            let v2 = pow(x, 2);
-            let x = detach(floor(2 * x + 0.37));
-            let v3 = 0.5 * float(keep);
-            let v1_2 = softmax::<seq>(2 * v1);
-            v2 + x + v3 + v1_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = cumsum::<batch>(0.5 * x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(x));
+            let x = sum::<2>(v2 * grouped_linear::<rows, 7, capacity_factor = 0.8>(x, v3));
+            let v4 = detach(floor(2 * x + 0.37)) + x;
+            let v5 = v4[seq = ..2];
+            let v6 = v4 * v4;
+            v1 + mean::<[2, rows]>(v5) + mean::<[rows]>(v6)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g250 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = 0.5 * float(tokens);
-            let v2 = one_hot::<7>(tokens);
-            let v3 = linear::<d>(x);
-            param v4: [d, rows] = normal(0.5);
-            let x = einsum::<[batch, seq, rows]>(v3, v4);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v3));
-            let v6 = shift::<rows, 1>(x);
-            let x_2 = one_hot::<7>(tokens);
-            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v3);
-            v2 + v1 + mean::<[3]>(v5) + mean::<[rows]>(v6) + x_2 + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, name = r_v2 { param v3: [3] = ones; v2 *= v3; v2 = v2 * sigmoid(linear::<3, bias = false>(v2)) + v1; }
+            let v4 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(v2, argmax::<seq>(v2 + p));
+            let v5 = softmax::<batch>(2 * v4);
+            let v6 = v5[3 = ..2];
+            let v7 = variance::<[seq]>(v1);
+            let v2_2 = shift::<3, 2>(v2);
+            let v4 = layer_norm::<epsilon = 0.1>(v2_2);
+            v4 + mean::<[2]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g251 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, name = r_v3 { v3 = v3 * sigmoid(linear::<3, bias = false>(v3)) + v2; param v4: [3] = normal(1.0); v3 += one_hot::<3>(argmax::<3>(v3 + v4)); }
-            let v2_2 = if v3 < v3 { v3 * v3 } else { tanh(v3) };
-            linear::<5, name = head>(v2_2)
+            let v2 = attend::<mask = causal, position = rope>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v4 = v3[8 = ..2];
+            linear::<5, name = head>(v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g252 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [3, batch, seq] {
-            let v1 = permute::<[d, batch, seq]>(x);
-            let v2 = feed_forward::<6, activation = sigmoid>(x);
-            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            buffer v3: [2, d] = 0.7;
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v2);
-            v1 + mean::<[2, d]>(v3) + mean::<[d]>(v4) + mean::<[7]>(v5)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = min(x, x);
+            let x = one_hot::<7>(arange::<rows>());
+            let v4 = v2 * sigmoid(v2) + 0.5 * v2;
+            param v5: [rows] = normal(1.0);
+            v3 + mean::<[rows, 7]>(x) + v4 + mean::<[rows]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g253 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = x * sigmoid(x) + 0.5 * x;
-            let v2 = max(0.1, x);
-            let v3 = einsum::<[seq, d]>(v2, v1);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            v4 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = mean::<[batch, d]>(x);
+            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(x);
+            let v3 = min::<seq>(v2, lens);
+            let v4 = max(x, v3);
+            v4 + v1
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g254 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = x + sinusoidal_position::<d>(x);
-            let v2 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v3 = softmax::<batch>(2 * v2);
-            let v2_2 = attention::<2>(v3, context = v1);
-            v2_2
+            let x_2 = einsum::<[batch, seq]>(x, x);
+            let v1 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v2 = if keep && tokens != 2 { tanh(x_2) } else { 0 };
+            let v2 = stack::<[batch, 2, seq]>(x_2, 0.5 * v2);
+            v1 + mean::<[2]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g255 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<rows, bias = false>(v1);
-            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = max(v1, v2);
             param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v3 + v4);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v5, v6);
-            param v8: [d] = normal(1.0);
-            let (v9, v10) = top_k::<d, k = 2>(v7 + v8);
-            let v7 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v9, v10);
-            let v11 = min(v5, v9);
-            let v5 = stack::<[batch, seq, d, 2]>(v7, 0.5 * v7);
-            let v12 = silu(v2);
-            linear::<5, name = head>(v11 + mean::<[d]>(v5) + mean::<[rows]>(v12))
+            let v5 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v4));
+            let v2 = v2 / (2 + v5 * v5);
+            let v6 = concat::<d>(v2, 0.5 * v2);
+            let v7 = 0.5 * float(tokens);
+            let v8 = rope::<seq, dims = 2, interleaved = true>(v2);
+            linear::<5, name = head>(v3 + mean::<[8]>(v6) + v7 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g256 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq] {
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
             let v1 = softmax::<seq>(2 * x, some_lens);
-            let x = attend::<mask = causal, normalizer = sink>(v1, v1, v1);
-            let v2 = einsum::<[batch, seq]>(v1, x);
-            v2
+            let x = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v2 = feed_forward::<6, activation = relu_squared>(v1);
+            x + v2
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g257 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = feed_forward::<6, activation = silu>(x);
-            let v2 = grouped_linear::<5, 7>(v1, tokens);
-            let v3 = linear::<5>(v2);
-            let v4 = detach(floor(2 * v3 + 0.37)) + v3;
-            let v5 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let v5_2 = rope::<seq, dims = 2, interleaved = true>(v5);
-            v4 + mean::<[d]>(v5_2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            param v1: [rows, d] = normal(1.0);
+            let v2 = min::<batch>(x, keep);
+            let v3 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            param v4: [d] = normal(1.0);
+            let v5 = embedding::<7, d>(argmax::<d>(v2 + v4));
+            let v6 = conv1d::<seq, d, 3, padding = 1, bias = false>(v5);
+            param v7: [d] = normal(1.0);
+            let (v8, _v9) = top_k::<d, k = 2>(v6 + v7);
+            v3 + mean::<[rows]>(v1) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g258 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 2] {
-            let v1 = x[d = ..2];
-            let v1_2 = max(v1, v1);
-            let v2 = v1_2[seq = turned];
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(x + v3);
-            let v6 = x[d = v5];
-            let v6_2 = pow(v6, 2);
-            v2 + v4 + v6_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, 5] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(v1);
+            let v3 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v2);
+            let v4 = pad::<d, before = 1>(v3);
+            let v5 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<4>(v1), linear::<4>(v1), linear::<4>(v1));
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4]);
 
     g259 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, -1>(v1);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = v3 + softmax(v3) * v2; v3 = rms_norm(v3) * sigmoid(v3); }
-            let v4 = linear::<rows>(v3);
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = max(0.1, v2);
+            let v4 = pad::<d, before = 1>(v3);
             let v5 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            let v6 = rope::<seq, dims = 2, interleaved = true>(v5);
-            let v7 = detach(floor(2 * v4 + 0.37));
-            linear::<5, name = head>(v6 + mean::<[rows]>(v7))
+            let v6 = concat::<d>(v2, 0.5 * v5);
+            let v2 = concat::<8>(v6, 0.5 * v6);
+            linear::<5, name = head>(v4 + mean::<[16]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g260 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = layer_norm::<epsilon = 0.1>(v1);
-            let v3 = permute::<[d, batch, seq]>(v2);
-            let x = permute::<[batch, seq, d]>(v3);
-            let v4 = linear::<5, bias = false>(x);
-            v4
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g261 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 3] {
-            let v1 = max_pool(x, lens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v2_2 = softmax::<3>(2 * v2);
-            let v3 = v2_2 * v2;
-            v3
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
+            let x_2 = concat::<d>(x, 0.5 * x);
+            let x_2 = rope::<seq, dims = 2, interleaved = true>(x_2);
+            let v1 = mean_pool(x_2, lens);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [8] = normal(1.0); v2 += one_hot::<8>(argmax::<8>(v2 + v3)); }
+            param v4: [3, d] = normal(0.7);
+            let v5 = attend::<mask = sliding_window(2)>(x, tanh(x), x) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v4[q_idx % 3]) * dot(k, v4[kv_idx % 3]) } };
+            v5 + mean::<[8]>(v2)
         }
     } (x: floats[batch, seq, 4], lens: lens[batch]);
 
-    g262 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v2_2 = rearrange::<[(rows, d)]>(v2);
-            let v3 = embedding::<7, d>(tokens);
-            let v3_2 = linear::<2>(v3);
-            let v4 = scatter_add::<[batch, 7, 2]>(v3_2, tokens);
-            buffer v5: [2, d] = 0.7;
-            let v6 = one_hot::<7>(tokens);
-            let v7 = embedding::<7, d, name = t_v7>(tokens);
-            let v8 = linear::<tied = t_v7>(v5);
-            x + mean::<[12]>(v2_2) + mean::<[7, 2]>(v4) + mean::<[7]>(v6) + v7 + mean::<[2, 7]>(v8)
+    g261 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, d] {
+            let v1 = x - x;
+            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v2 = if tokens < 3 || x_2 > 0.3 { x_2 } else { 0.5 };
+            let v3 = einsum::<[seq, d]>(v2, x);
+            v3
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g262 {
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            let v2 = attend::<mask = causal>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            let v1_2 = max::<[d]>(x);
+            param v3: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v4 = floor(2 * v1_2 + 0.37) * v1_2;
+            let mut v5 = x + 0.1 * v4;
+            repeat 2, name = r_v5 { v5 = tanh(linear::<d>(v5)); }
+            let v6 = softmax(x);
+            v1 + mean::<[d]>(v5) + mean::<[d]>(v6)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
     g263 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 - v1;
-            let v3 = v2 * v1;
-            let v3 = min(v3, v3);
-            let v3_2 = v3[d = -1];
-            let v4 = pad::<d, after = 1, value = 0.5>(v2);
-            linear::<5, name = head>(v4 + v3_2)
+            let v2 = 0.5 * float(tokens);
+            let v3 = v2 - v2;
+            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(v1, v5));
+            let v7 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
+            param v8: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v6, v8);
+            linear::<5, name = head>(v7 + v3 + mean::<[rows]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g264 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let x_2 = x * sigmoid(x) + 0.5 * x;
-            let x = one_hot::<7>(tokens);
-            let x = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(x);
-            let v1 = einsum::<[batch, seq]>(x_2, x_2);
-            let v1 = einsum::<[batch]>(v1, v1);
-            let v1 = v1[batch = 0];
-            x + v1
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 5, d] {
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let v1_2 = linear::<d, bias = false>(v1);
+            let v1_2 = conv1d::<5, d, 3, padding = 1, bias = false>(v1_2);
+            let v2 = 0.5 * float(lens);
+            let v3 = mean::<[d]>(v1);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(x);
+            v1_2 + v2 + v3 + mean::<[seq]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g265 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let x_2 = min::<[d, batch]>(x);
-            let x_2_2 = x_2 * sigmoid(x) + 0.5 * x;
-            let v1 = max_pool(x_2_2, keep);
-            v1
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = v1 - 0.5 * gelu(v1); }
+            let v2 = v1 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v3 = conv1d::<batch, d, 2, padding = causal, dilation = 2>(v2);
+            v3
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g266 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = cumsum::<seq>(0.5 * v2);
-            param v4: [7] = normal(1.0);
-            let v5 = cross_entropy::<7, label_smoothing = 0.2, reduction = none>(v3, argmax::<7>(v3 + v4));
-            let v6 = feed_forward::<6, activation = sigmoid>(v3);
-            v1 + v5 + mean::<[7]>(v6)
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = tanh(linear::<d>(v1)); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            let v3 = max(v1, v1);
+            let x = rms_norm::<epsilon = 0.5>(v3);
+            let v4 = min(v1, x);
+            v4
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g267 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let (v2, v3) = split::<d>(v1);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v1));
-            let v6 = sum::<2>(v4 * grouped_linear::<rows, 7, bias = false>(v1, v5));
-            let v1 = v6[rows = -1];
-            param v7: [rows] = normal(1.0);
-            let v8 = feed_forward::<6, activation = relu>(v3);
-            param v9: [rows, d] = normal(1.0);
-            linear::<5, name = head>(v2 + v1 + mean::<[rows]>(v7) + v8 + mean::<[rows, d]>(v9))
+            let v2 = attend::<mask = causal>(v1, v1, v1, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            param v3: [7, d] = normal(1.0);
+            let v1 = v3[tokens];
+            let v4 = detach(floor(2 * v2 + 0.37));
+            param v5: [d] = normal(1.0);
+            let (v6, _v7) = top_k::<d, k = 2>(v4 + v5);
+            let v8 = min::<[d]>(v1);
+            let v9 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v6 + v8 + mean::<[d]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g268 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let v3 = v2 / (2 + v2 * v2);
-            param v4: [rows] = normal(1.0);
-            let v5 = scatter_add::<[batch, 7, d]>(v1, tokens);
-            let v6 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let mut v7 = v1 + 0.1 * v6;
-            repeat 2, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = rms_norm(v7) * sigmoid(v7); }
-            let v9 = pad::<7, before = 1>(v5);
-            v3 + mean::<[rows]>(v4) + mean::<[d]>(v7) + mean::<[8, d]>(v9)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<d, k = 2>(x + v1);
+            let x_2 = one_hot::<7>(tokens);
+            let v4 = variance::<seq>(v2, keep);
+            let x = cumsum::<2>(0.5 * v4);
+            let v5 = if x_2 > 0.1 && !(x_2 >= 0.6) { 0.5 * x_2 } else { x_2 - 1 };
+            let x = softmax::<batch>(2 * x);
+            let v6 = v5[7 = [-1, 0]];
+            v6 + x
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+
+    g269 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = layer_norm(x);
+            let mut v2 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v2 { v2 = tanh(linear::<d>(v2)); }
+            let v3 = conv_transpose1d::<seq, d, 3, padding = 1>(v2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v5 = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            v3 + mean::<[3]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
-    g269 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = conv1d::<seq, d, 3, padding = same, groups = d>(x);
-            let x_2 = one_hot::<7>(tokens);
-            let v4 = embedding::<7, d>(tokens);
-            let v5 = tanh(p);
-            v2 + mean::<[d]>(v3) + mean::<[7]>(x_2) + mean::<[d]>(v4) + v5
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
-
     g270 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); param v3: [d] = normal(1.0); v2 += one_hot::<d>(argmax::<d>(v2 + v3)); }
-            let v4 = linear::<rows, bias = false>(v1);
-            let v5 = v2 * sigmoid(v2) + 0.5 * v2;
-            let v5_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v5);
-            let v6 = softmax::<seq>(v5_2, lens);
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v2);
-            v4 + mean::<[d]>(v6) + mean::<[d]>(v7)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, d] {
+            let v1 = max::<d>(x, keep_d);
+            let v2 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v3 = 0.5 * float(lens);
+            let v4 = v3 / (2 + v1 * v1);
+            let v5 = conv_transpose1d::<batch, d, 3, padding = 1>(v2);
+            let v3_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
+            let v6 = conv1d::<7, d, 3, padding = same, groups = d>(v5);
+            v3_2 + v4 + mean::<[7]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g271 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = clamp(v1, -0.7, 0.7);
-            let v3 = one_hot::<7>(arange::<d>());
-            let v4 = detach(floor(2 * v3 + 0.37));
-            let v5 = v2 + sinusoidal_position::<d>(v2);
-            let v6 = one_hot::<7>(arange::<rows>());
-            let v5_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v5);
-            linear::<5, name = head>(v5_2 + mean::<[7]>(v4) + mean::<[rows, 7]>(v6))
+            let v2 = shift::<d, 1>(v1);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
+            let v1_2 = one_hot::<7>(v5);
+            let v6 = conv_transpose1d::<2, 7, 1>(v1_2);
+            let v7 = attend::<mask = sliding_window(2)>(v1, v1, v1, by = v2) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let v8 = embedding::<7, d, name = t_v8>(tokens);
+            let v9 = linear::<tied = t_v8>(v7);
+            let v10 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v4 + mean::<[7]>(v6) + mean::<[d]>(v8) + mean::<[7]>(v9) + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g272 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 5] {
-            let v1 = x + x;
-            let v1_2 = min::<seq>(v1, lens);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v3 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
-            let v4 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let v5 = v3[d = [0, -1, 0, 0, -1]];
-            let v6 = v1_2[batch = -1];
-            let v7 = permute::<[5, batch]>(v4);
-            v5 + mean::<[d]>(v6) + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = ln(2 + x * x);
+            let v1 = softmax::<seq>(2 * v1);
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
+            let v5 = conv_transpose1d::<batch, d, 3, padding = 1>(v3);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v4);
+            let v6 = if v5 <= 0 || v6 > v5 { v6 } else if v5 > 0.5 { sqrt(v5) } else { 0.25 };
+            let mut v8 = v6 + 0.1 * v5;
+            repeat 2, name = r_v8 { v8 = v8 + softmax(v8) * v5; v8 = rms_norm(v8) * sigmoid(v8); v8 += attention::<2, mask = causal>(v8); }
+            v7 + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g273 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 2, d] {
-            let v1 = x[seq = -2..];
-            let v2 = cos(2 * v1);
-            let v3 = max_pool(x);
-            let v4 = tanh(p);
-            let v5 = stack::<[batch, 2, d]>(v3, 0.5 * v3);
-            v2 + mean::<[seq]>(v4) + v5
+        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, 5] {
+            let (v1, _v2) = top_k::<seq, k = 2>(x + p);
+            let v3 = rearrange::<[batch, (2, d)]>(v1);
+            let v4 = if v3 > 0.1 && !(v3 >= 0.6) { 0.5 * v3 } else { v3 - 1 };
+            param v5: [] = normal(1.0);
+            let v6 = linear::<5>(v4);
+            v6 + v5
         }
     } (x: floats[batch, seq, 4], p: floats[seq]);
 
     g274 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = attention::<2, score = bilinear>(x, context = x);
-            let x_2 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(x, argmax::<batch>(x + b));
-            let mut v2 = v1 + 0.1 * x_2;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = dropout::<0.2>(tanh(v2)); }
-            let v1_2 = conv_transpose1d::<seq, d, 3, padding = 1>(v2);
-            let v4 = v1[batch = argmax::<batch>(v1_2 + b)];
-            let v5 = permute::<[d, seq]>(v4);
-            let x = rope::<seq, dims = 2, interleaved = true>(v1_2);
-            param v6: [7, d] = normal(1.0);
-            let v1_2 = v6[tokens];
-            x + v5 + v1_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37));
+            let v2 = silu(v1);
+            let v3 = sqrt(1 + v1 * v1);
+            let v3_2 = if keep && tokens != 2 { tanh(v3) } else { 0 };
+            let v4 = cumsum::<seq>(0.5 * v1);
+            let v5 = sqrt(1 + v1 * v1);
+            let x_2 = cumsum::<d>(0.5 * v5);
+            let v6 = grouped_linear::<d, 7, bias = false>(v4, argmax::<7>(linear::<7>(v4)));
+            v2 + v3_2 + x_2 + v6
         }
-    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g275 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 - 0.5 * gelu(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            param v4: [d] = normal(1.0);
-            let v5 = cross_entropy::<d, reduction = none>(v2, argmax::<d>(v2 + v4));
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v2, v6);
-            linear::<5, name = head>(v7 + v5)
+            let v1_2 = einsum::<[batch, seq]>(v1, v1);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            linear::<5, name = head>(v2 + v1_2 + v1)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g276 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = logsumexp::<[seq, batch]>(x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = cumsum::<d>(0.5 * v1);
-            v3 + v4
+            let v1 = scatter_add::<[7, d]>(x, tokens);
+            let v2 = linear::<d, bias = false>(v1);
+            let v3 = attend::<mask = causal>(concat(x, tanh(x)), concat(linear::<4>(x), x), x);
+            v3 + mean::<[7]>(v2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g277 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = if x > 0.1 && !(x >= 0.6) { 0.5 * x } else { x - 1 };
-            let v1 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x_2);
-            let v2 = max(x, v1);
-            let v3 = attend::<mask = causal>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
-            v3
+        fn forward(x: [batch, seq, d], b: [batch]) -> [d, batch, seq] {
+            let x_2 = x[batch = argmax::<batch>(x + b)];
+            let v1 = x_2 + x_2;
+            let v2 = x_2 * detach(if v1 < 0.1 { 0.5 } else { -1 });
+            let v1_2 = permute::<[d, batch, seq]>(x);
+            v1_2 + v2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g278 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v2 = cumsum::<2>(0.5 * v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = if arange::<seq>() < tokens || !keep { v1 } else { 0.5 * v1 };
-            let v5 = group_norm::<2>(v3);
-            let v6 = gelu(v2);
-            let x_2 = variance::<seq>(v6, keep);
-            let v7 = attention::<2, mask = causal, position = rope>(v5);
-            v4 + x_2 + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
+            let v1 = x[batch = [-1, 0]];
+            let v2 = linear::<5, bias = false>(v1);
+            let v3 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v4 = pad::<5, after = 1, value = 0.5>(v2);
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = stack::<[batch, seq, d, 2]>(v5, 0.5 * x);
+            param v7: [rows, d] = normal(1.0);
+            let (v8, v9) = top_k::<7, k = 2>(linear::<7>(v3));
+            let v10 = sum::<2>(v8 * grouped_linear::<rows, 7>(v3, v9));
+            v6 + mean::<[6]>(v4) + mean::<[rows]>(v7) + mean::<[rows]>(v10)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g279 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v2_2 = if v3 <= 0 || v3 > v3 { v3 } else if v3 > 0.5 { sqrt(v3) } else { 0.25 };
-            let v4 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v5 = feed_forward::<6, activation = geglu>(v4);
-            let v6 = rms_norm::<epsilon = 0.5>(v1);
-            let v2 = l2_norm::<d, epsilon = 0.1>(v6);
-            linear::<5, name = head>(v5 + v2_2 + v2)
+            let v2 = one_hot::<7>(tokens);
+            let v3 = concat::<d>(v1, 0.5 * v1);
+            let v1 = sigmoid(v1);
+            let v4 = grouped_linear::<rows, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v5 = linear::<2>(v3);
+            let mut v6 = v4 + 0.1 * v4;
+            repeat 2, share = true, name = r_v6 { v6 = v6 - 0.2 * cumsum(v6); }
+            let v4 = rope::<theta = 50.0>(v5, tokens);
+            linear::<5, name = head>(v2 + mean::<[rows]>(v6) + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

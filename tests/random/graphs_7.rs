@@ -2,535 +2,531 @@
 
 graphs! {
     g280 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v4 = max_pool(v1, lens);
-            let v5 = v4 * detach(if x < 0.1 { 0.5 } else { -1 });
-            let v6 = v3[seq = 0];
-            let v7 = min(v5, v5);
-            let v6 = max::<[rows]>(v6);
-            v7 + v6
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d], tokens: ids[batch, seq]) -> [batch, seq, 8] {
+            let v1 = tanh(c);
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v3 = attend::<mask = causal, normalizer = sink>(v2, linear::<4>(v2), tanh(v2));
+            let v4 = scatter_add::<[7, d]>(v3, tokens);
+            let v3 = concat::<d>(x, 0.5 * v3);
+            let (v5, v6) = split::<d>(v1);
+            let v7 = sum::<[batch]>(v6);
+            v3 + mean::<[7, d]>(v4) + mean::<[2]>(v5) + mean::<[2]>(v7)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4], tokens: ids[batch, seq]);
 
     g281 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
-            let x_2 = conv_transpose1d::<seq, d, 1>(x);
-            let v2 = group_norm::<2>(v1);
-            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
-            let v4 = embedding::<7, d>(tokens);
-            x_2 + mean::<[7]>(v2) + v3 + v4
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x / (2 + x * x);
+            let v2 = conv_transpose1d::<seq, d, 1>(v1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v1 = permute::<[seq, d, batch]>(v2);
+            let v4 = shift::<seq, -1>(x);
+            v3 + v1 + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g282 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = embedding::<7, d, name = t_v1>(tokens);
-            let v2 = linear::<tied = t_v1>(x);
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { v3 = dropout::<0.2>(tanh(v3)); v3 = v3 + feed_forward::<5>(layer_norm(v3)); }
-            let v4 = cumsum::<seq>(0.5 * v3);
-            param v5: [7, d] = normal(1.0);
-            let v6 = v5[arange::<rows>()];
-            let v7 = v4[batch = [0, -1, 0, 0, -1]];
-            let v8 = softmax::<d>(2 * v6);
-            let v9 = one_hot::<7>(tokens);
-            let v10 = feed_forward::<6, activation = reglu>(v7);
-            v1 + mean::<[rows]>(v8) + mean::<[7]>(v9) + mean::<[5, 7]>(v10)
+        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, rows, d] {
+            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
+            let x = tanh(z);
+            let mut v2 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v2 { v2 = rms_norm(v2) * sigmoid(v2); v2 = v2 + softmax(v2) * x; }
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            let v1_2 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let (_v5, _v6, v7) = attend::<mask = causal>(v1, linear::<4>(v1), v1);
+            let x = max(v7, v1);
+            let v8 = v4[seq = [-1, 0]];
+            v2 + mean::<[seq, 5]>(v1_2) + mean::<[seq]>(x) + mean::<[2]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
 
     g283 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = detach(floor(2 * v1 + 0.37));
-            param v3: [rows, d] = normal(1.0);
-            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(v2), linear::<6, bias = false>(v2), v2);
-            let v2_2 = l2_norm(v3);
-            let v5 = sigmoid(v2_2);
-            let v6 = concat::<d>(v4, 0.5 * v4);
-            let v7 = v6 + sinusoidal_position::<8>(v6);
-            linear::<5, name = head>(v7 + mean::<[rows, d]>(v5))
+            let v2 = one_hot::<7>(tokens);
+            buffer v3: [2, d] = 0.7;
+            let v4 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = max(v3, v3);
+            let v3_2 = one_hot::<7>(arange::<d>());
+            let v5 = conv1d::<seq, d, 3, padding = causal>(v1);
+            param v6: [d] = normal(1.0);
+            let v7 = mean::<4>(one_hot::<4>(argmax::<d>(v3_2 + v6)));
+            linear::<5, name = head>(v2 + mean::<[d]>(v4) + mean::<[2, d]>(v3) + mean::<[d]>(v5) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g284 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [rows, d] {
-            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
-            let v2 = pad::<d, before = 1>(x);
-            buffer v3: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v2_2 = v2[batch = -1];
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[seq, rows]>(v1, v4);
-            let mut v6 = v5 + 0.1 * v5;
-            repeat 2, name = r_v6 { v6 = v6 * sigmoid(linear::<rows, bias = false>(v6)) + v5; param v7: [rows] = normal(1.0); v6 += one_hot::<rows>(argmax::<rows>(v6 + v7)); }
-            v3 + mean::<[seq, 5]>(v2_2) + mean::<[seq]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = one_hot::<7>(tokens);
+            let v2 = v1[seq = 0];
+            let (v3, _v4, v5) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v1 = attention::<2, position = rel_pos_bias(4, 3)>(v3);
+            let v6 = attention::<2, score = additive(3)>(v1, context = v1);
+            let v6_2 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
+            v6_2 + mean::<[7]>(v2) + v5
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g285 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let x_2 = rope::<seq, dims = 2, interleaved = true>(x);
-            let mut v1 = x_2 + 0.1 * x_2;
-            repeat 2, name = r_v1 { v1 = rms_norm(v1) * sigmoid(v1); v1 = dropout::<0.2>(tanh(v1)); }
-            let v2 = cos(2 * x_2);
-            v1 + v2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v1);
+            let v2 = x_2 * detach(floor(2 * x_2 + 0.37));
+            let v3 = cumsum::<rows>(0.5 * v2);
+            v3
         }
     } (x: floats[batch, seq, 4]);
 
     g286 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, seq, 5] {
-            let v1 = x[d = [-1, 0]];
-            let v2 = grouped_linear::<5, 7, bias = false>(x, tokens);
-            let x = shift::<batch, 2>(v2);
-            let mut v3 = x + 0.1 * x;
-            repeat 2, name = r_v3 { v3 = v3 - 0.2 * cumsum(v3); }
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x = v1[seq = turned];
-            v3 + mean::<[rows, d]>(v4) + mean::<[2]>(x)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep_some: bool[d, seq]) -> [batch, 5] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = x + learned_position::<9, d>(x);
+            let v3 = v2[seq = -1];
+            let v4 = linear::<5>(v3);
+            let x = cumsum::<batch>(0.5 * v1);
+            let v5 = sum::<seq>(x, keep_some);
+            v4 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], keep_some: marks[4, seq]);
 
     g287 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = linear::<d, bias = false>(v1);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<rows>()];
-            let v5 = cumsum::<d>(0.5 * v2);
-            linear::<5, name = head>(v5 + mean::<[rows]>(v4))
+            let v2 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v3 = attention::<2, mask = causal>(v1);
+            let v1_2 = v3[d = ..2];
+            linear::<5, name = head>(v2 + mean::<[2]>(v1_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g288 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = conv1d::<seq, d, 3, padding = 1, bias = false>(x);
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x_2);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let (v3, v4) = split::<d>(v2);
-            v3 + v4
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.2 * cumsum(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
+            param v3: [d] = normal(1.0);
+            let x_2 = one_hot::<7>(argmax::<d>(detach(v1 + v3)));
+            let v4 = silu(v1);
+            let v5 = cumsum::<d>(0.5 * v4);
+            x_2 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g289 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = feed_forward::<6, activation = swiglu>(x);
-            let x = conv1d::<seq, d, 4, groups = d, padding = causal>(x_2);
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let v2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            param v3: [2, d] = normal(1.0);
-            v2 + v1 + mean::<[2]>(v3)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq] {
+            param v1: [d] = normal(1.0);
+            let v2 = x[d = argmax::<d>(x + v1)];
+            let v3 = mean_pool(x, lens);
+            let v4 = linear::<d>(v3);
+            let (_v5, v6, v7) = attend::<mask = causal>(x, linear::<4>(x), x);
+            let v8 = mean::<kv>(v6 * sin(3 * v6));
+            let v3_2 = l2_norm(v3);
+            v2 + mean::<[d]>(v4) + v7 + v8 + mean::<[d]>(v3_2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g290 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
-            let v1 = x - x;
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = mean_pool(v2, keep);
-            let v4 = logsumexp::<[batch, d]>(v3);
-            let (v5, v6) = split::<d>(v2);
-            v5 + v4 + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let v2 = v1 + learned_position::<9, d>(v1);
+            buffer v3: [2, d] = 0.7;
+            let mut v4 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 + feed_forward::<5>(layer_norm(v4)); }
+            let v5 = conv1d::<seq, d, 3, padding = causal>(v4);
+            v5 + mean::<[2]>(v3)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g291 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = l2_norm(v1);
-            let v3 = softmax::<d>(2 * v2);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(v3));
-            let v1_2 = sum::<2>(v4 * grouped_linear::<rows, 7>(v3, v5));
-            param v6: [d, rows] = normal(0.5);
-            let v1 = einsum::<[batch, seq, rows]>(v1, v6);
-            linear::<5, name = head>(v1_2 + v1)
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = conv1d::<seq, d, 3, padding = causal>(v1);
+            let v4 = cumsum::<d>(0.5 * v3);
+            let v5 = ln(2 + v4 * v4);
+            linear::<5, name = head>(v2 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g292 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = 2 * x - 1;
-            let v2 = cumsum::<d>(0.5 * v1);
-            let x = one_hot::<7>(tokens);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = max::<[d, seq]>(v2);
-            let v5 = conv1d::<seq, d, 1>(v3);
-            let v6 = l2_norm::<batch, epsilon = 0.1>(v4);
-            x + mean::<[d]>(v5) + v6
+        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], b: [batch]) -> [batch, seq, 8] {
+            let v1 = x[seq = order];
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = concat::<d>(v2, 0.5 * v2);
+            let v2 = softmax::<seq>(2 * x);
+            let v4 = softmax::<batch>(2 * v2);
+            let x = conv_transpose1d::<seq, d, 3, padding = 1>(x);
+            let v5 = v2[batch = argmax::<batch>(v4 + b)];
+            v3 + mean::<[d]>(x) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], b: floats[batch]);
 
     g293 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2, d] {
-            let v1 = max(x, x);
-            let v2 = l2_norm::<batch, epsilon = 0.1>(v1);
-            let x = layer_norm(v1);
-            let v3 = einsum::<[batch, d]>(v2, v2);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = exp(tanh(logsumexp::<seq>(v1, keep)));
-            param v5: [3] = normal(1.0);
-            let (v6, v7) = top_k::<3, k = 2>(v4 + v5);
-            let v1_2 = embedding::<7, d>(v7);
-            v1_2 + v3 + v1 + v6
+        fn forward(x: [batch, seq, d], keep_d: bool[d], tokens: ids[batch, seq]) -> [batch, seq, 10] {
+            let (v1, v2) = top_k::<7, k = 2>(linear::<7>(x));
+            let v3 = sum::<2>(v1 * grouped_linear::<5, 7>(x, v2));
+            let v4 = exp(tanh(logsumexp::<d>(x, keep_d)));
+            let x = concat::<5>(v3, 0.5 * v3);
+            let x_2 = embedding::<7, d>(tokens);
+            let v5 = layer_norm::<epsilon = 0.1>(x);
+            let v6 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x_2);
+            buffer v7: [d] = |i| 0.3 * i - 0.4;
+            v5 + v4 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], keep_d: marks[4], tokens: ids[batch, seq]);
 
     g294 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = min(v2, v2);
-            let x = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(v2);
-            let v2 = v3 / (2 + x * x);
-            let x = softmax::<rows>(2 * v2);
-            x
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = mean_pool(x);
+            let v2 = clamp(v1, v1 - 1, v1 + 1);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v4 = one_hot::<7>(tokens);
+            let x_2 = grouped_linear::<d, 7>(v3, tokens);
+            v4 + mean::<[d]>(v2) + mean::<[d]>(x_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g295 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
-            let v3 = if v2 > 0.1 && !(v2 >= 0.6) { 0.5 * v2 } else { v2 - 1 };
-            let v4 = v1 + sinusoidal_position::<d>(v1);
-            linear::<5, name = head>(v4 + mean::<[2]>(v3))
+            let v2 = softmax::<d>(2 * v1);
+            let v3 = cumsum::<d>(0.5 * v2);
+            let v4 = einsum::<[batch, seq]>(v2, v2);
+            linear::<5, name = head>(v3 + v4)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g296 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
-            let x = variance::<[seq, d]>(v1);
-            let v2 = pad::<d, before = 1>(v1);
-            v2 + x
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let x = conv_transpose1d::<seq, d, 3, padding = 1>(x);
+            let v2 = linear::<rows, bias = false>(x);
+            v1 + mean::<[rows]>(v2)
         }
     } (x: floats[batch, seq, 4]);
 
     g297 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x[d = [-1, 0]];
-            let (v2, v3) = split::<d>(x);
-            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v4 = attention::<2>(x_2);
-            let v5 = concat::<d>(v4, 0.5 * x);
-            v1 + v2 + v3 + mean::<[8]>(v5)
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], b: [batch]) -> [batch, d] {
+            let v1 = x[d = -2..];
+            let v2 = conv1d::<seq, d, 3, padding = causal>(x);
+            let v3 = exp(tanh(logsumexp::<seq>(v2, some_lens)));
+            let v4 = v1 + learned_position::<9, 2>(v1);
+            let v5 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v4, argmax::<batch>(v4 + b));
+            v3 + mean::<[seq, 2]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], b: floats[batch]);
 
     g298 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = attend::<mask = causal, normalizer = sink>(v1, linear::<4>(v1), tanh(v1));
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(v3);
-            let v6 = l2_norm::<seq, epsilon = 0.1>(v4);
-            v2 + mean::<[7]>(v5) + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<batch>()];
+            let v3 = 0.5 * float(keep);
+            let v4 = expand::<[batch, seq, d]>(v3);
+            let v3_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v4);
+            buffer v5: [2, d] = 0.7;
+            x + v2 + v3_2 + mean::<[2]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g299 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = variance::<[d]>(v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1_2 = pad::<d, before = 1>(v1);
-            let v4 = grouped_linear::<d, 7>(v1, argmax::<7>(linear::<7>(v1)));
-            param v5: [rows] = normal(1.0);
-            let v6 = shift::<rows, 1>(v5);
-            let v1 = shift::<5, -1>(v1_2);
-            linear::<5, name = head>(v3 + v2 + v4 + mean::<[rows]>(v6) + mean::<[5]>(v1))
+            param v2: [d] = normal(1.0);
+            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
+            let v1_2 = v1[d = v4];
+            let v5 = v3 * v3;
+            let v6 = layer_norm(v1);
+            param v7: [d] = normal(1.0);
+            let v8 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v7));
+            let v9 = one_hot::<7>(tokens);
+            let v1 = v6[d = -1];
+            let v10 = shift::<7, 1>(v9);
+            linear::<5, name = head>(v1_2 + v5 + v8 + v1 + mean::<[7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g300 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
-            let v1 = grouped_linear::<5, 7>(x, tokens);
-            let x = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            let v1_2 = layer_norm(x);
-            v1_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let x_2 = einsum::<[seq, d]>(x, x);
+            let (v1, v2, _v3) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v4 = sum::<kv>(v2 * v2);
+            let v5 = linear::<5, bias = false>(v1);
+            v5 + mean::<[d]>(x_2) + v4
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g301 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = if keep && tokens != 2 { tanh(x) } else { 0 };
-            let v1 = x_2[seq = [0, -1, 0, 0, -1]];
-            let v2 = v1[d = 0];
-            let v3 = conv1d::<batch, 5, 3, padding = same, groups = 5>(v2);
-            let v4 = conv1d::<seq, d, 3, padding = causal>(x_2);
-            let mut v5 = v1 + 0.1 * v3;
-            repeat 2, name = r_v5 { v5 = v5 + softmax(v5) * v3; v5 = tanh(linear::<d>(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
-            let x = sum::<[seq]>(x_2);
-            v4 + mean::<[5]>(v5) + x
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
-
-    g302 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<rows>()];
-            let v3 = v2 - v2;
-            let v4 = sum::<seq>(x, keep);
-            let x_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v5 = conv1d::<seq, d, 3, padding = 1, bias = false>(x_2);
-            v5 + mean::<[rows]>(v3) + v4
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            param v1: [3, d] = normal(0.7);
+            let v2 = attend::<mask = causal>(x, linear::<4>(x), x) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v1[kv_idx % 3])) } };
+            let v3 = max_pool(v2, keep);
+            let v4 = clamp(v3, v3 - 1, v3 + 1);
+            let v5 = attend::<mask = causal>(v2, v2, v2);
+            let (v6, v7) = split::<d>(v5);
+            let v8 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v5);
+            let v9 = max::<[batch, d]>(v3);
+            v6 + mean::<[d]>(v4) + v7 + mean::<[d]>(v8) + v9
         }
     } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+
+    g302 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = clamp(x, -0.7, 0.7);
+            param v2: [d] = normal(1.0);
+            let v3 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
+            let v4 = rms_norm::<epsilon = 0.5>(v2);
+            let v5 = layer_norm::<epsilon = 0.1>(v3);
+            v5 + v4
+        }
+    } (x: floats[batch, seq, 4]);
 
     g303 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1[d = -1];
-            param v3: [d] = normal(1.0);
-            let v1_2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v1, argmax::<d>(v1 + v3));
-            let v4 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v4_2 = v4[d = [-1, 0]];
-            linear::<5, name = head>(v4_2 + v2 + v1_2)
+            let v2 = pad::<d, after = 1, value = 0.5>(v1);
+            let v3 = v1[d = [0, -1, 0, 0, -1]];
+            param v4: [5] = normal(1.0);
+            let v5 = cross_entropy::<5, label_smoothing = 0.2, reduction = none>(v3, argmax::<5>(v3 + v4));
+            let v6 = l2_norm(v2);
+            linear::<5, name = head>(v6 + v5)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g304 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(tokens);
-            let v2 = one_hot::<7>(arange::<batch>());
-            let v2_2 = feed_forward::<6, activation = tanh>(v2);
-            let v3 = v1[seq = -2..];
-            let v2 = 0.5 * float(tokens);
-            let mut v4 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { param v5: [7] = ones; v4 *= v5; v4 = tanh(linear::<7>(v4)); }
-            param v6: [7, d] = normal(1.0);
-            let v7 = v6[arange::<seq>()];
-            x + mean::<[7]>(v2_2) + v2 + mean::<[2, 7]>(v4) + v7
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 2, seq, rows] {
+            param v1: [d, rows] = normal(0.5);
+            let v2 = einsum::<[batch, seq, rows]>(x, v1);
+            param v3: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(x, v3);
+            let v4 = stack::<[batch, 2, seq, rows]>(x_2, 0.5 * x_2);
+            let x = if tokens < 3 || v4 > 0.3 { v4 } else { 0.5 };
+            let v5 = x_2 + learned_position::<9, rows>(x_2);
+            let v6 = silu(v2);
+            let v5 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(v5);
+            x + v6 + v5
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g305 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = dropout::<0.2>(tanh(v1)); v1 = tanh(linear::<d>(v1)); }
-            let x_2 = one_hot::<7>(tokens);
-            let x = attend::<mask = causal, position = rope>(v1, v1, v1);
-            let v2 = x_2 + learned_position::<9, 7>(x_2);
-            x + mean::<[7]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], last: ids[batch], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = one_hot::<7>(argmax::<seq>(detach(x + p)));
+            let x_2 = x[seq = last];
+            let v2 = one_hot::<7>(tokens);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, rows, 7]>(v1, v3);
+            v2 + mean::<[d]>(x_2) + mean::<[rows]>(v4)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], last: places[batch], tokens: ids[batch, seq]);
 
     g306 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq]) -> [batch, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
             let v1 = einsum::<[batch, d]>(x, x);
-            let v1_2 = cumsum::<batch>(0.5 * v1);
-            let v2 = sum::<seq>(x, lens);
-            let v3 = scatter_add::<[7, d]>(x, tokens);
-            param v4: [d] = normal(1.0);
-            let (v5, v6) = top_k::<d, k = 2>(v1_2 + v4);
-            let v1_2_2 = scatter_add::<[batch, d], axis = d>(0.5 * v5, v6);
-            let v7 = relu(v1);
-            let v8 = rearrange::<[(7, d)]>(v3);
-            v2 + mean::<[2]>(v5) + v1_2_2 + v7 + mean::<[28]>(v8)
+            let x_2 = detach(floor(2 * x + 0.37));
+            let v2 = softmax::<batch>(2 * v1);
+            let v3 = l2_norm::<batch, epsilon = 0.1>(v2);
+            let x = pad::<d, after = 1, value = 0.5>(x_2);
+            let v4 = conv1d::<batch, 5, 1>(x);
+            let v5 = softmax::<batch>(2 * v1);
+            v4 + mean::<[d]>(v3) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g307 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = stack::<[batch, seq, d, 2]>(v2, 0.5 * v2);
-            let v5 = v3[7 = -1];
-            linear::<5, name = head>(v2 + mean::<[2]>(v4) + v5)
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let v3 = rope::<theta = 50.0>(v2, tokens);
+            let v1_2 = v2 + v3;
+            linear::<5, name = head>(v1_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g308 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], w: [batch, seq]) -> [batch, seq, d] {
-            let x_2 = x[seq = -1];
-            let v1 = cumsum::<d>(0.5 * x);
-            let x = tanh(w);
-            let v2 = linear::<2>(x_2);
-            v1 + x + mean::<[2]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, rows] {
+            let x_2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
+            let v1 = max_pool(x, keep);
+            let v2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v2_2 = stack::<[batch, d, 2]>(v2, 0.5 * v2);
+            x_2 + mean::<[d, 2]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g309 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            let v2 = logsumexp::<[batch]>(v1);
-            let v3 = conv_transpose1d::<seq, d, 3, padding = 1>(v2);
-            let v4 = expand::<[batch, seq, d]>(v3);
-            let x = 0.5 * float(lens);
-            let v5 = v4[batch = 0];
-            let v2_2 = conv2d::<[batch, seq], d, 3, padding = 1>(v4);
-            let v4 = expand::<[batch, seq, d]>(x);
-            v2_2 + v5 + v4
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
+            let v2 = conv_transpose1d::<seq, d, 1>(v1);
+            let v3 = softmax::<d>(2 * v2);
+            let v4 = detach(floor(2 * v3 + 0.37));
+            let v5 = attend::<mask = sliding_window(2)>(v4, v4, v4, by = v2) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let v6 = linear::<5, bias = false>(v5);
+            let v7 = linear::<rows>(v6);
+            let v8 = attention::<2, score = bilinear>(v5, context = v7);
+            v8
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g310 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, d] {
-            let v1 = x[seq = 0];
-            let v2 = l2_norm::<d, epsilon = 0.1>(x);
-            let v3 = mean_pool(v2, keep);
-            let x = linear::<d>(v3);
-            let x_2 = rope::<batch, dims = 2, interleaved = true>(v1);
-            x + x_2
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
+            let v2 = linear::<d>(v1);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(x + v3);
+            let v6 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v4, v5);
+            let v7 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v6 = feed_forward::<6, activation = gelu_tanh>(v6);
+            v2 + mean::<[2]>(v4) + v7 + v6
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g311 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            let v1_2 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
-            let v2 = v2 * detach(floor(2 * v2 + 0.37));
-            let mut v3 = v2 + 0.1 * v2;
-            repeat 2, share = true, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = v3 + softmax(v3) * v2; param v5: [d] = normal(1.0); v3 += one_hot::<d>(argmax::<d>(v3 + v5)); }
-            param v6: [d, rows] = normal(0.5);
-            let v7 = einsum::<[batch, seq, rows]>(v1_2, v6);
-            let v8 = sqrt(1 + v3 * v3);
-            param v9: [7, d] = normal(1.0);
-            let v10 = v9[arange::<rows>()];
-            linear::<5, name = head>(v7 + mean::<[d]>(v8) + mean::<[d]>(v10))
+            let v2 = linear::<5, bias = false>(v1);
+            let v1_2 = gelu(v2);
+            let v1 = feed_forward::<6, activation = tanh>(v1_2);
+            param v3: [5] = normal(1.0);
+            let v4 = v1_2[5 = argmax::<5>(v1 + v3)];
+            let v5 = concat::<5>(v1_2, 0.5 * v1_2);
+            let v1_2 = min(v4, v1_2);
+            let v4_2 = grouped_linear::<d, 7>(v5, tokens);
+            linear::<5, name = head>(v1_2 + mean::<[d]>(v4_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g312 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let x_2 = x / (2 + x * x);
-            let v1 = linear::<2, bias = false>(x_2);
-            let v2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(x_2);
-            param v3: [d] = normal(1.0);
-            let v4 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v3));
-            let v2 = ln(2 + x * x);
-            v1 + v4 + mean::<[d]>(v2)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[batch = -1];
+            param v2: [rows] = normal(1.0);
+            let v3 = max(v1, v1);
+            let v4 = rope::<seq, dims = 2, interleaved = true>(v3);
+            let v5 = embedding::<7, d>(tokens);
+            v5 + mean::<[rows]>(v2) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g313 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
-            let v1 = softmax::<d>(2 * x);
-            param v2: [d, rows] = normal(0.5);
-            let v3 = einsum::<[batch, seq, rows]>(v1, v2);
-            let v1 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v4 = max(0.1, v1);
-            v3 + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2, d] {
+            let v1 = stack::<[batch, seq, 2, d]>(x, 0.5 * x);
+            let (_v2, _v3, v4) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v5 = v4 / (2 + v4 * v4);
+            let (v6, _v7, v8) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            v1 + v5 + v6 + v8
         }
     } (x: floats[batch, seq, 4]);
 
     g314 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            param v1: [d, rows] = normal(0.5);
-            let v2 = einsum::<[batch, seq, rows]>(x, v1);
-            let v3 = cross_entropy::<seq, reduction = none>(x, argmax::<seq>(x + p));
-            let v4 = 0.5 * float(keep);
-            let v5 = expand::<[batch, seq, d]>(v4);
-            let v6 = one_hot::<7>(arange::<rows>());
-            let v7 = rope::<batch, dims = 2, interleaved = true>(v3);
-            let v4 = stack::<[batch, 2, d]>(v7, 0.5 * v7);
-            let v7_2 = one_hot::<7>(tokens);
-            v2 + mean::<[d]>(v5) + mean::<[7]>(v6) + mean::<[2, d]>(v4) + mean::<[7]>(v7_2)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, 7, d] {
+            let v1 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v1_2 = l2_norm::<d, epsilon = 0.1>(v1);
+            param v2: [3, d] = normal(0.7);
+            let v3 = attend::<mask = causal & sliding_window(3)>(x, tanh(x), x) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v2[q_idx % 3]) * dot(k, v2[kv_idx % 3]) } };
+            let v4 = max(v1_2, v1_2);
+            let v5 = 0.5 * float(tokens);
+            let v1_2 = tanh(z);
+            let mut v6 = v3 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = dropout::<0.2>(tanh(v6)); param v7: [d] = normal(1.0); v6 += one_hot::<d>(argmax::<d>(v6 + v7)); }
+            let v8 = l2_norm::<d, epsilon = 0.1>(v6);
+            v4 + mean::<[rows]>(v1_2) + mean::<[seq]>(v8)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g315 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sin(v1);
-            let v3 = if tokens < 3 || v2 > 0.3 { v2 } else { 0.5 };
-            let v4 = one_hot::<7>(arange::<d>());
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[rows, 7]>(v4, v5);
-            let v7 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v3 + mean::<[rows, 7]>(v6) + mean::<[7]>(v7))
+            param v2: [d] = normal(1.0);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[argmax::<d>(v1 + v2)];
+            let v5 = v4 / (2 + v1 * v1);
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v4 + v6);
+            let v9 = v5[d = v8];
+            let (v10, v11) = split::<d>(v4);
+            let v4 = conv1d::<seq, d, 3, padding = causal>(v4);
+            linear::<5, name = head>(v7 + v9 + v10 + v11 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g316 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
-            let v1 = linear::<rows, bias = false>(x);
-            let x = sin(v1);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v3_2 = clamp(v3, v3 - 1, v3 + 1);
-            let v4 = embedding::<7, d>(tokens);
-            x + mean::<[d]>(v3_2) + mean::<[d]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, name = r_v1 { param v2: [d] = ones; v1 *= v2; v1 = v1 + feed_forward::<5>(layer_norm(v1)); v1 = v1 - 0.2 * cumsum(v1); }
+            let x = one_hot::<7>(tokens);
+            let v3 = conv_transpose2d::<[batch, seq], 7, [3, 1], padding = [1, 0], bias = false>(x);
+            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(v1);
+            let x_2 = detach(floor(2 * v3 + 0.37)) + v3;
+            v4 + mean::<[7]>(x_2)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g317 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = v1 - 0.2 * cumsum(v1); v1 = v1 + softmax(v1) * x; param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = x + sinusoidal_position::<d>(x);
-            let x_2 = tanh(m);
-            let v4 = one_hot::<7>(tokens);
-            v1 + v3 + mean::<[rows]>(x_2) + mean::<[7]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, 2] {
+            let v1 = mean_pool(x, lens);
+            let v2 = 0.5 * float(lens);
+            param v3: [d] = normal(1.0);
+            let (v4, v5) = top_k::<d, k = 2>(v1 + v3);
+            let v6 = scatter_add::<[batch, d], axis = d>(0.5 * v4, v5);
+            let v7 = variance::<[d]>(x);
+            v4 + v2 + mean::<[d]>(v6) + mean::<[seq]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g318 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = one_hot::<7>(arange::<rows>());
-            let v1 = l2_norm::<rows, epsilon = 0.1>(v1);
-            param v2: [rows, d] = normal(1.0);
-            x + mean::<[rows, 7]>(v1) + mean::<[rows]>(v2)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            buffer v1: [2, d] = 0.7;
+            param v2: [] = normal(1.0);
+            let v3 = embedding::<7, d>(tokens);
+            x + mean::<[2]>(v1) + v2 + v3
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g319 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v1_2 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v3 = attention::<2, mask = causal>(v1);
-            let v4 = feed_forward::<6, activation = reglu>(v3);
-            let v5 = relu(v1);
-            linear::<5, name = head>(v4 + v1_2 + v5)
+            let v1_2 = pad::<d, before = 1>(v1);
+            let v1 = l2_norm::<5, epsilon = 0.1>(v1_2);
+            let v2 = max::<[5]>(v1);
+            let v3 = v2 * v2;
+            linear::<5, name = head>(v1_2 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,221 +3,217 @@
 graphs! {
     g320 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = feed_forward::<6, activation = reglu>(x);
-            let x_2 = grouped_linear::<5, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
-            param v2: [5] = normal(1.0);
-            let v3 = x_2[5 = argmax::<5>(detach(x_2 + v2))];
-            v3
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 5] {
+            let v1 = softmax::<seq>(x, some_lens);
+            let v2 = v1 + sinusoidal_position::<d>(v1);
+            let x_2 = linear::<5>(v2);
+            x_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
 
     g321 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], m: [rows, d]) -> [batch, seq, d] {
-            let v1 = l2_norm::<batch, epsilon = 0.1>(x);
-            let v1 = dropout::<0.5>(v1);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v4 = tanh(m);
-            param v5: [rows] = normal(1.0);
-            let (v6, v7) = top_k::<rows, k = 2>(v4 + v5);
-            let v8 = scatter_add::<[rows, d], axis = rows>(0.5 * v6, v7);
-            v2 + mean::<[7]>(v3) + mean::<[2]>(v6) + mean::<[rows]>(v8)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], b: [batch], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = x[batch = argmax::<batch>(x + b)];
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[tokens];
+            let v3 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v2, argmax::<batch>(v2 + b));
+            let (v4, v5, _v6) = attend::<mask = sliding_window(2), normalizer = sink>(v2, linear::<4>(v2), v2);
+            let v7 = einsum::<[batch, seq, d]>(v5, v2 as [batch, kv = seq, d]);
+            let v8 = if v4 <= 0 || v7 > v4 { v7 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
+            v8 + x_2 + v3
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], m: floats[3, 4]);
+    } (x: floats[batch, seq, 4], b: floats[batch], tokens: ids[batch, seq]);
 
     g322 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch]) -> [batch, seq, 8] {
-            let v1 = mean_pool(x, lens);
-            let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v3 = conv1d::<batch, 3, 1>(v2);
-            let v4 = one_hot::<7>(argmax::<batch>(v3 + b));
-            let v4_2 = conv1d::<3, 7, 3, padding = same, groups = 7>(v4);
-            let v4 = max_pool(x);
-            let v1 = concat::<d>(x, 0.5 * x);
-            v1 + mean::<[3, 7]>(v4_2) + mean::<[d]>(v4)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, 5, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let x = conv_transpose1d::<seq, 3, 3, padding = 1>(v1);
+            let v1 = x[seq = [0, -1, 0, 0, -1]];
+            let v2 = conv2d::<[batch, seq], 3, 3, padding = 1>(x);
+            let v1_2 = embedding::<7, d>(tokens);
+            let v3 = mean_pool(v1_2);
+            let v4 = attention::<2, mask = padding>(v1_2, padding = lens);
+            v1 + mean::<[seq]>(v2) + mean::<[d]>(v3) + mean::<[seq, d]>(v4)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g323 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d>(tokens);
-            let v1_2 = conv1d::<seq, d, 3, padding = causal>(v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = pad::<d, after = 1, value = 0.5>(v3);
-            let v5 = linear::<d, bias = false>(v2);
-            linear::<5, name = head>(v1_2 + mean::<[5]>(v4) + v5)
+            let v2 = max::<[d]>(v1);
+            let mut v3 = v1 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [d] = ones; v3 *= v4; v3 = dropout::<0.2>(tanh(v3)); v3 = v3 - 0.2 * cumsum(v3); }
+            let v5 = one_hot::<7>(arange::<d>());
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v3);
+            let v8 = expand::<[batch, seq, d]>(v2);
+            linear::<5, name = head>(v6 + mean::<[7]>(v5) + mean::<[7]>(v7) + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g324 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], z: [batch, rows, d]) -> [batch, 2, rows, d] {
-            let v1 = tanh(z);
-            param v2: [2, d] = normal(1.0);
-            let v3 = stack::<[batch, 2, rows, d]>(v1, 0.5 * v1);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(x));
-            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, bias = false>(x, v5));
-            let v7 = max::<2>(windows::<d, size = 2, step = 1>(v6));
-            let v8 = v3 / (2 + v2 * v2);
-            let mut v9 = v3 + 0.1 * v1;
-            repeat 2, name = r_v9 { v9 = dropout::<0.2>(tanh(v9)); }
-            v8 + mean::<[seq, 3]>(v7) + v9
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, argmax::<7>(linear::<7>(x)));
+            let v2 = linear::<2>(v1);
+            let v3 = embedding::<7, d>(tokens);
+            let v1_2 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { v4 = v4 - 0.5 * gelu(v4); v4 = v4 - 0.5 * gelu(v4); param v5: [d] = normal(1.0); v4 += one_hot::<d>(argmax::<d>(v4 + v5)); }
+            let v6 = feed_forward::<6, activation = silu>(v1_2);
+            let v2 = permute::<[seq, 2, batch]>(v6);
+            v4 + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4], z: floats[batch, 3, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g325 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, rows] {
-            let v1 = x + learned_position::<9, d>(x);
-            let v2 = detach(floor(2 * x + 0.37));
-            let v3 = sum::<[d]>(v1);
-            let v4 = grouped_linear::<rows, 7, bias = false>(v2, argmax::<7>(linear::<7>(v2)));
-            let v5 = exp(tanh(logsumexp::<seq>(v3, keep)));
-            v4 + v5
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = bilinear>(x, context = x);
+            let x = sum::<[batch, d]>(v1);
+            let v2 = 1 - v1 / 3;
+            let v3 = embedding::<7, d, name = t_v3>(tokens);
+            let v4 = linear::<tied = t_v3>(v2);
+            let v5 = tanh(z);
+            v3 + x + mean::<[7]>(v4) + mean::<[rows]>(v5)
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g326 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq] {
-            let v1 = conv_transpose1d::<batch, d, 3, padding = 1>(x);
-            let v2 = softmax::<seq>(2 * v1);
-            let v3 = x[d = 0];
-            let v1 = sum::<seq>(v3, lens);
-            let v4 = 0.5 * float(keep);
-            buffer v5: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let x_2 = clamp(v1, v1 - 1, v1 + 1);
-            let x = scatter_add::<[7, d]>(v2, tokens);
-            v4 + mean::<[rows, d]>(v5) + x_2 + mean::<[7, d]>(x)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
+            let x_2 = if x < x { x * x } else { tanh(x) };
+            let x = conv2d::<[batch, seq], d, 3, padding = 1>(x);
+            let v1 = one_hot::<7>(arange::<rows>());
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(x);
+            let v4 = v1 * sigmoid(v1) + 0.5 * v1;
+            let v5 = attention::<2>(x_2);
+            let x = group_norm::<2>(v2);
+            let v2_2 = softmax::<seq>(x, lens);
+            v3 + mean::<[rows]>(v4) + mean::<[d]>(v5) + mean::<[d]>(v2_2)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
 
     g327 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = embedding::<7, d>(tokens);
-            let v4 = linear::<rows>(v3);
-            let (v5, v6) = split::<d>(v1);
-            let v7 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1);
-            let (v8, v9) = split::<d>(v7);
-            let v10 = softmax(v4);
-            let v3_2 = v6 * sigmoid(v5) + 0.5 * v5;
-            linear::<5, name = head>(v8 + v2 + v9 + mean::<[rows]>(v10) + v3_2)
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = detach(floor(2 * v1 + 0.37));
+            param v4: [3, d] = normal(0.7);
+            let v3_2 = attend::<mask = causal>(v3, linear::<4>(v3), v3) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v4[kv_idx % 3])) } };
+            param v5: [d, rows] = normal(0.5);
+            let v6 = einsum::<[batch, seq, rows]>(v3_2, v5);
+            let v7 = einsum::<[rows]>(v2, v2);
+            let v3_2_2 = v3_2[d = [0, -1, 0, 0, -1]];
+            let v3_2 = one_hot::<7>(arange::<d>());
+            let (v8, v9) = split::<d>(v3_2);
+            linear::<5, name = head>(v6 + v7 + mean::<[5]>(v3_2_2) + mean::<[2, 7]>(v8) + mean::<[2, 7]>(v9))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g328 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], order: ids[batch, seq], b: [batch]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[tokens];
-            let v3 = x[seq = order];
-            let v4 = max::<[d, batch]>(x);
-            buffer v5: [2, d] = 0.7;
-            let x = pad::<d, after = 1, value = 0.5>(x);
-            param v6: [7, d] = normal(1.0);
-            let x = v6[argmax::<batch>(x + b)];
-            v2 + v3 + v4 + mean::<[2]>(v5) + mean::<[5]>(x)
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], order: places[batch, seq], b: floats[batch]);
-
-    g329 {
-        struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = permute::<[seq, d, batch]>(x);
-            let v2 = embedding::<7, d>(tokens);
-            let v2_2 = mean::<[d, seq]>(v2);
-            param v3: [7, d] = normal(1.0);
-            let x_2 = v3[tokens];
-            let v4 = rope::<theta = 50.0>(x, tokens);
-            let v5 = v2 + learned_position::<9, d>(v2);
-            let v6 = permute::<[seq, d, batch]>(x_2);
-            let v7 = scatter_add::<[7, d, batch]>(v1, tokens);
-            v4 + v2_2 + v5 + v6 + mean::<[7]>(v7)
+            let v1 = rope::<theta = 50.0>(x, tokens);
+            let v2 = scatter_add::<[batch, 7, d]>(v1, tokens);
+            let v3 = rearrange::<[batch, (7, d)]>(v2);
+            let v4 = permute::<[28, batch]>(v3);
+            let v5 = rms_norm::<epsilon = 0.5>(v3);
+            let v6 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
+            v6 + mean::<[28]>(v4) + mean::<[28]>(v5)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g329 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 3] {
+            let v1 = max::<[batch]>(x);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); }
+            let v4 = one_hot::<7>(tokens);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            param v7: [3, d] = normal(0.7);
+            let v6_2 = attend::<mask = sliding_window(2)>(v6, tanh(v6), v6) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v7[q_idx % 3]) * dot(k, v7[kv_idx % 3]) } };
+            let v8 = mean_pool(v6_2, lens);
+            let v9 = attention::<2>(v6_2, context = v4);
+            v3 + mean::<[d]>(v1) + mean::<[d]>(v8) + mean::<[d]>(v9)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], lens: lens[batch]);
+
     g330 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq], keep_some: bool[d, seq]) -> [batch, d] {
-            let x_2 = cross_entropy::<seq, label_smoothing = 0.2, reduction = none>(x, argmax::<seq>(x + p));
-            let x_2_2 = cumsum::<d>(0.5 * x_2);
-            let v1 = exp(tanh(logsumexp::<seq>(x, keep_some)));
-            let v2 = concat::<d>(v1, 0.5 * x_2_2);
-            let v3 = einsum::<[batch]>(v2, v2);
-            let (v4, v5) = top_k::<7, k = 2>(linear::<7>(x_2));
-            let v6 = sum::<2>(v4 * grouped_linear::<d, 7, capacity_factor = 0.8>(x_2, v5));
-            v6 + v3
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let mut v1 = x + 0.1 * x;
+            repeat 2, share = true, name = r_v1 { v1 = v1 + softmax(v1) * x; v1 = v1 * sigmoid(linear::<d, bias = false>(v1)) + x; v1 += attention::<2, mask = causal>(v1); }
+            let v1 = scatter_add::<[7, d]>(v1, tokens);
+            param v2: [d] = normal(1.0);
+            let v3 = x[d = argmax::<d>(v1 + v2)];
+            let v3 = variance::<[batch, seq]>(v3);
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1_2 = cos(2 * v1);
+            v1_2 + mean::<[7]>(v3)
         }
-    } (x: floats[batch, seq, 4], p: floats[seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g331 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = 0.5 * float(tokens);
-            let v3 = linear::<d, bias = false>(v1);
-            let mut v4 = v1 + 0.1 * v3;
-            repeat 2, share = true, name = r_v4 { v4 = v4 - 0.2 * cumsum(v4); v4 = v4 + softmax(v4) * v3; v4 += attention::<2, mask = causal>(v4); }
-            let v5 = one_hot::<7>(arange::<d>());
-            let v6 = one_hot::<7>(tokens);
-            let (v7, v8) = split::<d>(v4);
-            let v9 = embedding::<7, d, name = t_v9>(tokens);
-            let v10 = linear::<tied = t_v9>(v4);
-            linear::<5, name = head>(v6 + v2 + mean::<[d]>(v5) + mean::<[2]>(v7) + mean::<[2]>(v8) + mean::<[d]>(v9) + v10)
+            let v2 = grouped_linear::<5, 7>(v1, argmax::<7>(linear::<7>(v1)));
+            let v3 = sin(v2);
+            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v5 = v1 - v1;
+            let v6 = 0.5 * float(tokens);
+            let v3_2 = v3 + learned_position::<9, 5>(v3);
+            let v2 = rearrange::<[(d, rows)]>(v4);
+            linear::<5, name = head>(v5 + v6 + mean::<[5]>(v3_2) + mean::<[12]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g332 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            param v1: [7, d] = normal(1.0);
-            let v2 = v1[arange::<batch>()];
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(x);
-            let v5 = detach(floor(2 * v4 + 0.37)) + v4;
-            let x_2 = softmax::<seq>(2 * v3, keep_some);
-            let v3 = exp(tanh(logsumexp::<seq>(x_2, keep)));
-            let v6 = embedding::<7, d, name = t_v6>(tokens);
-            let v7 = linear::<tied = t_v6>(v2);
-            let v8 = grouped_linear::<d, 7>(v6, argmax::<7>(linear::<7>(v6)));
-            let v4_2 = max::<[seq, 7]>(v5);
-            v8 + v3 + mean::<[7]>(v7) + v4_2
+        fn forward(x: [batch, seq, d], p: [seq], keep_d: bool[d]) -> [2, batch, seq, d] {
+            param v1: [d] = normal(1.0);
+            let (v2, _v3) = top_k::<seq, k = 2>(x + p);
+            let v4 = pad::<d, before = 1>(v1);
+            let (v5, _v6, v7) = attend(x, linear::<4>(v2), v2);
+            let x_2 = sum::<d>(v2, keep_d);
+            let v8 = sum::<[batch]>(v5);
+            let v5 = stack::<[2, batch, seq, d]>(v5, 0.5 * v5);
+            let v2_2 = softmax::<seq>(2 * v5);
+            v2_2 + mean::<[5]>(v4) + v7 + x_2 + v8
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], keep_d: marks[4]);
 
     g333 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = max(x, x);
-            param v2: [d] = normal(1.0);
-            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let x = logsumexp::<[seq]>(v3);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(v1, v4);
-            param v6: [rows] = normal(1.0);
-            let (v7, _v8) = top_k::<rows, k = 2>(v5 + v6);
-            let v9 = if v7 <= 0 || x > v7 { x } else if v7 > 0.5 { sqrt(v7) } else { 0.25 };
-            v9
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = grouped_linear::<d, 7>(x, argmax::<7>(linear::<7>(x)));
+            let v2 = v1 + learned_position::<9, d>(v1);
+            let v1 = embedding::<7, d>(tokens);
+            param v3: [] = normal(1.0);
+            let x = group_norm::<2>(v2);
+            let v4 = shift::<batch, 2>(x);
+            v1 + v3 + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g334 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            let v1_2 = v1[batch = 0];
             param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = softmax::<seq>(2 * v1);
-            let v5 = cumsum::<d>(0.5 * v3);
-            v4 + v5
+            let x = v2[tokens];
+            let v3 = if v1_2 < v1 { v1_2 * v1 } else { tanh(v1_2) };
+            x + mean::<[5]>(v3)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
@@ -225,348 +221,343 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = softmax::<d>(2 * v1);
-            let v2 = rms_norm::<epsilon = 0.5>(v1);
-            let v1_2_2 = v1_2 * sigmoid(v2) + 0.5 * v2;
-            let v3 = attend::<mask = causal, normalizer = sink>(v2, v2, v2);
-            linear::<5, name = head>(v1_2_2 + v3)
+            let v1_2 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v2 = grouped_linear::<5, 7>(v1_2, argmax::<7>(linear::<7>(v1_2)));
+            let v3 = feed_forward::<6, activation = reglu>(v2);
+            let v1_2_2 = min::<[d]>(v1);
+            linear::<5, name = head>(v3 + v1_2_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g336 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = x / (2 + x * x);
-            let v2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
-            let v3 = embedding::<7, d, name = t_v3>(tokens);
-            let v4 = linear::<tied = t_v3>(v2);
-            buffer v5: [2, d] = 0.7;
-            let mut v6 = v3 + 0.1 * v3;
-            repeat 2, name = r_v6 { v6 = v6 - 0.5 * gelu(v6); v6 = v6 * sigmoid(linear::<d, bias = false>(v6)) + v3; }
-            v4 + mean::<[2, d]>(v5) + mean::<[d]>(v6)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = attention::<2, score = additive(3)>(x, context = x);
+            let v2 = 0.5 * float(keep);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[arange::<seq>()];
+            let v5 = tanh(m);
+            let v6 = logsumexp::<[seq]>(v4);
+            v1 + v2 + mean::<[rows]>(v5) + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], m: floats[3, 4]);
 
     g337 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], p: [seq]) -> [batch, d, 7] {
-            let v1 = embedding::<7, d>(tokens);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); }
-            let v1_2 = shift::<d, 2>(v1);
-            let v4 = v2 + v2;
-            let v5 = one_hot::<7>(argmax::<seq>(detach(v4 + p)));
-            let v6 = pad::<d, after = 1, value = 0.5>(v1_2);
-            let x = softmax::<5>(2 * v6);
-            v5 + mean::<[seq, 5]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
+            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
+            let (_v2, _v3, v4) = attend::<mask = causal>(v1, linear::<4>(v1), v1);
+            let v5 = pad::<d, before = 1>(v1);
+            let mut v6 = v5 + 0.1 * v5;
+            repeat 2, share = true, name = r_v6 { v6 = dropout::<0.2>(tanh(v6)); }
+            let v7 = attend::<mask = causal>(linear::<4>(x), linear::<4>(x), linear::<4>(x));
+            let v8 = if v1 < v1 { v1 * v1 } else { tanh(v1) };
+            let v9 = permute::<[seq, d, batch]>(v7);
+            v6 + v4 + mean::<[d]>(v8) + mean::<[d]>(v9)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g338 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [d, batch, seq] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v1 { v1 = tanh(linear::<d>(v1)); v1 += attention::<2, mask = causal>(v1); param v2: [7, d] = normal(1.0); v1 += v2[tokens]; }
-            let v3 = permute::<[d, batch, seq]>(v1);
-            let v4 = embedding::<7, d, name = t_v4>(tokens);
-            let v5 = linear::<tied = t_v4>(x);
-            let v6 = conv_transpose1d::<batch, d, 3, padding = 1>(v4);
-            let v5_2 = v5[7 = [-1, 0]];
-            let mut v7 = v6 + 0.1 * x;
-            repeat 2, share = true, name = r_v7 { param v8: [d] = ones; v7 *= v8; v7 = rms_norm(v7) * sigmoid(v7); v7 = dropout::<0.2>(tanh(v7)); }
-            v3 + mean::<[2]>(v5_2) + v7
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 7] {
+            let v1 = abs(x);
+            let v2 = if tokens < 3 || v1 > 0.3 { v1 } else { 0.5 };
+            let v3 = one_hot::<7>(tokens);
+            let (v4, _v5, v6) = attend::<mask = causal>(v2, linear::<4>(v2), v2);
+            let x_2 = 0.5 * float(keep);
+            buffer v7: [d] = |i| 0.3 * i - 0.4;
+            v3 + mean::<[d]>(v4) + v6 + x_2 + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g339 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; }
-            let v1 = attention::<2, mask = causal>(v2);
-            param v3: [d] = normal(1.0);
-            let v4 = one_hot::<7>(argmax::<d>(v1 + v3));
-            param v5: [7] = normal(1.0);
-            let (v6, _v7) = top_k::<7, k = 2>(v4 + v5);
-            param v8: [7, d] = normal(1.0);
-            let v9 = v8[tokens];
-            linear::<5, name = head>(v6 + mean::<[d]>(v9))
+            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
+            let v3 = linear::<5, bias = false>(v2);
+            let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            param v4: [3, d] = normal(0.7);
+            let v2_2_2 = attend::<mask = causal>(v2_2, linear::<4>(v2_2), v2_2) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v4[kv_idx % 3])) } };
+            let v5 = clamp(v2_2_2, v2_2_2 - 1, v2_2_2 + 1);
+            linear::<5, name = head>(v5 + mean::<[5]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g340 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d, 2] {
-            let v1 = einsum::<[seq, d]>(x, x);
-            let v2 = stack::<[batch, seq, d, 2]>(x, 0.5 * x);
-            let v3 = rope::<seq, dims = 2, interleaved = true>(v1);
-            let v4 = embedding::<7, d>(tokens);
-            v2 + v3 + v4
-        }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
-
-    g341 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_some: bool[d, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(logsumexp::<seq>(x, keep_some)));
-            let v2 = attend::<mask = causal, position = rope>(x, x, x);
-            let x = embedding::<7, d>(tokens);
-            let v3 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v2);
-            x + v1 + v3
-        }
-    } (x: floats[batch, seq, 4], keep_some: marks[4, seq], tokens: ids[batch, seq]);
-
-    g342 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let v1 = x * detach(floor(2 * x + 0.37));
-            let v1 = v1[d = [0, -1, 0, 0, -1]];
-            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
-            param v3: [7, d] = normal(1.0);
-            let x = v3[arange::<rows>()];
-            v2 + mean::<[rows, d]>(x)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            let v4 = conv1d::<seq, 2, 2, padding = causal, dilation = 2>(v2);
+            let v5 = v3 * sigmoid(v3) + 0.5 * v3;
+            v1 + v4 + mean::<[d]>(v5)
         }
     } (x: floats[batch, seq, 4]);
 
-    g343 {
+    g341 {
         struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2, d] {
+            let v1 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
+            param v2: [7, d] = normal(1.0);
+            let x_2 = v2[tokens];
+            let v1 = v1 * v1;
+            let v3 = stack::<[batch, seq, 2, d]>(x, 0.5 * x_2);
+            v3 + v1
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g342 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = embedding::<7, d, name = t_v1>(tokens);
+            let v2 = linear::<tied = t_v1>(x);
+            let v3 = conv_transpose1d::<batch, 7, 1>(v2);
+            let v4 = conv1d::<seq, 7, 1>(v3);
+            let v5 = conv1d::<seq, d, 3, padding = causal>(v1);
+            v4 + mean::<[d]>(v5)
+        }
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+
+    g343 {
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = pad::<d, before = 1>(v1);
-            let v3 = logsumexp::<[5]>(v2);
-            let v2 = v2 + v2;
-            let v4 = rope::<theta = 50.0>(v1, tokens);
-            param v5: [d] = normal(1.0);
-            let v2_2 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v2 + v3 + mean::<[d]>(v4) + mean::<[d]>(v5) + mean::<[d]>(v2_2))
+            let v2 = linear::<2>(v1);
+            let mut v3 = v1 + 0.1 * v1;
+            repeat 2, share = true, name = r_v3 { v3 = rms_norm(v3) * sigmoid(v3); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v1; v3 += attention::<2, mask = causal>(v3); }
+            let v4 = attend::<mask = sliding_window(2), qk_norm = rms>(v3, v3, v3);
+            let v5 = gelu_tanh(v2);
+            let v3_2 = one_hot::<7>(arange::<rows>());
+            let v3 = clamp(v3_2, v3_2 - 1, v3_2 + 1);
+            linear::<5, name = head>(v4 + mean::<[2]>(v5) + mean::<[rows, 7]>(v3))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g344 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_some: bool[d, seq]) -> [batch, seq, d] {
-            let v1 = x / (2 + x * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { v2 = v2 + feed_forward::<5>(layer_norm(v2)); v2 = v2 - 0.5 * gelu(v2); v2 += attention::<2, mask = causal>(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = softmax::<seq>(2 * v2, keep_some);
-            let v2_2 = pow(v4, 2);
-            v2_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], m: [rows, d]) -> [batch, seq, d] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v1_2 = rms_norm(v1);
+            let v2 = tanh(m);
+            let v1 = pad::<d, before = 1>(v2);
+            v1_2 + mean::<[rows, 5]>(v1)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], m: floats[3, 4]);
 
     g345 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = max(x, x);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let v1_2 = attention::<2>(v2);
-            let v4 = cumsum::<batch>(0.5 * v1_2);
-            let v1 = linear::<2, bias = false>(v1_2);
-            v3 + mean::<[d]>(v4) + mean::<[2]>(v1)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], keep_some: bool[d, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = pad::<d, after = 1, value = 0.5>(x);
+            param v4: [rows, d] = normal(1.0);
+            let v2_2 = v2[seq = turned];
+            let v5 = max::<seq>(x, keep_some);
+            v1 + mean::<[5]>(v3) + mean::<[rows, d]>(v4) + v2_2 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], keep_some: marks[4, seq]);
 
     g346 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d], keep_some: bool[d, seq]) -> [batch, rows, d] {
-            let v1 = x + learned_position::<9, d>(x);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let mut v4 = v3 + 0.1 * v1;
-            repeat 2, share = true, name = r_v4 { v4 = v4 * sigmoid(linear::<d, bias = false>(v4)) + v1; }
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let v4 = sum::<2>(v2 * grouped_linear::<5, 7, bias = false>(v1, v3));
+            let v4 = linear::<d>(v4);
+            let v1_2 = 1 - v1 / 3;
             param v5: [7, d] = normal(1.0);
-            let v6 = v5[tokens];
-            let v1_2 = tanh(z);
-            let v7 = exp(tanh(logsumexp::<seq>(v4, keep_some)));
-            let v8 = if tokens < 3 || v6 > 0.3 { v6 } else { 0.5 };
-            v1_2 + v7 + mean::<[seq]>(v8)
+            let x = v5[tokens];
+            let v6 = variance::<[batch, seq]>(x);
+            let v7 = min::<[batch, seq]>(v4);
+            v1_2 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4], keep_some: marks[4, seq]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g347 {
         struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
-            let v3_2 = v3 - v3;
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
-            let v4 = einsum::<[batch, seq]>(v1, v3_2);
-            param v5: [rows, d] = normal(1.0);
-            let v1 = 2 * v4 - 1;
-            linear::<5, name = head>(v1_2 + mean::<[rows, d]>(v5) + v1)
+            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
+            let v3 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v1);
+            param v4: [7, d] = normal(1.0);
+            let v1_2 = v4[arange::<rows>()];
+            let v2 = if v2 < v2 { v2 * v2 } else { tanh(v2) };
+            let v5 = embedding::<7, d>(tokens);
+            let v6 = rope::<rows, dims = 2, interleaved = true>(v2);
+            linear::<5, name = head>(v3 + mean::<[rows]>(v1_2) + v5 + mean::<[rows]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g348 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [seq, d] {
-            let v1 = l2_norm::<seq, epsilon = 0.1>(x);
-            let x = max::<batch>(v1, keep);
-            param v2: [rows] = normal(1.0);
-            let v3 = softmax::<seq>(2 * x);
-            let v4 = softmax::<rows>(2 * v2);
-            v3 + mean::<[rows]>(v4)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], p: [seq], tokens: ids[batch, seq], last: ids[batch]) -> [batch, 2, d] {
+            param v1: [d] = normal(1.0);
+            let (v2, v3) = top_k::<d, k = 2>(x + v1);
+            let v4 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v2, v3);
+            let (v5, _v6) = top_k::<seq, k = 2>(v4 + p);
+            let v7 = one_hot::<7>(tokens);
+            let v8 = v2 + v2;
+            let v9 = v4[seq = last];
+            v5 + mean::<[seq, 7]>(v7) + mean::<[seq]>(v8) + v9
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], p: floats[seq], tokens: ids[batch, seq], last: places[batch]);
 
     g349 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [5, 2, seq, d] {
-            let v1 = x[batch = [0, -1, 0, 0, -1]];
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = embedding::<7, d>(v4);
-            let v6 = stack::<[5, 2, seq, d]>(v1, 0.5 * v1);
-            let v5 = max(v3, v5);
-            param v7: [d] = normal(1.0);
-            let (v8, v9) = top_k::<d, k = 2>(v1 + v7);
-            param v10: [7, d] = normal(1.0);
-            let v3_2 = v10[v9];
-            let v11 = cross_entropy::<seq, reduction = none>(v8, argmax::<seq>(v8 + p));
-            let v12 = stack::<[5, seq, 2, d]>(v1, 0.5 * v1);
-            v6 + v5 + v3_2 + v11 + v12
+        fn forward(x: [batch, seq, d]) -> [batch, 5, 2] {
+            let v1 = floor(2 * x + 0.37) * x;
+            let x = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            param v2: [2, d] = normal(1.0);
+            let x = linear::<2>(x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v3 { v3 = v3 - 0.5 * gelu(v3); v3 = v3 * sigmoid(linear::<d, bias = false>(v3)) + v2; }
+            let v4 = x[seq = [0, -1, 0, 0, -1]];
+            let v2 = linear::<5>(v3);
+            v4 + v2
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g350 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = linear::<d>(x);
-            let x = conv_transpose1d::<batch, d, 3, padding = 1>(v1);
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v1);
-            let v3 = einsum::<[batch, seq]>(x, v2);
-            v3
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x + sinusoidal_position::<d>(x);
+            let v2 = attend::<mask = causal>(v1, linear::<4>(v1), tanh(v1));
+            let x = 0.5 * float(keep);
+            let v1_2 = shift::<batch, 2>(v1);
+            v2 + x + v1_2
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g351 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = detach(floor(2 * v1 + 0.37)) + v1;
-            let v2 = stack::<[batch, seq, 2, d]>(v1_2, 0.5 * v1_2);
-            let v3 = gelu_tanh(v2);
-            let v4 = v3 * sigmoid(v3) + 0.5 * v3;
-            linear::<5, name = head>(v1_2 + mean::<[2]>(v4))
+            let v2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
+            let v1_2 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v2);
+            param v3: [d] = normal(1.0);
+            let v2_2 = v2[d = argmax::<d>(detach(v1_2 + v3))];
+            param v4: [2, d] = normal(1.0);
+            linear::<5, name = head>(v1_2 + v2_2 + mean::<[2]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g352 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [2, seq, d] {
-            buffer v1: [2, d] = 0.7;
-            let v1_2 = min(v1, 0.2);
-            let x_2 = shift::<d, 1>(x);
-            let v2 = einsum::<[seq, d]>(x_2, x_2);
-            let v3 = 2 * v1_2 - 1;
-            let v1 = conv_transpose1d::<2, d, 1>(v3);
-            let v2_2 = stack::<[2, seq, d]>(v2, 0.5 * v2);
-            let v3 = v2[seq = -1];
-            v2_2 + v1 + v3
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, 7, 2] {
+            let v1 = linear::<2, bias = false>(x);
+            let v2 = grouped_linear::<rows, 7, bias = false>(x, tokens);
+            buffer v3: [d] = |i| 0.3 * i - 0.4;
+            param v4: [] = normal(1.0);
+            let v5 = scatter_add::<[batch, 7, 2]>(v1, tokens);
+            param v6: [d] = normal(1.0);
+            let (v7, v8) = top_k::<d, k = 2>(v3 + v6);
+            let v9 = scatter_add::<[d], axis = d>(0.5 * v7, v8);
+            let v13 = scan batch { state v10: [seq, rows] = 0.0; yield v10 * v2; v10 = 0.5 * v10 + sin(v2) * v4; };
+            let v4_2 = conv1d::<seq, d, 3, padding = causal>(x);
+            v5 + v7 + mean::<[d]>(v9) + mean::<[seq, rows]>(v13) + mean::<[seq, d]>(v4_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g353 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 8] {
-            let v1 = pow(x, 2);
-            let v2 = cumsum::<seq>(0.5 * v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = attention::<2, position = rel_pos_bias(4, 3)>(x);
-            let v5 = tanh(p);
-            let v6 = conv_transpose2d::<[batch, seq], 8, [3, 1], padding = [1, 0], bias = false>(v3);
-            let mut v7 = v4 + 0.1 * v5;
-            repeat 2, name = r_v7 { v7 = v7 - 0.2 * cumsum(v7); v7 = v7 + feed_forward::<5>(layer_norm(v7)); }
-            let v8 = v7 + sinusoidal_position::<d>(v7);
-            v6 + mean::<[d]>(v8)
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            let x = layer_norm(v1);
+            let (v2, v3) = split::<d>(x);
+            let v4 = conv_transpose1d::<seq, 2, 3, padding = 1>(v3);
+            param v5: [3, d] = normal(0.7);
+            let v1_2 = attend::<mask = causal>(v1, tanh(v1), v1) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v5[q_idx % 3]) * dot(k, v5[kv_idx % 3]) } };
+            let v6 = layer_norm(v1_2);
+            let mut v7 = v6 + 0.1 * x;
+            repeat 2, name = r_v7 { v7 = rms_norm(v7) * sigmoid(v7); v7 += attention::<2, mask = causal>(v7); }
+            let v8 = stack::<[batch, 2, seq, d]>(v1, 0.5 * v7);
+            v8 + v2 + v4
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4]);
 
     g354 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [2, batch, seq, d] {
-            let x_2 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
-            let v1 = linear::<5>(x_2);
-            let v2 = clamp(v1, v1 - 1, v1 + 1);
-            let v3 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let v4 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v3);
-            let v5 = embedding::<7, d, name = t_v5>(tokens);
-            let v6 = linear::<tied = t_v5>(v4);
-            let v5_2 = stack::<[2, batch, seq, d]>(v5, 0.5 * v5);
-            v5_2 + mean::<[5]>(v2) + mean::<[7]>(v6)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v2 = min(v1, v1);
+            let v3 = attend::<mask = causal>(v1, v1, v1, by = v2) { data by: [batch, kv_len, 4]; fn score(score, b, kv_idx) { tanh(score) + by[b, kv_idx, 3] } };
+            buffer v4: [d] = |i| 0.3 * i - 0.4;
+            let v1 = max::<[batch, seq]>(x);
+            let v5 = conv_transpose1d::<batch, d, 1>(v3);
+            let v6 = conv_transpose1d::<batch, d, 1>(v2);
+            v5 + v4 + v1 + v6
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g355 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = sigmoid(v1);
-            let v3 = variance::<[d]>(v2);
-            let v4 = sigmoid(v1);
-            let (v5, v6) = top_k::<7, k = 2>(linear::<7>(v2));
-            let v7 = sum::<2>(v5 * grouped_linear::<d, 7, bias = false>(v2, v6));
-            linear::<5, name = head>(v4 + v3 + v7)
+            let v2 = embedding::<7, d, name = t_v2>(tokens);
+            let v3 = linear::<tied = t_v2>(v1);
+            let v4 = linear::<rows, bias = false>(v2);
+            param v5: [7, d] = normal(1.0);
+            let v6 = v5[tokens];
+            let v7 = one_hot::<7>(arange::<d>());
+            linear::<5, name = head>(v3 + mean::<[rows]>(v4) + mean::<[d]>(v6) + mean::<[d]>(v7))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g356 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = scatter_add::<[7, d]>(x, tokens);
-            let v2 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v3 = attend::<mask = causal, normalizer = sink>(v2, linear::<4>(v2), tanh(v2));
-            v3 + mean::<[7]>(v1)
+        fn forward(x: [batch, seq, d], last: ids[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = last];
+            let v2 = cumsum::<d>(0.5 * v1);
+            let v3 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
+            v3 + v2
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g357 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], some_lens: lens[d, batch], order: ids[batch, seq], lens: lens[batch]) -> [batch, seq, rows] {
-            let v1 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x);
-            let v2 = grouped_linear::<rows, 7>(v1, tokens);
-            let v3 = sum::<seq>(x, some_lens);
-            let v4 = v2[seq = order];
-            let (v5, v6) = split::<d>(v3);
-            let v7 = pow(v6, 2);
-            let v8 = softmax::<seq>(2 * v4, lens);
-            let v9 = conv2d::<[batch, seq], rows, [2, 3], padding = same>(v8);
-            v9 + mean::<[2]>(v5) + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], b: [batch], some: ids[rows]) -> [batch, seq, d] {
+            let v1 = x + learned_position::<9, d>(x);
+            let x_2 = cross_entropy::<batch, reduction = none>(v1, argmax::<batch>(v1 + b));
+            let v2 = concat::<d>(x, 0.5 * x);
+            let mut v3 = v2 + 0.1 * v2;
+            repeat 2, name = r_v3 { param v4: [8] = ones; v3 *= v4; v3 = v3 - 0.2 * cumsum(v3); v3 = v3 - 0.2 * cumsum(v3); }
+            let v5 = attention::<2>(v1, context = v3);
+            let v6 = variance::<[d, batch]>(x);
+            let v1 = x_2[seq = some];
+            let v2 = max_pool(v2);
+            v5 + v6 + mean::<[rows]>(v1) + mean::<[8]>(v2)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], some_lens: lens[4, batch], order: places[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], b: floats[batch], some: places[3]);
 
     g358 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 2] {
-            let v1 = x + learned_position::<9, d>(x);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let x = x[d = v4];
-            param v5: [d] = normal(1.0);
-            let (v6, v7) = top_k::<d, k = 2>(v1 + v5);
-            let v8 = v1[d = v7];
-            let v9 = if x <= 0 || v6 > x { v6 } else if x > 0.5 { sqrt(x) } else { 0.25 };
-            let v10 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v9);
-            v3 + v8 + v10
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = embedding::<7, d>(tokens);
+            param v2: [d, rows] = normal(0.5);
+            let v1 = einsum::<[batch, seq, rows]>(v1, v2);
+            let v3 = scatter_add::<[batch, 7, d]>(x, tokens);
+            let v4 = v1 + learned_position::<9, rows>(v1);
+            param v5: [7] = normal(1.0);
+            let (v6, v7) = top_k::<7, k = 2>(v3 + v5);
+            let v1_2 = scatter_add::<[batch, 7, d], axis = 7>(0.5 * v6, v7);
+            v4 + mean::<[2, d]>(v6) + mean::<[7, d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g359 {
-        struct M<d = 4>;
+        struct M<rows = 3, d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = v1 + v1;
-            let v1_2 = feed_forward::<6, activation = tanh>(v2);
-            let v1 = logsumexp::<[d]>(v1_2);
-            let v3 = attention::<2, mask = causal, position = rope>(v1_2);
-            let v4 = rope::<theta = 50.0>(v3, tokens);
-            let v5 = max(0.1, v4);
-            param v6: [] = normal(1.0);
-            buffer v7: [2, d] = 0.7;
-            linear::<5, name = head>(v5 + v1 + v6 + mean::<[2]>(v7))
+            let (v2, v3) = split::<d>(v1);
+            let v1 = exp(tanh(v1));
+            let v4 = max(v3, v2);
+            let v3 = 0.5 * float(tokens);
+            let v5 = l2_norm::<d, epsilon = 0.1>(v1);
+            let v6 = sum::<[d]>(v5);
+            let v7 = linear::<rows>(v4);
+            let mut v8 = v7 + 0.1 * v7;
+            repeat 2, name = r_v8 { param v9: [rows] = ones; v8 *= v9; v8 = tanh(linear::<rows>(v8)); v8 = dropout::<0.2>(tanh(v8)); param v10: [rows] = normal(1.0); v8 += one_hot::<rows>(argmax::<rows>(v8 + v10)); }
+            linear::<5, name = head>(v8 + v3 + v6)
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -3,554 +3,551 @@
 graphs! {
     g360 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [2, batch, 7, d] {
-            let v1 = stack::<[2, batch, seq, d]>(x, 0.5 * x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 - 0.2 * cumsum(v2); }
-            let v3 = v2 * v2;
-            let v4 = one_hot::<7>(tokens);
-            let v2 = scatter_add::<[2, batch, 7, d]>(v3, tokens);
-            let v5 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v6 = linear::<rows, bias = false>(v5);
-            v2 + mean::<[seq]>(v4) + mean::<[seq, rows]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, rows] {
+            let v1 = linear::<rows>(x);
+            let v2 = one_hot::<7>(arange::<seq>());
+            let v3 = 0.5 * float(lens);
+            let v4 = min(v3, v1);
+            let mut v5 = v2 + 0.1 * v2;
+            repeat 2, share = true, name = r_v5 { param v6: [7] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); }
+            let v7 = v4 + sinusoidal_position::<rows>(v4);
+            let v8 = v5 - v5;
+            v7 + mean::<[7]>(v8)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g361 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], documents: ids[batch, seq], tokens: ids[batch, seq]) -> [batch, 7, d] {
-            let v1 = x[batch = 0];
-            let v2 = one_hot::<7>(arange::<rows>());
-            let v3 = clamp(v1, v1 - 1, v1 + 1);
-            buffer v4: [2, d] = 0.7;
-            let mut v5 = v3 + 0.1 * v3;
-            repeat 2, share = true, name = r_v5 { v5 = rms_norm(v5) * sigmoid(v5); }
-            let v6 = attention::<2, mask = document & causal>(x, document = documents);
-            let v7 = scatter_add::<[batch, 7, d]>(v6, tokens);
-            v7 + mean::<[rows]>(v2) + mean::<[2]>(v4) + mean::<[seq]>(v5)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], c: [batch, d]) -> [batch, 8] {
+            let v1 = max_pool(x);
+            let v2 = linear::<d, bias = false>(v1);
+            let (v3, v4) = top_k::<7, k = 2>(linear::<7>(v1));
+            let x_2 = sum::<2>(v3 * grouped_linear::<d, 7, capacity_factor = 0.8>(v1, v4));
+            let v1_2 = cumsum::<batch>(0.5 * x_2);
+            let v5 = concat::<d>(v1_2, 0.5 * v1_2);
+            let v6 = pow(v2, 2);
+            let v7 = tanh(c);
+            v5 + mean::<[d]>(v6) + mean::<[d]>(v7)
         }
-    } (x: floats[batch, seq, 4], documents: ids[batch, seq], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], c: floats[batch, 4]);
 
     g362 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep_d: bool[d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = gelu_tanh>(x);
-            let x_2 = variance::<d>(v1, keep_d);
-            let v1_2 = linear::<d, bias = false>(v1);
-            let v1_2_2 = softmax::<seq>(2 * v1_2, keep);
-            v1_2_2 + x_2
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            let v1 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            param v3: [d, rows] = normal(0.5);
+            let x_2 = einsum::<[batch, seq, rows]>(v1, v3);
+            let v1_2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(v1), linear::<6, bias = false>(v1), v1);
+            x_2 + mean::<[d]>(v2) + mean::<[d]>(v1_2)
         }
-    } (x: floats[batch, seq, 4], keep_d: marks[4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g363 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            param v2: [d] = normal(1.0);
-            let v3 = v1[d = argmax::<d>(v1 + v2)];
-            let v4 = mean::<[d]>(v1);
-            let v5 = one_hot::<7>(arange::<d>());
-            linear::<5, name = head>(v1 + v3 + v4 + mean::<[7]>(v5))
+            let (v2, v3) = split::<d>(v1);
+            let mut v4 = v1 + 0.1 * v1;
+            repeat 2, name = r_v4 { v4 = v4 + feed_forward::<5>(layer_norm(v4)); v4 += attention::<2, mask = causal>(v4); }
+            param v5: [2] = normal(1.0);
+            let v6 = one_hot::<7>(argmax::<2>(v3 + v5));
+            linear::<5, name = head>(v2 + mean::<[d]>(v4) + mean::<[7]>(v6))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g364 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let x_2 = conv_transpose1d::<seq, d, 1>(x);
-            let v1 = exp(tanh(logsumexp::<seq>(x_2, keep)));
-            let v2 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
-            let v3 = concat::<d>(v1, 0.5 * v1);
-            let v4 = permute::<[8, batch]>(v3);
-            let v5 = v2 / (2 + v2 * v2);
-            let v1_2 = min::<[d]>(x);
-            v5 + mean::<[8]>(v4) + v1_2
+        fn forward(x: [batch, seq, d], b: [batch], turned: ids[seq, batch]) -> [batch, seq, d] {
+            let v1 = detach(floor(2 * x + 0.37)) + x;
+            buffer v2: [2, d] = 0.7;
+            let (v3, v4) = split::<d>(x);
+            let v5 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v3, argmax::<batch>(v3 + b));
+            let v4_2 = min(v3, v4);
+            let v6 = v5[seq = turned];
+            let v7 = linear::<d>(x);
+            v1 + mean::<[2]>(v2) + mean::<[2]>(v4_2) + mean::<[2]>(v6) + v7
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch], turned: places[seq, batch]);
 
     g365 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = exp(tanh(logsumexp::<batch>(x, keep)));
-            let x_2 = v1 / (2 + v1 * v1);
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(x);
-            v2 + x_2
+        fn forward(x: [batch, seq, d], b: [batch]) -> [seq, d, 7] {
+            let v1 = ln(2 + x * x);
+            let v1_2 = v1 + v1;
+            let v2 = one_hot::<7>(argmax::<batch>(v1_2 + b));
+            v2
         }
-    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], b: floats[batch]);
 
     g366 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            buffer v1: [d] = |i| 0.3 * i - 0.4;
-            let v2 = einsum::<[seq, d]>(x, x);
-            param v3: [d] = normal(1.0);
-            let (v4, v5) = top_k::<d, k = 2>(v1 + v3);
-            let v6 = one_hot::<7>(v5);
-            let v7 = conv2d::<[batch, seq], d, 3, padding = 1>(x);
-            let v8 = expand::<[batch, seq, d]>(v2);
-            v7 + mean::<[2]>(v4) + mean::<[2, 7]>(v6) + v8
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], z: [batch, rows, d]) -> [batch, seq, d] {
+            let v1 = embedding::<7, d>(tokens);
+            let v2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v1);
+            let v1 = tanh(z);
+            let v3 = rope::<seq, dims = 2, interleaved = true>(x);
+            let v4 = l2_norm::<batch, epsilon = 0.1>(v3);
+            v2 + mean::<[rows]>(v1) + v4
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], z: floats[batch, 3, 4]);
 
     g367 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = embedding::<7, d, name = t_v2>(tokens);
-            let v3 = linear::<tied = t_v2>(v1);
-            let (v4, v5) = split::<d>(v2);
-            let v6 = v3 + learned_position::<9, 7>(v3);
-            let v7 = v3[7 = 0];
-            let v8 = stack::<[batch, seq, 2, 7]>(v3, 0.5 * v6);
-            param v9: [d, rows] = normal(0.5);
-            let v3_2 = einsum::<[batch, seq, rows]>(v2, v9);
-            linear::<5, name = head>(v4 + v5 + v7 + mean::<[7]>(v8) + mean::<[rows]>(v3_2))
+            let v2 = attention::<2, mask = causal>(v1);
+            param v3: [d] = normal(1.0);
+            let v2_2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v3));
+            param v4: [3, d] = normal(0.7);
+            let v5 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
+            param v6: [3, d] = normal(0.7);
+            let v7 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v6[min(q_idx - kv_idx, 2)]) } };
+            let v8 = if tokens < 3 || v2_2 > 0.3 { v2_2 } else { 0.5 };
+            let v9 = shift::<d, -1>(v5);
+            linear::<5, name = head>(v7 + v8 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g368 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = sum::<seq>(x, lens);
-            let v2 = linear::<2>(v1);
-            let v3 = v2 * detach(floor(2 * v2 + 0.37));
-            let v4 = attend::<mask = causal, normalizer = sink>(x, x, x);
-            let v5 = linear::<d>(v3);
-            let v4 = if arange::<seq>() < tokens || !keep { v4 } else { 0.5 * v4 };
-            let v6 = v4 + x;
-            v6 + v5
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, 2, seq, rows] {
+            let v1 = layer_norm(x);
+            let x_2 = if x < v1 { x * v1 } else { tanh(x) };
+            let v2 = attend::<mask = sliding_window(2), qk_norm = rms>(linear::<6>(x_2), linear::<6, bias = false>(x_2), x_2);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(x, v3);
+            let v5 = attend::<mask = causal & sliding_window(3)>(v2, v2, v2, by = x_2) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            let v6 = softmax::<rows>(2 * v4);
+            let v7 = stack::<[batch, 2, seq, rows]>(v6, 0.5 * v4);
+            v7 + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g369 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], keep: bool[batch, seq]) -> [batch, seq, d] {
-            let v1 = feed_forward::<6, activation = tanh>(x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, share = true, name = r_v2 { param v3: [d] = ones; v2 *= v3; v2 = v2 + softmax(v2) * v1; }
-            let mut v4 = x + 0.1 * v2;
-            repeat 2, name = r_v4 { v4 = tanh(linear::<d>(v4)); }
-            let v5 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
-            let v6 = max::<seq>(v5, lens);
-            let v7 = 0.5 * float(keep);
-            let v8 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v4);
-            let v9 = conv_transpose1d::<seq, d, 3, padding = 1>(v8);
-            v9 + v6 + v7
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, d] {
+            let v1 = x[seq = turned];
+            let v2 = embedding::<7, d>(tokens);
+            let v3 = group_norm::<2>(v1);
+            let v4 = 0.5 * float(keep);
+            let v1_2 = relu_squared(x);
+            let v5 = shift::<batch, 2>(v4);
+            let v6 = sin(v2);
+            param v7: [3, d] = normal(0.7);
+            let v8 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(k, v7[min(q_idx - kv_idx, 2)]) } };
+            v1_2 + v5 + v6 + v8
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], keep: marks[batch, seq]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g370 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], w: [batch, seq]) -> [batch, seq, d] {
-            let v1 = 0.5 * float(lens);
-            let v2 = scatter_add::<[7, d]>(x, tokens);
-            let v3 = tanh(w);
-            let v4 = min::<[batch]>(v1);
-            let v5 = x + learned_position::<9, d>(x);
-            v5 + mean::<[7]>(v2) + v3 + v4
+        fn forward(x: [batch, seq, d], last: ids[batch], keep: bool[batch, seq]) -> [batch, 2] {
+            let v1 = x[seq = last];
+            let v2 = dropout::<0.5>(v1);
+            let v3 = attend::<mask = causal, normalizer = sink>(x, x, x);
+            let (v4, v5) = split::<d>(v2);
+            let v6 = max_pool(v3, keep);
+            v4 + v5 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], w: floats[batch, seq]);
+    } (x: floats[batch, seq, 4], last: places[batch], keep: marks[batch, seq]);
 
     g371 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = shift::<d, 2>(v1);
-            let v3 = concat::<d>(v2, 0.5 * v2);
-            let v4 = v1 - v2;
-            param v5: [8] = normal(1.0);
-            let (v6, _v7) = top_k::<8, k = 2>(v3 + v5);
-            let v8 = einsum::<[batch, seq]>(v4, v4);
-            param v9: [d] = normal(1.0);
-            let v10 = v2[d = argmax::<d>(v2 + v9)];
-            let v4 = shift::<2, -1>(v6);
-            let v11 = pad::<d, after = 1, value = 0.5>(v1);
-            linear::<5, name = head>(v4 + v8 + v10 + mean::<[5]>(v11))
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v3 = clamp(v1, v2 - 1, v2 + 1);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(v3));
+            let v5 = v4[3 = [0, -1, 0, 0, -1]];
+            let v4_2 = v5 * sigmoid(v5) + 0.5 * v5;
+            param v6: [3] = normal(1.0);
+            let v7 = cross_entropy::<3, label_smoothing = 0.2, reduction = none>(v4, argmax::<3>(v4 + v6));
+            let v8 = feed_forward::<6, activation = relu_squared>(v4);
+            let v9 = einsum::<[batch, seq]>(v8, v7);
+            linear::<5, name = head>(v4_2 + v9)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g372 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = x + x;
-            let v2 = v1 + sinusoidal_position::<d>(v1);
-            param v3: [rows, d] = normal(1.0);
-            let v4 = v3[rows = [-1, 0]];
-            let v5 = v2 - v2;
-            v5 + mean::<[2]>(v4)
-        }
-    } (x: floats[batch, seq, 4]);
-
-    g373 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = v1 - 0.5 * gelu(v1); }
-            let v2 = conv2d::<[batch, seq], d, [2, 3], padding = same>(v1);
-            let v3 = one_hot::<7>(tokens);
-            param v4: [7, d] = normal(1.0);
-            let v5 = v4[tokens];
-            let v6 = v5 / (2 + v5 * v5);
-            v2 + mean::<[7]>(v3) + v6
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            let v3 = conv2d::<[batch, seq], 2, [2, 3], padding = same>(v2);
+            let v4 = shift::<batch, -1>(v3);
+            let v5 = concat::<d>(x, 0.5 * x);
+            let v6 = 0.5 * float(tokens);
+            v1 + v4 + mean::<[8]>(v5) + v6
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
+    g373 {
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], b: [batch], last: ids[batch]) -> [batch, d] {
+            let v1 = 0.5 * float(lens);
+            let v5 = scan seq { state v2: [batch, d] = 0.0; let v4 = sigmoid(x + linear::<d>(v2)); v2 = (1 - v4) * v2 + v4 * tanh(x * v1); yield v2; };
+            let x = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v5, argmax::<batch>(v5 + b));
+            let v6 = x[seq = last];
+            let mut v7 = v6 + 0.1 * v6;
+            repeat 2, share = true, name = r_v7 { v7 = v7 - 0.5 * gelu(v7); v7 = rms_norm(v7) * sigmoid(v7); }
+            v7
+        }
+    } (x: floats[batch, seq, 4], lens: lens[batch], b: floats[batch], last: places[batch]);
+
     g374 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            param v1: [d] = normal(1.0);
-            let v2 = min::<[d]>(v1);
-            let v3 = x[d = 0];
-            buffer v4: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            v3 + v2 + mean::<[rows, d]>(v4)
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq]) -> [batch, seq, 3] {
+            let v1 = max_pool(x, keep);
+            let v2 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let v3 = grouped_linear::<d, 7, capacity_factor = 0.8>(v1, argmax::<7>(linear::<7>(v1)));
+            param v4: [7, d] = normal(1.0);
+            let v5 = v4[arange::<rows>()];
+            v2 + mean::<[d]>(v3) + mean::<[rows, d]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq]);
 
     g375 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; v2 = rms_norm(v2) * sigmoid(v2); }
-            let v3 = variance::<[d]>(v2);
-            param v4: [d] = normal(1.0);
-            let v5 = cross_entropy::<d, reduction = none>(v2, argmax::<d>(v2 + v4));
-            let v6 = pad::<d, before = 1>(v2);
-            param v7: [5] = normal(1.0);
-            let (v8, v9) = top_k::<5, k = 2>(v6 + v7);
-            let v10 = v6[5 = v9];
-            let v11 = rope::<seq, dims = 2, interleaved = true>(v10);
-            let v6_2 = cumsum::<2>(0.5 * v11);
-            linear::<5, name = head>(v8 + v3 + v5 + v6_2)
+            let v2 = attention::<2, mask = causal>(v1);
+            let v3 = v2[d = [-1, 0]];
+            let v4 = attention::<2, mask = causal>(v1);
+            let v5 = one_hot::<7>(tokens);
+            let v6 = softmax(v4);
+            let v7 = pow(v3, 2);
+            let v8 = attention::<2, mask = causal, position = rope>(v6);
+            linear::<5, name = head>(v5 + mean::<[2]>(v7) + mean::<[d]>(v8))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g376 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], keep_d: bool[d]) -> [batch, seq] {
-            let x_2 = grouped_linear::<rows, 7>(x, tokens);
-            let v1 = x_2 + learned_position::<9, rows>(x_2);
-            let v2 = attention::<2, score = bilinear>(x, context = v1);
-            let v3 = sum::<d>(v2, keep_d);
-            v3
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            param v1: [7, d] = normal(1.0);
+            let v2 = v1[arange::<seq>()];
+            let v3 = v2[seq = -2..];
+            param v4: [2] = normal(1.0);
+            let v5 = cross_entropy::<2, reduction = none>(v3, argmax::<2>(v3 + v4));
+            let v3_2 = x * sigmoid(x) + 0.5 * x;
+            v3_2 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], keep_d: marks[4]);
+    } (x: floats[batch, seq, 4]);
 
     g377 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq], turned: ids[seq, batch]) -> [batch, 2, d] {
-            let v1 = x[seq = ..2];
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[tokens];
-            let v4 = v3 + v3;
-            let v5 = max_pool(v4);
-            let v6 = layer_norm::<epsilon = 0.1>(v1);
-            let v7 = v3[seq = turned];
-            v6 + v5 + mean::<[seq]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], some_lens: lens[d, batch], m: [rows, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
+            let v1 = min(x, x);
+            let x_2 = if v1 <= 0 || v1 > v1 { v1 } else if v1 > 0.5 { sqrt(v1) } else { 0.25 };
+            let v2 = variance::<seq>(x_2, some_lens);
+            let v3 = tanh(m);
+            let v4 = one_hot::<7>(tokens);
+            let v5 = rope::<batch, dims = 2, interleaved = true>(v2);
+            v4 + mean::<[rows, d]>(v3) + mean::<[d]>(v5)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], some_lens: lens[4, batch], m: floats[3, 4], tokens: ids[batch, seq]);
 
     g378 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 5] {
-            let x_2 = l2_norm::<d, epsilon = 0.1>(x);
-            let v1 = conv1d::<seq, d, 3, padding = causal>(x);
-            let v2 = logsumexp::<[d]>(x_2);
-            let v1 = pad::<d, after = 1, value = 0.5>(v1);
-            v1 + v2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let x_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
+            let v1 = min::<[batch]>(x);
+            let v2 = one_hot::<7>(tokens);
+            let v2_2 = pad::<7, before = 1>(v2);
+            x_2 + v1 + mean::<[8]>(v2_2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g379 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = einsum::<[batch, seq]>(v1, v1);
-            let v3 = l2_norm::<d, epsilon = 0.1>(v1);
-            let v1_2 = clamp(v3, v2 - 1, v2 + 1);
-            linear::<5, name = head>(v1_2)
+            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
+            let (v2, v3) = split::<d>(v1_2);
+            param v4: [d] = normal(1.0);
+            linear::<5, name = head>(v2 + v3 + mean::<[d]>(v4))
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g380 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], turned: ids[seq, batch]) -> [batch, seq, 8] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let v2 = v1[seq = turned];
-            let v3 = linear::<d, bias = false>(v1);
-            v2 + mean::<[d]>(v3)
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 5] {
+            let v1 = pad::<d, before = 1>(x);
+            let (_v2, _v3, v4) = attend::<normalizer = softmax1, softcap = 2>(x, linear::<4>(x), x);
+            let v5 = 0.5 * float(tokens);
+            v1 + v4 + v5
         }
-    } (x: floats[batch, seq, 4], turned: places[seq, batch]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g381 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq] {
-            let v1 = concat::<d>(x, 0.5 * x);
-            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
-            let x = sum::<2>(v2 * grouped_linear::<rows, 7, bias = false>(v1, v3));
-            let v1 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(x);
-            let v4 = max::<[rows]>(v1);
-            v4
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
+            let v1 = attention::<2, mask = causal, position = rope>(x);
+            let v2 = v1[d = [-1, 0]];
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[tokens];
+            let v5 = one_hot::<7>(tokens);
+            v2 + mean::<[d]>(v4) + mean::<[7]>(v5)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g382 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = grouped_linear::<d, 7>(x, argmax::<7>(linear::<7>(x)));
-            let v2 = shift::<batch, 2>(v1);
-            let v3 = detach(floor(2 * v2 + 0.37));
-            let v4 = one_hot::<7>(tokens);
-            let v5 = conv_transpose1d::<batch, 7, 1>(v4);
-            let v2_2 = logsumexp::<[d, seq]>(v2);
-            v3 + mean::<[7]>(v5) + v2_2
+        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [seq, 9, batch] {
+            let v1 = if tokens < 3 || x > 0.3 { x } else { 0.5 };
+            let v2 = concat::<d>(v1, 0.5 * v1);
+            let v3 = 2 * v2 - 1;
+            let v4 = permute::<[seq, 8, batch]>(v3);
+            let v5 = pad::<8, before = 1>(v4);
+            let (v6, v7, v8) = attend(x, linear::<4>(x), x);
+            let v2_2 = logsumexp::<kv>(2 * v7);
+            v5 + mean::<[d]>(v6) + v8 + v2_2
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g383 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = v1 * sigmoid(v1) + 0.5 * v1;
-            let v1_2_2 = concat::<d>(v1_2, 0.5 * v1_2);
-            let (v2, v3) = split::<d>(v1_2);
-            let v4 = v3[2 = [0, -1, 0, 0, -1]];
-            buffer v5: [d] = |i| 0.3 * i - 0.4;
-            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v1_2);
-            param v7: [7, d] = normal(1.0);
-            let v8 = v7[arange::<rows>()];
-            linear::<5, name = head>(v1_2_2 + mean::<[2]>(v2) + mean::<[5]>(v4) + mean::<[d]>(v5) + mean::<[d]>(v6) + mean::<[rows, d]>(v8))
+            let v2 = variance::<[d]>(v1);
+            param v3: [d] = normal(1.0);
+            let v1_2 = one_hot::<7>(argmax::<d>(v1 + v3));
+            let v1 = v1_2 + learned_position::<9, 7>(v1_2);
+            let v1 = pad::<7, after = 1, value = 0.5>(v1);
+            let v4 = v1[8 = -2..];
+            let v5 = shift::<2, 2>(v4);
+            let v6 = v5 + learned_position::<9, 2>(v5);
+            linear::<5, name = head>(v6 + v2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g384 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, 5, d] {
-            let mut v1 = x + 0.1 * x;
-            repeat 2, name = r_v1 { v1 = tanh(linear::<d>(v1)); }
-            let x = detach(floor(2 * v1 + 0.37));
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<batch>()];
-            let v4 = feed_forward::<6, activation = tanh>(v3);
-            let v5 = if v4 < v4 { v4 * v4 } else { tanh(v4) };
-            let v6 = attention::<2, mask = causal, position = rope>(x);
-            let v7 = v6[seq = [0, -1, 0, 0, -1]];
-            v7 + v5
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], lens: lens[batch]) -> [batch, seq, 5] {
+            let v1 = pad::<d, after = 1, value = 0.5>(x);
+            buffer v2: [d] = |i| 0.3 * i - 0.4;
+            let (v3, v4) = split::<d>(v2);
+            let v5 = einsum::<[]>(v4, v4);
+            let x_2 = softmax::<seq>(v1, keep);
+            let v6 = max_pool(v1, lens);
+            let v2 = l2_norm::<2, epsilon = 0.1>(v4);
+            x_2 + mean::<[2]>(v3) + v5 + v6 + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], lens: lens[batch]);
 
     g385 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
             param v1: [d, rows] = normal(0.5);
             let x_2 = einsum::<[batch, seq, rows]>(x, v1);
-            let x_2_2 = conv_transpose1d::<batch, rows, 3, padding = 1>(x_2);
-            let x = linear::<d>(x_2_2);
-            let mut v2 = x + 0.1 * x;
-            repeat 2, share = true, name = r_v2 { v2 = v2 - 0.5 * gelu(v2); }
-            v2
+            let v2 = conv_transpose2d::<[batch, seq], rows, [3, 1], padding = [1, 0], bias = false>(x_2);
+            let x_2_2 = clamp(v2, v2 - 1, v2 + 1);
+            let (v3, v4) = split::<d>(x);
+            x_2_2 + mean::<[2]>(v3) + mean::<[2]>(v4)
         }
     } (x: floats[batch, seq, 4]);
 
     g386 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
-            let v1 = einsum::<[batch, d]>(x, x);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * v1; }
-            param v3: [d, rows] = normal(0.5);
-            let x_2 = einsum::<[batch, rows]>(v2, v3);
-            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x));
-            let v1 = softmax::<rows>(2 * x_2);
-            let (v5, v6) = split::<d>(v2);
-            v4 + mean::<[rows]>(v1) + mean::<[2]>(v5) + mean::<[2]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = max::<2>(windows::<d, size = 2, step = 1>(x));
+            let mut v2 = x + 0.1 * x;
+            repeat 2, name = r_v2 { v2 = v2 + softmax(v2) * x; }
+            let v3 = relu_squared(v1);
+            let v4 = linear::<d>(v3);
+            let v5 = attention::<2, position = rel_pos_bias(4, 3)>(v4);
+            let v6 = v2 * detach(floor(2 * x + 0.37));
+            v5 + v6
         }
     } (x: floats[batch, seq, 4]);
 
     g387 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            buffer v2: [d] = |i| 0.3 * i - 0.4;
-            param v3: [rows, d] = normal(1.0);
-            let v4 = v1 + sinusoidal_position::<d>(v1);
-            let v5 = detach(floor(2 * v1 + 0.37));
-            let v4_2 = stack::<[batch, seq, 2, d]>(v4, 0.5 * v5);
-            let v6 = if v4_2 > 0.1 && !(v2 >= 0.6) { 0.5 * v4_2 } else { v2 - 1 };
-            linear::<5, name = head>(v4 + mean::<[rows]>(v3) + mean::<[2]>(v6))
+            param v2: [7, d] = normal(1.0);
+            let v3 = v2[tokens];
+            let v4 = attend::<mask = causal, position = rope>(linear::<6>(v3), linear::<6, bias = false>(v3), v3);
+            let v5 = if v4 > 0.1 && !(v4 >= 0.6) { 0.5 * v4 } else { v4 - 1 };
+            let v6 = clamp(v4, v5 - 1, v5 + 1);
+            param v7: [7, d] = normal(1.0);
+            let v5 = v7[tokens];
+            let v8 = detach(floor(2 * v6 + 0.37));
+            linear::<5, name = head>(v1 + v5 + v8)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g388 {
         struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 2] {
-            buffer v1: [2, d] = 0.7;
-            let (v2, v3) = split::<d>(x);
-            let x_2 = embedding::<7, d>(tokens);
-            param v4: [d, rows] = normal(0.5);
-            let v5 = einsum::<[batch, seq, rows]>(x_2, v4);
-            let v6 = conv1d::<seq, 2, 1>(v2);
-            v3 + mean::<[d]>(v1) + mean::<[rows]>(v5) + v6
+        fn forward(x: [batch, seq, d]) -> [batch, seq, rows] {
+            param v1: [d] = normal(1.0);
+            let v2 = cross_entropy::<d, reduction = none>(x, argmax::<d>(x + v1));
+            let v3 = x + sinusoidal_position::<d>(x);
+            let v4 = group_norm::<2>(v3);
+            let v5 = v2 * detach(floor(2 * v2 + 0.37));
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v4, v6);
+            v7 + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g389 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], p: [seq]) -> [batch, seq, 2] {
-            param v1: [d] = normal(1.0);
-            let (v2, v3) = top_k::<d, k = 2>(x + v1);
-            let v4 = x[d = v3];
-            let v5 = mean::<5>(one_hot::<5>(argmax::<seq>(detach(x + p))));
-            let v2 = max_pool(v2);
-            let v6 = min(v5, v5);
-            let v4 = conv2d::<[batch, seq], 2, 3, padding = 1>(v4);
-            v4 + v2 + mean::<[d]>(v6)
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [d] {
+            let v1 = max_pool(x, lens);
+            let v2 = if v1 > 0.1 && !(v1 >= 0.6) { 0.5 * v1 } else { v1 - 1 };
+            let v3 = softmax::<d>(2 * v2);
+            let v4 = cos(2 * v3);
+            let v5 = v4[batch = 0];
+            v5
         }
-    } (x: floats[batch, seq, 4], p: floats[seq]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g390 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], order: ids[batch, seq], tokens: ids[batch, seq], lens: lens[batch]) -> [batch, seq, 7] {
-            let v1 = x[seq = order];
-            let x = one_hot::<7>(tokens);
-            let x_2 = 0.5 * float(lens);
-            let v2 = attention::<2, mask = causal, normalizer = sink, head_dim = 3>(v1);
-            x + x_2 + mean::<[d]>(v2)
+        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
+            let v1 = rope::<seq, dims = 2, interleaved = true>(x);
+            let x_2 = softmax(v1);
+            let x = v1 + learned_position::<9, d>(v1);
+            buffer v2: [2, d] = 0.7;
+            x_2 + x + mean::<[2]>(v2)
         }
-    } (x: floats[batch, seq, 4], order: places[batch, seq], tokens: ids[batch, seq], lens: lens[batch]);
+    } (x: floats[batch, seq, 4]);
 
     g391 {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let mut v2 = v1 + 0.1 * v1;
-            repeat 2, name = r_v2 { v2 = v2 * sigmoid(linear::<d, bias = false>(v2)) + v1; v2 += attention::<2, mask = causal>(v2); param v3: [7, d] = normal(1.0); v2 += v3[tokens]; }
-            let v4 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v2);
-            let v5 = rope::<seq, dims = 2, interleaved = true>(v4);
-            linear::<5, name = head>(v1 + mean::<[2]>(v5))
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = grouped_linear::<d, 7, bias = false>(v1, argmax::<7>(linear::<7>(v1)));
+            let v5 = v4 + sinusoidal_position::<d>(v4);
+            linear::<5, name = head>(v5 + v3)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g392 {
-        struct M<d = 4>;
-        fn forward(x: [batch, seq, d], some_lens: lens[d, batch]) -> [batch, seq, 2] {
-            let v1 = linear::<2, bias = false>(x);
-            let v2 = sum::<seq>(x, some_lens);
-            param v3: [7, d] = normal(1.0);
-            let v4 = v3[arange::<batch>()];
-            let mut v5 = v2 + 0.1 * v4;
-            repeat 2, name = r_v5 { v5 = tanh(linear::<d>(v5)); param v6: [d] = normal(1.0); v5 += one_hot::<d>(argmax::<d>(v5 + v6)); }
-            let v7 = min(v2, v5);
-            let v5_2 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v1);
-            let x_2 = conv_transpose2d::<[batch, seq], 2, [3, 1], padding = [1, 0], bias = false>(v5_2);
-            x_2 + mean::<[d]>(v7)
+        struct M<rows = 3, d = 4>;
+        fn forward(x: [batch, seq, d], lens: lens[batch], tokens: ids[batch, seq], documents: ids[batch, seq]) -> [batch, seq, rows] {
+            let v1 = attention::<2, mask = padding>(x, padding = lens);
+            let v2 = embedding::<7, d>(tokens);
+            param v3: [d, rows] = normal(0.5);
+            let v4 = einsum::<[batch, seq, rows]>(v2, v3);
+            let v5 = max::<2>(windows::<d, size = 2, step = 1>(v1));
+            let v6 = pad::<d, before = 1>(x);
+            let v7 = pad::<d, after = 1, value = 0.5>(v2);
+            let v8 = attention::<2, mask = document & causal>(v1, document = documents);
+            v4 + mean::<[3]>(v5) + mean::<[5]>(v6) + mean::<[5]>(v7) + mean::<[d]>(v8)
         }
-    } (x: floats[batch, seq, 4], some_lens: lens[4, batch]);
+    } (x: floats[batch, seq, 4], lens: lens[batch], tokens: ids[batch, seq], documents: ids[batch, seq]);
 
     g393 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, d] {
-            let v1 = attend::<mask = causal>(x, linear::<4>(x), tanh(x));
-            let v2 = v1[batch = -1];
-            let v3 = conv1d::<batch, d, 2, padding = same>(v1);
-            let v4 = v3 + learned_position::<9, d>(v3);
-            let v5 = linear::<d, bias = false>(v1);
-            let v6 = max::<seq>(v4, lens);
-            let v4_2 = v2[d = -2..];
-            let v7 = exp(tanh(v4_2));
-            v5 + v6 + mean::<[2]>(v7)
+        fn forward(x: [batch, seq, d], turned: ids[seq, batch], tokens: ids[batch, seq], keep: bool[batch, seq]) -> [batch, seq, 2] {
+            let (v1, v2) = split::<d>(x);
+            param v3: [2, d] = normal(1.0);
+            let v4 = v1[seq = turned];
+            let v5 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(x);
+            let v6 = linear::<5, bias = false>(v5);
+            let v7 = if keep && tokens != 2 { tanh(v6) } else { 0 };
+            let v8 = min(x, x);
+            let v9 = scatter_add::<[batch, 7, 5]>(v7, tokens);
+            v2 + mean::<[d]>(v3) + v4 + mean::<[d]>(v8) + mean::<[7, 5]>(v9)
         }
-    } (x: floats[batch, seq, 4], lens: lens[batch]);
+    } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);
 
     g394 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d]) -> [batch, seq, d] {
-            let v1 = attention::<2, mask = causal, position = rope>(x);
-            param v2: [2, d] = normal(1.0);
-            let v3 = sum::<[d, 2]>(v2);
-            let v4 = if v1 > 0.1 && !(v3 >= 0.6) { 0.5 * v1 } else { v3 - 1 };
-            let v5 = feed_forward::<6, activation = gelu_tanh>(v4);
-            v5
+        fn forward(x: [batch, seq, d], lens: lens[batch]) -> [batch, seq, 8] {
+            let v1 = concat::<d>(x, 0.5 * x);
+            let v2 = softmax::<seq>(2 * v1, lens);
+            let v3 = shift::<8, 1>(v2);
+            let mut v4 = v3 + 0.1 * v3;
+            repeat 2, name = r_v4 { param v5: [8] = ones; v4 *= v5; v4 = v4 - 0.5 * gelu(v4); param v6: [8] = normal(1.0); v4 += one_hot::<8>(argmax::<8>(v4 + v6)); }
+            let v7 = tanh(v4);
+            v7
         }
-    } (x: floats[batch, seq, 4]);
+    } (x: floats[batch, seq, 4], lens: lens[batch]);
 
     g395 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v1_2 = pad::<d, after = 1, value = 0.5>(v1);
-            param v2: [7, d] = normal(1.0);
-            let v3 = v2[arange::<rows>()];
-            param v4: [rows, d] = normal(1.0);
-            let v5 = rope::<theta = 50.0>(v1, tokens);
-            let v6 = min(v3, v4);
-            let v7 = grouped_linear::<d, 7, bias = false>(v5, argmax::<7>(linear::<7>(v5)));
-            let (v8, v9) = split::<d>(v7);
-            buffer v10: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            linear::<5, name = head>(v1_2 + mean::<[rows, d]>(v6) + mean::<[2]>(v8) + mean::<[2]>(v9) + mean::<[rows, d]>(v10))
+            param v2: [d] = normal(1.0);
+            param v3: [7, d] = normal(1.0);
+            let v4 = v3[argmax::<d>(v1 + v2)];
+            let v5 = v4 + learned_position::<9, d>(v4);
+            let mut v6 = v5 + 0.1 * v1;
+            repeat 2, name = r_v6 { v6 = v6 + softmax(v6) * v1; }
+            let v7 = ln(2 + v6 * v6);
+            let v8 = if tokens < 3 || v7 > 0.3 { v7 } else { 0.5 };
+            param v9: [d] = normal(1.0);
+            let v10 = one_hot::<7>(argmax::<d>(v8 + v9));
+            let v11 = v1[d = -1];
+            let v11_2 = v11 + v11;
+            linear::<5, name = head>(v10 + v11_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 
     g396 {
-        struct M<rows = 3, d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, 7] {
-            let v1 = conv_transpose1d::<seq, d, 3, padding = 1>(x);
-            buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
-            let v3 = feed_forward::<6, activation = reglu>(v1);
-            let x_2 = shift::<d, -1>(v2);
-            let v4 = conv_transpose2d::<[batch, seq], d, [3, 1], padding = [1, 0], bias = false>(v3);
-            let v5 = one_hot::<7>(tokens);
-            let v6 = conv1d::<seq, d, 2, dilation = 2, groups = 2, padding = causal>(v4);
-            v5 + mean::<[rows, d]>(x_2) + mean::<[d]>(v6)
+        struct M<d = 4>;
+        fn forward(x: [batch, seq, d], keep: bool[batch, seq], tokens: ids[batch, seq]) -> [batch, seq, d] {
+            let v1 = mean_pool(x, keep);
+            param v2: [2, d] = normal(1.0);
+            let v3 = one_hot::<7>(tokens);
+            let x_2 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(x);
+            let v4 = expand::<[batch, seq, d]>(v1);
+            let v1 = clamp(v3, v3 - 1, v3 + 1);
+            let v5 = linear::<d, bias = false>(v4);
+            x_2 + mean::<[2]>(v2) + mean::<[7]>(v1) + v5
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4], keep: marks[batch, seq], tokens: ids[batch, seq]);
 
     g397 {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let x_2 = conv1d::<batch, d, 3, padding = 1, bias = false>(x);
-            let v1 = max(0.1, x_2);
-            let v2 = embedding::<7, d>(tokens);
-            let v1 = attend::<mask = causal, position = rope>(v1, linear::<4>(v1), tanh(v1));
-            let v1_2 = max::<2>(windows::<d, size = 2, step = 1>(v2));
-            buffer v3: [2, d] = 0.7;
-            param v4: [2] = normal(1.0);
-            let v2_2 = v3[2 = argmax::<2>(detach(v3 + v4))];
-            v1 + mean::<[3]>(v1_2) + v2_2
+            let (v1, v2) = split::<d>(x);
+            let v3 = scatter_add::<[batch, 7, 2]>(v2, tokens);
+            let v4 = shift::<batch, -1>(v3);
+            param v5: [3, d] = normal(0.7);
+            let v3 = attend::<mask = sliding_window(2)>(x, tanh(x), x) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v5[q_idx % 3]) * dot(k, v5[kv_idx % 3]) } };
+            let v6 = max(v4, v4);
+            let v7 = attend::<grid = [7, 1], mask = neighborhood(3)>(v4, v4, v4);
+            let v4 = l2_norm::<seq, epsilon = 0.1>(v1);
+            v3 + mean::<[7, 2]>(v6) + mean::<[7, 2]>(v7) + mean::<[2]>(v4)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
 
     g398 {
         struct M<d = 4>;
-        fn forward(x: [batch, seq, d], tokens: ids[batch, seq]) -> [batch, seq, d] {
-            let v1 = cumsum::<batch>(0.5 * x);
-            param v2: [d] = normal(1.0);
-            let (v3, v4) = top_k::<d, k = 2>(v1 + v2);
-            let v5 = scatter_add::<[batch, seq, d], axis = d>(0.5 * v3, v4);
-            let x_2 = pow(v5, 2);
-            let v6 = l2_norm(x_2);
-            let v7 = attention::<2, mask = sliding_window(2), qk_norm = rms, bias = false>(v6);
-            let v1 = conv1d::<seq, d, 4, groups = d, padding = causal>(x);
-            let x_2_2 = scatter_add::<[batch, 7, 2]>(v3, tokens);
-            let v8 = permute::<[d, batch, seq]>(v1);
-            v7 + mean::<[7, 2]>(x_2_2) + v8
+        fn forward(x: [batch, seq, d]) -> [batch, seq, 3] {
+            let v1 = conv_transpose1d::<seq, d, 1>(x);
+            let (v2, v3) = top_k::<7, k = 2>(linear::<7>(v1));
+            let x_2 = sum::<2>(v2 * grouped_linear::<d, 7>(v1, v3));
+            let x_2_2 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(x_2);
+            let v4 = max::<2>(windows::<d, size = 2, step = 1>(x_2_2));
+            let x_2 = permute::<[d, batch, seq]>(x_2_2);
+            let v4_2 = v4 * detach(floor(2 * v4 + 0.37));
+            let v5 = shift::<d, 1>(x_2);
+            let v6 = softmax::<batch>(2 * v5);
+            v4_2 + mean::<[d]>(v6)
         }
-    } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);
+    } (x: floats[batch, seq, 4]);
 
     g399 {
-        struct M<rows = 3, d = 4>;
+        struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
-            let v3 = cumsum::<d>(0.5 * v2);
-            let v2 = conv1d::<d, 2, 2, padding = same>(v3);
-            let mut v4 = v1 + 0.1 * v1;
-            repeat 2, name = r_v4 { v4 = v4 + softmax(v4) * v1; v4 = v4 - 0.2 * cumsum(v4); v4 += attention::<2, mask = causal>(v4); }
-            let v5 = attention::<2, mask = causal, position = alibi, softcap = 2, kv_heads = 1>(v4);
-            let v6 = v5[d = ..2];
-            let (v7, v8) = top_k::<7, k = 2>(linear::<7>(v5));
-            let v4_2 = sum::<2>(v7 * grouped_linear::<rows, 7, bias = false>(v5, v8));
-            linear::<5, name = head>(v6 + mean::<[d]>(v2) + mean::<[rows]>(v4_2))
+            param v2: [d] = normal(1.0);
+            let v3 = cross_entropy::<d, reduction = none>(v1, argmax::<d>(v1 + v2));
+            let v4 = linear::<d>(v1);
+            let v5 = relu(v4);
+            let v6 = embedding::<7, d, name = t_v6>(tokens);
+            let v7 = linear::<tied = t_v6>(v5);
+            let v8 = shift::<d, 2>(v4);
+            let v9 = v8 + learned_position::<9, d>(v8);
+            let v7_2 = detach(floor(2 * v7 + 0.37));
+            linear::<5, name = head>(v6 + v3 + v9 + mean::<[7]>(v7_2))
         }
     } (tokens: ids[batch, seq]) in a session;
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Error,
     kernel::{
-        Kernels, Matrix, MatrixMut,
+        Buffer, Kernels, Matrix, MatrixMut,
         attention::{Attention, Positions, decode, head_transform},
     },
     memory::can_allocate,
@@ -163,7 +163,8 @@ impl<E: Kernels> Cache<E> {
 
     /// The attention of new tokens to those before them and to each other. Their keys and values are added to the cache.
     ///
-    /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens.
+    /// The tensors are those of [`Attention::forward`], of a single sequence: the rows of the new tokens. `lse` gets the logarithms of the
+    /// sums, `[heads, tokens]`.
     ///
     /// # Panics
     /// If the shapes do not fit, or if there are more than [`MAX_NEW`] tokens of a sequence.
@@ -173,9 +174,11 @@ impl<E: Kernels> Cache<E> {
         attention: &Attention<'_, E>,
         [q, k, v]: [Matrix<'_, E>; 3],
         mut output: MatrixMut<'_, E>,
+        mut lse: Option<&mut [E]>,
     ) {
         for span in new.spans() {
-            self.attend_in(span, attention, [q, k, v], output.reborrow());
+            let lse = lse.as_deref_mut();
+            self.attend_in(span, attention, [q, k, v], output.reborrow(), lse);
         }
     }
 
@@ -189,6 +192,7 @@ impl<E: Kernels> Cache<E> {
         attention: &Attention<'_, E>,
         [q, k, v]: [Matrix<'_, E>; 3],
         mut output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     ) {
         let [q, k, v] = [q, k, v].map(|x| x.some_rows(span.rows.clone()));
         self.evict(span);
@@ -206,7 +210,12 @@ impl<E: Kernels> Cache<E> {
             Values::Apart(values) => values.rows(first, sequence.len),
             Values::InKeys(start) => keys.some_cols(*start..start + attention.sizes.value_width),
         };
-        decode(attention, positions, q, keys, values, span.of(&mut output));
+        let output = span.of(&mut output);
+        let mut sums = Buffer::uninit(attention.sizes.heads * q.rows());
+        decode(attention, positions, q, keys, values, output, &mut sums);
+        if let Some(lse) = lse {
+            span.write_heads(&sums, lse);
+        }
     }
 
     /// Evicts rows that no later query attends to, if there is no free space.

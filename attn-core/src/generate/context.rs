@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Element, Error,
     kernel::{
-        Kernels, Matrix, MatrixMut,
+        Buffer, Kernels, Matrix, MatrixMut,
         attention::{Attention, Positions, decode, head_transform},
     },
     model::FusedBlock,
@@ -38,13 +38,14 @@ pub trait DecodeWithContext<
         sources: [Matrix<'_, E>; SOURCES],
     ) -> Result<Self::DecodeState, Error<Dev>>;
 
-    /// Computes the output for the new tokens.
+    /// Computes the output for the new tokens, and the logarithms of the sums, `[heads, tokens]`.
     fn decode(
         weights: &Self::Weights,
         past: &mut Self::DecodeState,
         new: &NewTokens,
         x: Matrix<'_, E>,
         output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     );
 }
 
@@ -91,7 +92,7 @@ impl<E: Kernels> ContextCache<E> {
         self.keys.elements() + self.values.elements()
     }
 
-    /// The attention of new tokens to the context of their sequence.
+    /// The attention of new tokens to the context of their sequence. `lse` gets the logarithms of the sums, `[heads, tokens]`.
     ///
     /// # Panics
     /// If the shapes do not fit.
@@ -101,6 +102,7 @@ impl<E: Kernels> ContextCache<E> {
         attention: &Attention<'_, E>,
         q: Matrix<'_, E>,
         mut output: MatrixMut<'_, E>,
+        mut lse: Option<&mut [E]>,
     ) {
         for span in new.spans() {
             let positions = Positions {
@@ -112,7 +114,12 @@ impl<E: Kernels> ContextCache<E> {
             let first = span.sequence * self.len;
             let [keys, values] = [&self.keys, &self.values].map(|rows| rows.rows(first, self.len));
             let q = q.some_rows(span.rows.clone());
-            decode(attention, positions, q, keys, values, span.of(&mut output));
+            let output = span.of(&mut output);
+            let mut sums = Buffer::uninit(attention.sizes.heads * q.rows());
+            decode(attention, positions, q, keys, values, output, &mut sums);
+            if let Some(lse) = lse.as_deref_mut() {
+                span.write_heads(&sums, lse);
+            }
         }
     }
 }

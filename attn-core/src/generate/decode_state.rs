@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     cache::Cache,
+    key_rows::KeyRows,
     session::SequenceState,
     tokens::{Capacity, NewTokens},
 };
@@ -24,39 +25,44 @@ pub trait Decode<E: Element, const INPUTS: usize>: FusedLayer<E> {
     /// If the maximum length is too long for the layer.
     fn past<Dev>(weights: &Self::Weights, room: Capacity) -> Result<Self::DecodeState, Error<Dev>>;
 
-    /// Computes the output for the new tokens, and caches their keys and values.
+    /// Computes the output for the new tokens, and the logarithms of the sums, `[heads, tokens]`. It caches their keys and values.
     fn decode(
         weights: &Self::Weights,
         past: &mut Self::DecodeState,
         new: &NewTokens,
         inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
+        lse: Option<&mut [E]>,
     );
 }
 
-/// The cache of an attention, and its call for the maximum length.
-pub struct DecodeState<C, E> {
+/// The cache of an attention, and its call for the maximum length. Its body reads so many values that have a row for each key.
+pub struct DecodeState<C, E, const READ: usize> {
     /// Shared by all forks.
     pub call: Arc<C>,
     /// The keys and values.
     pub cache: Cache<E>,
+    /// The values that the body reads.
+    pub of_keys: [KeyRows<E>; READ],
 }
 
-impl<C, E: Kernels> Clone for DecodeState<C, E> {
+impl<C, E: Kernels, const READ: usize> Clone for DecodeState<C, E, READ> {
     fn clone(&self) -> Self {
         Self {
             call: self.call.clone(),
             cache: self.cache.clone(),
+            of_keys: self.of_keys.clone(),
         }
     }
 }
 
-impl<C, E: Kernels> SequenceState for DecodeState<C, E> {
+impl<C, E: Kernels, const READ: usize> SequenceState for DecodeState<C, E, READ> {
     fn reset(&mut self, sequence: usize) {
         self.cache.reset(sequence);
     }
 
     fn elements(&self) -> usize {
-        self.cache.elements()
+        let of_keys = self.of_keys.iter().map(KeyRows::elements);
+        self.cache.elements() + of_keys.sum::<usize>()
     }
 }

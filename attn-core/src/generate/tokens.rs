@@ -40,6 +40,15 @@ impl Span {
         self.rows.start as i64 - self.first as i64
     }
 
+    /// Writes numbers of each head, `[heads, tokens]`, where those of all new tokens are.
+    pub(super) fn write_heads<E: Copy>(&self, numbers: &[E], all: &mut [E]) {
+        let len = self.rows.len();
+        let heads = numbers.len() / len.max(1);
+        let new = all.len() / heads.max(1);
+        let rows = numbers.chunks(len.max(1)).zip(all.chunks_mut(new.max(1)));
+        rows.for_each(|(from, to)| to[self.rows.clone()].copy_from_slice(from));
+    }
+
     /// Their rows of a matrix, mutable.
     pub(super) fn of<'m, E>(&self, matrix: &'m mut MatrixMut<'_, E>) -> MatrixMut<'m, E> {
         let (_, rest) = matrix.reborrow().split_rows(self.rows.start);

@@ -11,13 +11,13 @@ use crate::spec::keys::INITIALIZER;
 #[derive(Clone, Copy)]
 struct Seen<'v> {
     scope: Scope,
-    /// The variables of the model around the layer, which are seen in `dot(..)`.
-    variables: &'v [Own],
+    /// In the body of an `attend`, whose scores may read `dot(..)`: the variables of the model around it, which are seen there.
+    variables: Option<&'v [Own]>,
 }
 
 /// Walks the contents of the braces. A function may read tensors that are declared after it, and, between the parentheses of `dot`, the
-/// variables of a model.
-pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, variables: &[Own]) {
+/// variables of a model: those of an `attend`.
+pub(super) fn walk(names: &mut Names<'_>, tokens: &mut Tokens, variables: Option<&[Own]>) {
     let scope = names.scope(&[], &["functions", "sizes"], &tensors(tokens));
     let seen = Seen { scope, variables };
     while !tokens.is_empty() {
@@ -142,11 +142,15 @@ fn walk_function(names: &mut Names<'_>, tokens: &mut Tokens, tensors: Seen<'_>) 
     });
     let mut own: Vec<Own> = arguments.collect();
     locals(&block, &mut own);
-    let normalizers: &[&str] = match kind.as_str() {
-        "normalize" => &["words::normalizer"],
-        _ => &[],
+    let mut others = match kind.as_str() {
+        "normalize" => vec!["words::normalizer"],
+        _ => vec![],
     };
-    let scope = names.scope(&[tensors.scope], normalizers, &own);
+    // A condition has no derivative.
+    if tensors.variables.is_some() && kind != "mask" {
+        others.push("products");
+    }
+    let scope = names.scope(&[tensors.scope], &others, &own);
     walk_expression(names, block, Seen { scope, ..tensors });
 }
 
@@ -243,10 +247,11 @@ fn walk_expression(names: &mut Names<'_>, mut tokens: Tokens, seen: Seen<'_>) {
 
 fn walk_path(names: &mut Names<'_>, name: Ident, tokens: &mut Tokens, seen: Seen<'_>) {
     if name == "dot"
+        && let Some(variables) = seen.variables
         && let Some(operands) = tokens.take_group(Delimiter::Parenthesis)
     {
         names.own(seen.scope, Some(&name));
-        let scope = names.scope(&[seen.scope], &[], seen.variables);
+        let scope = names.scope(&[seen.scope], &[], variables);
         return walk_expression(names, operands, Seen { scope, ..seen });
     }
     let is_path = |tokens: &Tokens| tokens.is(0, ':') && tokens.is(1, ':');

@@ -101,7 +101,6 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         let doc = format!("`{}`", function.usage());
         (function.name, doc)
     });
-    let functions = functions.chain(said(&[DOT]));
     let of_body = FunctionKind::ALL.iter().map(|kind| {
         let args = kind.args().join(", ");
         (kind.name(), format!("Takes any of `{args}`, by name."))
@@ -124,6 +123,7 @@ fn others() -> impl Iterator<Item = (&'static str, Vec<Named>)> {
         ("sizes", sizes.clone().map(named_key).collect()),
         ("axes", said(&AXES).chain(sizes.map(named_key)).collect()),
         ("functions", functions.collect()),
+        ("products", said(&[DOT]).collect()),
         ("functions_of_body", of_body.collect()),
         ("arguments_of_score", arguments(FunctionKind::Score)),
         ("arguments_of_mask", arguments(FunctionKind::Mask)),

@@ -55,7 +55,7 @@ pub(crate) fn layers(krate: &TokenStream, input: TokenStream) -> TokenStream {
             header::walk(&mut names, &mut tokens);
         }
         if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
-            body::walk(&mut names, &mut inner, &[]);
+            body::walk(&mut names, &mut inner, None);
         }
     }
     names.emit()

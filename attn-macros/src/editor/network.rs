@@ -311,8 +311,10 @@ impl<'w, 'n> Walker<'w, 'n> {
                 self.argument_of_call(operation, operand);
             }
             if let Some(mut inner) = tokens.take_group(Delimiter::Brace) {
+                let is_attend = operation.is_some_and(|operation| operation.name == "attend");
                 let variables: Vec<Own> = self.variables.values().cloned().collect();
-                body::walk(self.names, &mut inner, &variables);
+                let variables = is_attend.then_some(variables.as_slice());
+                body::walk(self.names, &mut inner, variables);
             }
         }
         while let Some(parts) = tokens.take_group(Delimiter::Bracket) {

@@ -16,7 +16,6 @@ pub(crate) mod tables;
 pub(crate) mod tracked_code;
 
 pub(crate) use composed::ComposedNode;
-pub(crate) use fused::score::row_of_query;
 pub(crate) use fused::{LayerFrame, LayerNode, ParameterGradient};
 
 use proc_macro2::{Ident, Span, TokenStream};

@@ -149,6 +149,46 @@ impl Declared {
     pub(crate) fn label(&self) -> &str {
         self.rows.as_ref().map_or(&self.name, |rows| &rows.table)
     }
+
+    /// Whether a session remembers its numbers of each key.
+    pub(crate) fn is_remembered(&self) -> bool {
+        matches!(InSession::of(&self.dims), Some(InSession::Keys(_)))
+    }
+
+    /// How many numbers there are along the axes of constant size.
+    pub(crate) fn numbers(&self) -> Size {
+        let sizes = self.dims.iter().filter_map(|dim| match dim {
+            Dim::Size(size) => Some(size),
+            _ => None,
+        });
+        sizes.fold(Size::known(1), |numbers, size| numbers.times(size))
+    }
+}
+
+/// What a session has of a value that the body reads, with the axis of the tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InSession {
+    /// Rows of new tokens, for their queries.
+    Queries(usize),
+    /// Rows of all tokens so far, which are remembered.
+    Keys(usize),
+    /// A value that is the same for all tokens.
+    Table,
+}
+
+impl InSession {
+    /// Of a value with these axes. `None` if a session does not have it.
+    pub(crate) fn of(dims: &[Dim]) -> Option<Self> {
+        let (of, rest) = match dims {
+            [Dim::Batch, Dim::Query, rest @ ..] => (InSession::Queries(1), rest),
+            [Dim::Query, rest @ ..] => (InSession::Queries(0), rest),
+            [Dim::Batch, Dim::Key, rest @ ..] => (InSession::Keys(1), rest),
+            [Dim::Key, rest @ ..] => (InSession::Keys(0), rest),
+            rest => (InSession::Table, rest),
+        };
+        let is_size = |dim: &Dim| matches!(dim, Dim::Size(_));
+        rest.iter().all(is_size).then_some(of)
+    }
 }
 
 /// A field of the layer.

@@ -85,8 +85,16 @@ pub(crate) fn no_sum(operation: &Ident) -> String {
     )
 }
 
+pub(crate) fn session_weights(attention: &str) -> String {
+    format!(
+        "the weights of `{attention}` are read: those of a new token are as many as there are keys so far, and a session has values of constant size for each token\n\
+         a sum over the keys, `einsum::<[.., q, e]>(weights, x)`, is attended: with `attend(q, k, concat(v, x))` it is a part of the result"
+    )
+}
+
+/// Of an attention at a step of a scan.
 pub(crate) fn session_results(attention: &str) -> String {
     format!(
-        "the weights of `{attention}`, or the logarithms of their sums, are read, and a session has the attended values alone"
+        "the weights of `{attention}`, or the logarithms of their sums, are read at a step of a `scan`, and a session has the attended values alone there"
     )
 }

@@ -1,5 +1,6 @@
 //! Messages of `model!`.
 
+mod attentions;
 mod blocks;
 mod budget;
 mod buffers;
@@ -7,11 +8,13 @@ mod constants;
 mod elsewhere;
 mod layers;
 mod scans;
+mod sessions;
 mod shapes;
 mod values;
 
 use proc_macro2::{Ident, TokenStream};
 
+pub(crate) use attentions::*;
 pub(crate) use blocks::*;
 pub(crate) use budget::*;
 pub(crate) use buffers::*;
@@ -19,17 +22,17 @@ pub(crate) use constants::*;
 pub(crate) use elsewhere::*;
 pub(crate) use layers::*;
 pub(crate) use scans::*;
+pub(crate) use sessions::*;
 pub(crate) use shapes::*;
 pub(crate) use values::*;
 
 use super::{did_you_mean, example, listed, nearest_key, quoted};
 use crate::model::types::{Type, ValueKind};
 use crate::ops::{OPERATIONS, Operation};
-use crate::score::prove::Verdict;
 use crate::spec::body::Function;
 use crate::spec::elsewhere::{NamePosition, instead_of, is_alias};
 use crate::spec::keys::{nearest, owner_of};
-use crate::spec::{Size, Spec, text};
+use crate::spec::{Size, text};
 
 pub(crate) const EMPTY: &str = "expected a declaration, found nothing\n\
     help: `model! { pub struct Gpt<vocab = 65>; fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] { .. } }`";
@@ -494,237 +497,4 @@ pub(crate) fn padding_of_pool(
 ) -> String {
     let name = operation.name;
     format!("`{name}` takes {lens} or {mask} as its second operand, found {found}")
-}
-
-pub(crate) fn attention_operands(found: usize) -> String {
-    let others = match found {
-        3 => "`attention::<..>(query, context = key, values = value)`",
-        _ => "`attention::<..>(x, context = y)`",
-    };
-    format!(
-        "`attention` takes one operand by its position, found {found}\nhelp: `attention::<..>(x)`, or {others}; what a mask reads stands by its name, `padding = lens`"
-    )
-}
-
-/// The width of an input that the call does not have.
-pub(crate) fn source_missing(key: &str) -> String {
-    match key {
-        "d_context" => "`d_context` is the width of a second input, and there is none\nhelp: `attention::<..>(x, context = y)`",
-        _ => "`d_values` is the width of a third input, and there is none\nhelp: `attention::<..>(query, context = key, values = value)`",
-    }
-    .to_owned()
-}
-
-pub(crate) fn one_value(name: &Ident, found: usize) -> String {
-    format!("`{name}` is one value, found {found}")
-}
-
-pub(crate) fn attention_width(d_model: &Size, found: &Type) -> String {
-    format!("`attention` of d_model {d_model} takes [.., {d_model}], found {found}")
-}
-
-pub(crate) fn context_differs(x: &Type, context: &Type) -> String {
-    let expand = match (&*x.axes, &*context.axes) {
-        ([n, width], [batch, _, _]) => {
-            format!(", `expand::<[{batch}, {n}, {width}]>(x)` repeats x for each sequence")
-        }
-        _ => String::new(),
-    };
-    format!("`attention`: x is {x}, context is {context}\nhelp: both have the same batch{expand}")
-}
-
-pub(crate) fn values_differ(context: &Type, values: &Type) -> String {
-    format!(
-        "`attention`: context is {context}, values is {values}\nhelp: there is a value for every key: both have the same axes but for the last one"
-    )
-}
-
-pub(crate) fn data_missing(operation: &Ident, name: &str, expected: &str) -> String {
-    format!(
-        "this `{operation}` reads `{name}`, and is not given it\nhelp: add the operand `{name} = ..`, {expected}"
-    )
-}
-
-pub(crate) fn data_differs(operation: &Ident, name: &str, expected: &str, found: &str) -> String {
-    format!("`{name}` of this `{operation}` is {expected}, found {found}")
-}
-
-pub(crate) fn computed_data(operation: &Ident, name: &str, expected: &str) -> String {
-    format!(
-        "`{name}` of this `{operation}` is data, an input of the model, and this value is computed\n\
-        help: add an input to `forward`, `{name}: {expected}`, and pass the value at the call: of data, only floats are computed"
-    )
-}
-
-pub(crate) fn unknown_data(
-    operation: &Ident,
-    found: &Ident,
-    known: &[String],
-    spec: &Spec,
-) -> String {
-    if found == "padding" || found == "document" {
-        let written = spec.written.iter().find(|(key, _)| *key == "mask");
-        let mask = match written.map(|(_, mask)| mask.as_str()) {
-            None | Some("none") => found.to_string(),
-            Some(mask) if mask.contains('|') => format!("({mask}) & {found}"),
-            Some(mask) => format!("{mask} & {found}"),
-        };
-        return format!(
-            "the mask of this `{operation}` does not read `{found}`\nhelp: add it: `mask = {mask}`"
-        );
-    }
-    if found == "position_ids" {
-        return format!(
-            "this `{operation}` has no positions that `position_ids` could be\nhelp: they are those of the rotary embedding: `position = rope`"
-        );
-    }
-    let mut tables = spec.body.data.iter().filter_map(|data| data.rows.as_ref());
-    let is_table = tables.any(|rows| found == &rows.table);
-    let help = match instead_of(&found.to_string(), NamePosition::Operand) {
-        Some(form) => form.to_owned(),
-        None if is_table => format!(
-            "no operand is needed: `dot(.., {found}[..])` reads the value `{found}` of the model, by its name"
-        ),
-        None => {
-            let names = known.iter().map(String::as_str);
-            let inputs: &[&str] = match operation == "attention" {
-                true => &["context", "values"],
-                false => &[],
-            };
-            match names.len() + inputs.len() {
-                0 => "it reads no operand by name".to_owned(),
-                _ => format!(
-                    "its operands by name are {}",
-                    listed(names.chain(inputs.iter().copied()))
-                ),
-            }
-        }
-    };
-    format!("this `{operation}` does not read `{found}`\nhelp: {help}")
-}
-
-/// The message for requesting a session of a model that has none.
-pub(crate) fn no_session(model: &str) -> String {
-    format!("`{model}` has no session: it cannot go on token by token")
-}
-
-pub(crate) fn session_inputs() -> String {
-    "it takes no input, and a session tokens".to_owned()
-}
-
-/// An input beside the tokens that has no axis of sequences.
-pub(crate) fn session_of_one(name: &str, found: &Type) -> String {
-    format!(
-        "its `{name}` is {found}, and what a session is given beside tokens `ids[batch, seq]` has the axis of the sequences in front: `[batch, ..]`"
-    )
-}
-
-/// An input beside the tokens that has their axis.
-pub(crate) fn session_per_token(name: &str, found: &Type) -> String {
-    format!(
-        "its `{name}` is {found}, with something for every token, and a session is given what is the same for all of them"
-    )
-}
-
-pub(crate) fn session_defaults(name: &str) -> String {
-    format!(
-        "all inputs beside the tokens may be left out, `{name}` too: then the number of sequences is not known"
-    )
-}
-
-/// An operation on tokens that reads what a session is given.
-pub(crate) fn session_given(operation: &str) -> String {
-    format!(
-        "its `{operation}` reads what a session is given for every token, and only `attention` and `attend` can: as a context, and as data of these keys"
-    )
-}
-
-/// What a session is given, as a value that each step reads.
-pub(crate) fn session_given_to_a_scan(given: &str) -> String {
-    format!(
-        "its `scan` reads `{given}`, which is computed of what the session is given, and in a session only `attend` and the first value of a state read that"
-    )
-}
-
-pub(crate) fn session_attention_in_a_step(attention: &str) -> String {
-    format!(
-        "`{attention}` attends within a step of a `scan`, and in a session a step attends with one query to what the session is given"
-    )
-}
-
-pub(crate) fn session_given_in_a_loop(operation: &str) -> String {
-    format!(
-        "its `{operation}` is computed of what the session is given, in a loop over tokens: it would be computed again for every token\ncompute it before the loop"
-    )
-}
-
-pub(crate) fn session_input(found: &Type) -> String {
-    format!("it takes {found}, and a session `ids[batch, seq]`, tokens of sequences of any length")
-}
-
-pub(crate) fn session_results(found: usize) -> String {
-    format!("it returns {found} values, and a session one")
-}
-
-pub(crate) fn session_result(found: &Type) -> String {
-    format!("it returns {found}, and a session a vector for every token")
-}
-
-pub(crate) fn session_operation(name: &str) -> String {
-    format!("its `{name}` has not one vector for every token")
-}
-
-pub(crate) fn session_along(operation: &str, axis: &str) -> String {
-    format!("its `{operation}` goes along `{axis}`, and not token by token")
-}
-
-pub(crate) fn session_module(name: &str) -> String {
-    format!("what `{name}` does, nobody knows but its type: perhaps it looks at later tokens")
-}
-
-pub(crate) fn session_context(attention: &str) -> String {
-    format!(
-        "`{attention}` attends to a context that tokens are part of, and a session has only contexts that it is given when it starts"
-    )
-}
-
-pub(crate) fn session_data(attention: &str) -> String {
-    format!("`{attention}` reads data of the call")
-}
-
-pub(crate) fn session_value(attention: &str, value: &str, is_of_keys: bool) -> String {
-    let help = match is_of_keys {
-        true => {
-            "a session remembers keys and values of earlier tokens, and nothing else: a value that depends on tokens has the axes [batch, q_len, ..], as `dot(q, ..)` of queries [batch, seq, heads, width]"
-        }
-        false => {
-            "a session has the numbers of new tokens alone: a value of self-attention with the axes [batch, q_len, ..], and sizes behind them, is read at [b, q_idx, ..]; what the layer itself learns is a `param` of the body"
-        }
-    };
-    format!("the body of `{attention}` reads `{value}`, a computed value\n{help}")
-}
-
-pub(crate) fn session_length(attention: &str, what: &str) -> String {
-    format!(
-        "the {what} of `{attention}` depends on the length of the sequence, `q_len` or `kv_len`, which is not known yet"
-    )
-}
-
-pub(crate) fn session_mask(attention: &str, spec: &Spec, verdict: &Verdict) -> String {
-    if *verdict == Verdict::GaveUp {
-        return format!(
-            "whether a query of `{attention}` attends to no later key was given up, as its mask takes too many steps\n\
-             `mask = causal & (..)` is seen to look back at once, as is `fn mask` beside `mask = causal`"
-        );
-    }
-    if spec.body.mask.is_some() {
-        return format!(
-            "it is not proved that a query of `{attention}` attends to no later key\n`mask = causal` among its keys holds beside `fn mask`"
-        );
-    }
-    let mask = spec.written.iter().find(|(key, _)| *key == "mask");
-    let mask = mask.map_or("none", |(_, written)| written);
-    format!(
-        "`mask = {mask}` of `{attention}` lets a query attend to later keys\na session needs a mask that looks back only: `mask = causal`"
-    )
 }

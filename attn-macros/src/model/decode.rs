@@ -7,6 +7,7 @@ use super::graph::{
 };
 use super::transposes::without_transposes;
 use super::types::{Axis, ValueKind};
+use crate::graph::AttentionLayer;
 use crate::messages::{attend as attend_messages, model as messages};
 use crate::ops::{Decode, Label};
 
@@ -325,20 +326,25 @@ impl<'m> Tokens<'m> {
                 false => Ok(()),
             };
         };
-        if node.results().nth(1).is_some() {
+        if node.others.first().is_some_and(Option::is_some) {
             let name = self.model.path(&attention.place);
-            return Err(attend_messages::session_results(&name));
+            return Err(attend_messages::session_weights(&name));
         }
         let [x, others @ ..] = node.operands.as_slice() else {
             return Ok(());
         };
-        let is_cross = self.model.attentions[attention.index].graph.cross;
-        if is_given(x) || is_cross && !others.iter().all(is_given) {
-            return Err(messages::session_context(
-                &self.model.path(&attention.place),
-            ));
+        let AttentionLayer { graph, .. } = &self.model.attentions[attention.index];
+        let name = self.model.path(&attention.place);
+        if is_given(x) || graph.cross && !others.iter().all(is_given) {
+            return Err(messages::session_context(&name));
         }
-        Ok(())
+        // What the body reads stands behind the vectors.
+        let read = attention.inputs.len() - graph.given.len();
+        let read = node.operands[read..].iter().zip(&graph.given);
+        match { read }.find(|(id, _)| !graph.cross && is_given(id)) {
+            Some((_, given)) => Err(messages::session_value(&name, given.label(), true)),
+            None => Ok(()),
+        }
     }
 
     fn node(&self, node: &Node) -> Result<(), String> {

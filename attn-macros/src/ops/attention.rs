@@ -9,9 +9,8 @@ use super::{
 };
 use crate::emit::ExecMode;
 use crate::emit::block::{Footprints, Gradients, Output};
-use crate::emit::row_of_query;
 use crate::graph::block::LayerBlock;
-use crate::graph::{AttentionLayer, CallData, Declared, Dim};
+use crate::graph::{AttentionLayer, CallData, Declared, Dim, InSession};
 use crate::messages::model as messages;
 use crate::model::emit::{ComposedNode, Extents, FusedNode, ModelFrame, VertexKind};
 use crate::model::graph::{Model, ParamPath};
@@ -149,6 +148,7 @@ impl Emit<ModelFrame<'_>> for Attention {
     fn forward(&self, of: &FusedNode<'_>, to: &Output) -> TokenStream {
         let weights = of.weights(&self.place);
         let y = to.matrix();
+        let [weights_to, lse_to] = [0, 1].map(|place| option(to.other(place)));
         if of.mode() == ExecMode::Session {
             let attention = of.attention_in_session(self);
             let past = of.past(&self.place);
@@ -160,7 +160,7 @@ impl Emit<ModelFrame<'_>> for Attention {
                     quote!([#(#inputs),*])
                 }
             };
-            return quote!(#attention::decode(&#weights, &mut #past, new, #inputs, #y));
+            return quote!(#attention::decode(&#weights, &mut #past, new, #inputs, #y, #lse_to));
         }
         let attention = of.attention(self);
         let axes = of.axes_of_attention(self);
@@ -170,7 +170,6 @@ impl Emit<ModelFrame<'_>> for Attention {
             (true, ExecMode::Forward) => quote!(random.seed()),
             _ => quote!(None),
         };
-        let [weights_to, lse_to] = [0, 1].map(|place| option(to.other(place)));
         let beside = match (to.other(0), to.other(1)) {
             (None, None) => quote!(p::Beside::default()),
             _ => quote!(p::Beside { weights: #weights_to, lse: #lse_to }),
@@ -226,19 +225,25 @@ fn option(value: Option<&TokenStream>) -> TokenStream {
     value.map_or(quote!(None), |value| quote!(Some(#value)))
 }
 
-/// Whether a session has the numbers of a value that the body reads: those of a new token are read for its own query alone.
-fn is_read_at_its_query(given: &Declared, layer: &AttentionLayer) -> bool {
-    let Some(axis) = row_of_query(&given.dims) else {
-        return false;
+/// Whether a session has the numbers of a value that the body reads: those of a new token for its own query alone, and those of a key at
+/// any place up to it.
+fn is_in_session(given: &Declared, layer: &AttentionLayer) -> bool {
+    let (axis, places) = match InSession::of(&given.dims) {
+        Some(InSession::Queries(axis)) => (axis, &[Var::QIdx][..]),
+        Some(InSession::Keys(axis)) => (axis, &[Var::KvIdx, Var::QIdx][..]),
+        Some(InSession::Table) => return true,
+        None => return false,
     };
-    let places = [Expr::Var(Var::B), Expr::Var(Var::QIdx)];
-    let places = &places[1 - axis..];
+    let is_there = |index: &[Expr]| {
+        let batch = index[..axis].iter().all(|of| *of == Expr::Var(Var::B));
+        batch && places.iter().any(|place| index[axis] == Expr::Var(*place))
+    };
     let attention = layer.fused.as_ref().and_then(LayerBlock::attention);
     attention.is_some_and(|attention| {
         let bias_terms = attention.bias_terms().iter();
         let reads = bias_terms.flat_map(|term| param_reads(&term.expr));
         let mut reads = reads.filter(|(name, _)| **name == *given.name);
-        reads.all(|(_, index)| index.starts_with(places))
+        reads.all(|(_, index)| is_there(index))
     })
 }
 
@@ -253,10 +258,9 @@ fn looks_back(name: &str, layer: &AttentionLayer) -> Result<(), String> {
         CallData::Declared(declared) => !declared.dims.contains(&Dim::Query),
         CallData::Document | CallData::PositionIds => false,
     };
-    let is_of_tokens = |given: &&Declared| !graph.cross && is_read_at_its_query(given, layer);
-    if let Some(given) = graph.given.iter().find(|given| !is_of_tokens(given)) {
-        let is_of_keys = given.dims.contains(&Dim::Key) && !given.dims.contains(&Dim::Query);
-        return Err(messages::session_value(name, given.label(), is_of_keys));
+    let is_known = |given: &&Declared| !graph.cross && is_in_session(given, layer);
+    if let Some(given) = graph.given.iter().find(|given| !is_known(given)) {
+        return Err(messages::session_value(name, given.label(), graph.cross));
     }
     if !graph
         .data

@@ -6,7 +6,7 @@ use super::{
     Attention, Coverage, HeadTransform, ScoreSums, Sizes, SumLens, TileMask, TileOrigin, TileScore,
 };
 use crate::kernel::compiled::compiled;
-use crate::kernel::{Buffer, Matrix, MatrixMut};
+use crate::kernel::{Matrix, MatrixMut};
 
 /// The positions of new queries and cached keys in their sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl Positions {
 compiled! {
     DecodeKernels:
 
-    /// The output of [`Attention::forward`] for new queries of a sequence. The cache holds its keys and values up to the last of
-    /// these queries, already transformed for their positions. There is no dropout.
+    /// The output of [`Attention::forward`] for new queries of a sequence, and the logarithms of the sums, `[heads, queries]`. The cache
+    /// holds its keys and values up to the last of these queries, already transformed for their positions. There is no dropout.
     ///
     /// # Panics
     /// If the shapes do not fit the widths.
@@ -44,6 +44,7 @@ compiled! {
         keys: Matrix<'_, E>,
         values: Matrix<'_, E>,
         output: MatrixMut<'_, E>,
+        lse: &mut [E],
     ) {
         let sizes = Sizes {
             batch: 1,
@@ -66,8 +67,7 @@ compiled! {
             dropout: None,
             ..*attention
         };
-        let mut lse = Buffer::uninit(sizes.heads * sizes.query);
-        attention.forward(q, keys, values, output, &mut lse);
+        attention.forward(q, keys, values, output, lse);
     }
 }
 

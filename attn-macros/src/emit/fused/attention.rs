@@ -1,6 +1,6 @@
 //! Everything from queries, keys and values to attended values, as one argument of the kernels.
 
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::score::Score;
@@ -10,6 +10,11 @@ use crate::emit::expr::vectors;
 use crate::ops::attention_layer::{Attend, HeadTransform, Norm, Similarity};
 use crate::score::Expr;
 use crate::score::diff::{Wrt, diff};
+
+/// The rows of all keys of a value that the body reads, in a session.
+fn remembered(given: &Ident) -> Ident {
+    format_ident!("{given}_of_keys")
+}
 
 /// The function from a mixed score to a weight, which reads nothing else.
 fn emit_weigh(weight: &Expr) -> TokenStream {
@@ -137,8 +142,8 @@ impl LayerFrame<'_> {
         quote!(attention(call, weights #score))
     }
 
-    /// The attention of the new tokens of a session. What is given for each query has rows for these alone, so that a sequence has a
-    /// function of the score for itself.
+    /// The attention of the new tokens of a session. What is given for each query has rows for these alone, and what is given for each key
+    /// is remembered for each sequence, so that a sequence has a function of the score for itself.
     pub(crate) fn call_attention_of_tokens(
         &self,
         attention: &Attend,
@@ -148,17 +153,41 @@ impl LayerFrame<'_> {
         let given = self.given();
         if given.is_empty() {
             let attention = self.call_attention(attention);
-            return quote!(cache.attend(new, &#attention, [#(#operands),*], #y));
+            return quote!(cache.attend(new, &#attention, [#(#operands),*], #y, lse));
         }
+        let of_keys = self.given_of_keys();
+        let rows: Vec<_> = of_keys.iter().map(|(given, _)| remembered(given)).collect();
+        let of_keys: Vec<_> = of_keys.into_iter().map(|(given, _)| given).collect();
+        let numbers = given.iter().map(|given| match of_keys.contains(given) {
+            true => {
+                let rows = remembered(given);
+                quote!(#rows.push(span, #given))
+            }
+            false => quote!(#given.values()),
+        });
+        let score = Score::new(self.cx, attention);
+        let tables = score.iter().flat_map(Score::tables_of_values);
+        let (tables, values): (Vec<_>, Vec<_>) =
+            tables.map(|(name, value)| (var(&name), value)).unzip();
         quote! {
             let mut to = #y;
+            let mut lse = lse;
+            let [#(#rows),*] = of_keys;
             for span in new.spans() {
+                #(let #given = #numbers;)*
+                // Tables of distances are as long as the sequence.
+                let len = span.first + span.rows.len();
+                let sizes = p::Sizes { query: len, key: len, ..call.sizes };
+                #(let #tables = #values;)*
                 let score = Modified {
-                    sizes: p::Sizes { query: 0, ..call.sizes },
+                    // One sequence, whose keys begin at the first row.
+                    sizes: p::Sizes { query: 0, key: 0, ..call.sizes },
                     first_row: span.row_of_first_position(),
-                    ..modified(call, weights #(, #given.values())*)
+                    #(#tables: &#tables,)*
+                    ..modified(call, weights #(, #given)*)
                 };
-                cache.attend_in(span, &attention(call, weights, &score), [#(#operands),*], to.reborrow());
+                let lse = lse.as_deref_mut();
+                cache.attend_in(span, &attention(call, weights, &score), [#(#operands),*], to.reborrow(), lse);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::emit::block::Frame;
 use crate::emit::input::{data_name, read_type};
 use crate::ops::attention_layer::HeadTransform;
 use crate::score::Name;
-use crate::spec::Real;
+use crate::spec::{Real, Size};
 
 impl LayerFrame<'_> {
     /// The parameters that are read by themselves: their names in `Weights`, and those of the layer's fields.
@@ -181,6 +181,15 @@ impl LayerFrame<'_> {
     pub(super) fn given(&self) -> Vec<Ident> {
         let given = self.cx.graph.given.iter();
         given.map(|given| param_field(&var(&given.name))).collect()
+    }
+
+    /// Those of them that a session remembers for each key, with how many numbers a key has.
+    pub(super) fn given_of_keys(&self) -> Vec<(Ident, Size)> {
+        let given = self.given().into_iter().zip(&self.cx.graph.given);
+        let of_keys = given.filter(|(_, given)| given.is_remembered());
+        of_keys
+            .map(|(name, given)| (name, given.numbers()))
+            .collect()
     }
 
     /// The probability with which weights fall.

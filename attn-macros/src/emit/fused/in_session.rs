@@ -6,8 +6,10 @@ use quote::{quote, quote_spanned};
 use super::LayerFrame;
 use crate::emit::block::{self, BlockNode, Frame};
 use crate::emit::{bounds, input};
+use crate::graph::InSession;
 use crate::ops::attention_layer::vectors;
 use crate::score::Var;
+use crate::spec::Size;
 
 impl LayerFrame<'_> {
     /// A layer with a context, whose keys and values `start` computes.
@@ -61,6 +63,7 @@ impl LayerFrame<'_> {
                     new: &p::NewTokens,
                     #x: p::Matrix<'_, E>,
                     #output: p::MatrixMut<'_, E>,
+                    lse: Option<&mut [E]>,
                 ) {
                     let sizes = new.sizes(call.sizes);
                     #steps
@@ -93,32 +96,45 @@ impl LayerFrame<'_> {
             None => quote!(new(room, #different, &#attention)),
         };
         let steps = block::emit_forward(self).code;
-        // What is given has rows for new tokens, and there are none yet.
+        // What is given has rows for tokens, and there are none yet. What it is for all tokens is known with them.
         let given = self.given();
-        let given_numbers = given.iter().map(|given| quote!(, #given.values()));
+        let numbers = given.iter().zip(&self.cx.graph.given);
+        let zeros = numbers.map(|(name, given)| {
+            let numbers = match InSession::of(&given.dims) {
+                Some(InSession::Table) => given.numbers(),
+                _ => Size::known(0),
+            };
+            quote!(let #name = p::Array::<E>::zeros(1, [#numbers]);)
+        });
+        let given_numbers = given.iter().map(|given| quote!(, #given.as_slice()));
+        let (of_keys, widths): (Vec<_>, Vec<_>) = self.given_of_keys().into_iter().unzip();
+        let read = of_keys.len();
         quote_spanned! {self.cx.at=>
             impl<E: p::Element, D: p::Storage<E>> p::Decode<E, #count> for #name<E, D> {
-                type DecodeState = p::DecodeState<Call<E>, E>;
+                type DecodeState = p::DecodeState<Call<E>, E, #read>;
 
                 fn past<Dev>(weights: &Self::Weights, room: p::Capacity) -> Result<Self::DecodeState, p::Error<Dev>> {
                     let axes = room.axes();
                     #check_sizes
                     #check_grid
                     #check_integers
-                    #(let #given = p::Matrix::<E>::without_cols(0);)*
+                    #(#zeros)*
                     let made = p::Arc::new(make_call(weights, axes #no_seed #(#given_numbers)*));
                     let call = &*made;
                     let cache = p::Cache::#cache?;
-                    Ok(p::DecodeState { call: p::Clone::clone(&made), cache })
+                    let of_keys = [#(p::KeyRows::new(room, #widths)?),*];
+                    Ok(p::DecodeState { call: p::Clone::clone(&made), cache, of_keys })
                 }
 
                 /// The operations of `forward`, for new tokens alone.
+                #[allow(unused_variables)]
                 fn decode(
                     weights: &Self::Weights,
-                    p::DecodeState { call, cache }: &mut Self::DecodeState,
+                    p::DecodeState { call, cache, of_keys }: &mut Self::DecodeState,
                     new: &p::NewTokens,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     #output: p::MatrixMut<'_, E>,
+                    lse: Option<&mut [E]>,
                 ) {
                     let sizes = new.sizes(call.sizes);
                     #steps

@@ -9,7 +9,7 @@ use super::var;
 use crate::emit::Layer;
 use crate::emit::expr::{flat_index, host, vectors};
 use crate::emit::input::{data_name, declared_name, read_type};
-use crate::graph::{CallData, Dim};
+use crate::graph::{CallData, Dim, InSession};
 use crate::ops::attention_layer::Attend;
 use crate::score::diff::{Wrt, diff};
 use crate::score::split::{BiasTerm, BiasTermKind, bias_term_name, param_reads};
@@ -134,6 +134,19 @@ impl<'a> Score<'a> {
 
     /// The tables as fields of `Call`, with their values: `bias_term_0: p::DistanceTable<E>`.
     pub(super) fn tables_of_call(&self) -> Vec<(String, TokenStream)> {
+        self.tables_for(|_| true)
+    }
+
+    /// Those that read values of the model: a session has these when it has tokens.
+    pub(super) fn tables_of_values(&self) -> Vec<(String, TokenStream)> {
+        self.tables_for(|bias_term| {
+            let mut reads = param_reads(&bias_term.expr).into_iter();
+            reads.any(|(name, _)| self.cx.graph.is_given(name))
+        })
+    }
+
+    /// The tables for which this is true, of the lengths in `sizes`.
+    fn tables_for(&self, suits: impl Fn(&BiasTerm) -> bool) -> Vec<(String, TokenStream)> {
         let heads = &self.cx.spec.heads;
         let table = |(index, bias_term): (usize, &BiasTerm)| {
             let [h, q_idx, kv_idx] = arguments(&bias_term.expr);
@@ -148,7 +161,8 @@ impl<'a> Score<'a> {
             let table = quote!(p::DistanceTable::new(#heads, sizes.query, sizes.key, #function));
             (bias_term_name(index).into_owned(), table)
         };
-        self.tables().map(table).collect()
+        let tables = self.tables().filter(|(_, bias_term)| suits(bias_term));
+        tables.map(table).collect()
     }
 
     /// The bias terms that read a value with a number for every pair: their gradients are kept pair by pair.
@@ -189,11 +203,13 @@ impl<'a> Score<'a> {
             }
             done.push(name);
             let args: Vec<_> = (0..index.len()).map(|i| format_ident!("i{i}")).collect();
-            let of_query = row_of_query(&self.cx.graph.dims(name));
-            let of_query = of_query.filter(|_| self.cx.graph.is_given(name));
+            let of = InSession::of(&self.cx.graph.dims(name));
+            let of = of.filter(|_| self.cx.graph.is_given(name));
             let places = args.iter().enumerate();
             let places = places.map(|(axis, arg)| match first_row {
-                Some(first_row) if of_query == Some(axis) => quote!((#arg + #first_row)),
+                Some(first_row) if of == Some(InSession::Queries(axis)) => {
+                    quote!((#arg + #first_row))
+                }
                 _ => quote!(#arg),
             });
             let index = flat_index(self.cx, name, places);
@@ -589,17 +605,6 @@ fn length(dim: &Dim) -> Size {
     };
     let name = var(name);
     Size::derive(None, quote!(#name), text.to_owned())
-}
-
-/// The axis of the queries, of a value that has numbers for each of them and no key: a session computes them for new tokens.
-pub(crate) fn row_of_query(dims: &[Dim]) -> Option<usize> {
-    let (axis, rest) = match dims {
-        [Dim::Batch, Dim::Query, rest @ ..] => (1, rest),
-        [Dim::Query, rest @ ..] => (0, rest),
-        _ => return None,
-    };
-    let is_size = |dim: &Dim| matches!(dim, Dim::Size(_));
-    rest.iter().all(is_size).then_some(axis)
 }
 
 /// Whether it is a value of the model with a number for every pair of a query and a key.

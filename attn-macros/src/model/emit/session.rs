@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::{Emitter, MODEL, docs, input};
-use crate::graph::AttentionLayer;
+use crate::graph::{AttentionLayer, Declared};
 use crate::messages::model as messages;
 use crate::model::given::{DependsOn, Given};
 use crate::model::graph::{Model, Node, Region, Step};
@@ -92,7 +92,9 @@ fn numbers_per_token(model: &Model, given: &Given, region: &Region) -> TokenStre
             }
             let [heads, keys, values] = [&spec.kv_heads, &spec.head_dim, &spec.value_head_dim];
             let values = values_in_keys.is_none().then(|| quote!(+ #values));
-            Some(quote!(#heads * (#keys #values)))
+            let read = graph.given.iter().filter(|given| given.is_remembered());
+            let read = read.map(Declared::numbers);
+            Some(quote!(#heads * (#keys #values) #(+ #read)*))
         }
         Step::Repeat(repeat) => {
             let count = &repeat.count;

@@ -168,7 +168,8 @@ impl Lowering<'_> {
             rows.map(|(vectors, of)| self.rows(vectors, &format!("{of}_of_{result}"), builder));
         let types = rows.map(|rows| self.ty(rows).clone());
         let given = self.values_given(call, (&spec, &graph), [&types[0], &types[2]], &given);
-        let complete = complete && given.is_some();
+        let fills = spec.poisoned || self.fills_grid(&spec, [&types[0], &types[2]], call);
+        let complete = complete && fills && given.is_some();
         let is_of_rows = q.heads.is_some() || q.is_one;
         let attended = match is_of_rows {
             true => types[0].ending_in(spec.d_model.clone()),

@@ -269,7 +269,7 @@ impl Emit<LayerFrame<'_>> for Attend {
             ExecMode::Forward => quote!(#attention.forward_with_lse(#(#operands,)* #y, beside)),
             ExecMode::Session if of.is_cross() => {
                 let [queries, ..] = operands;
-                quote!(cache.attend(new, &#attention, #queries, #y))
+                quote!(cache.attend(new, &#attention, #queries, #y, lse))
             }
             ExecMode::Session => of.attention_of_tokens(self, &operands, y),
             // Attention is computed for tokens alone.

@@ -13,6 +13,7 @@ mod ids;
 mod losses;
 mod mistakes;
 mod names;
+mod passes;
 mod picture;
 mod plan;
 mod products;

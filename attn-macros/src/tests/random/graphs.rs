@@ -1,8 +1,10 @@
 //! Random models over all operations: declarations with correct axes, for the tests in `tests/random`.
 
+mod attentions;
 mod convolutions;
 mod indices;
 mod operations;
+mod scans;
 mod writer;
 
 use std::fmt::Write as _;

@@ -1,7 +1,9 @@
 //! The operations: each writes a line with itself, if there is a value that it takes.
 
+use super::attentions;
 use super::convolutions;
 use super::indices;
+use super::scans;
 use super::writer::{Axes, Axis, Writer, is_subset, list, width};
 
 /// Writes an operation. `None`, and nothing is written, if no value suits.
@@ -76,9 +78,13 @@ pub(super) const OPERATIONS: &[(&str, Write)] = &[
     ("conv2d", convolutions::conv2d),
     ("conv_transpose1d", convolutions::conv_transpose1d),
     ("conv_transpose2d", convolutions::conv_transpose2d),
-    ("attention", attention),
-    ("attention", attention),
-    ("attend", attend),
+    ("attention", attentions::attention),
+    ("attention", attentions::attention),
+    ("attend", attentions::attend),
+    ("results", attentions::results),
+    ("body", attentions::body),
+    ("grid", attentions::grid),
+    ("scan", scans::scan),
     ("repeat", repeat),
     ("repeat", repeat),
 ];
@@ -349,7 +355,6 @@ fn rearrange(w: &mut Writer) -> Option<()> {
     w.define(&format!("rearrange::<{of}>({x})"), axes)
 }
 
-/// Two values along a new axis.
 /// A value with fewer axes.
 fn expand(w: &mut Writer) -> Option<()> {
     let x = w.find(|axes| axes.len() < SEQUENCE.len() && is_subset(axes, &SEQUENCE))?;
@@ -360,6 +365,7 @@ fn expand(w: &mut Writer) -> Option<()> {
     )
 }
 
+/// Two values along a new axis.
 fn stack(w: &mut Writer) -> Option<()> {
     let two = Axis::Size(2);
     let kept = if w.is_session { 2 } else { 0 };
@@ -531,79 +537,6 @@ fn pool(w: &mut Writer) -> Option<()> {
         _ => String::new(),
     };
     w.define(&format!("{of}({x}{operand})"), axes)
-}
-
-fn attention(w: &mut Writer) -> Option<()> {
-    const OF_ITSELF: &[&str] = &[
-        "mask = causal",
-        "mask = causal, position = rope",
-        "mask = sliding_window(2), qk_norm = rms, bias = false",
-        "mask = causal, position = alibi, softcap = 2, kv_heads = 1",
-        "mask = causal, normalizer = sink, head_dim = 3",
-    ];
-    const OF_ALL: &[&str] = &[
-        "",
-        "position = rel_pos_bias(4, 3)",
-        "mask = padding",
-        "mask = document & causal",
-    ];
-    const OF_A_CONTEXT: &[&str] = &["", "score = additive(3)", "score = bilinear"];
-    let x = w.find(|axes| axes.len() == 3 && axes[..2] == TOKENS && axes[2] == Axis::D)?;
-    let is_context = |axes: &[Axis]| {
-        axes.len() == 3 && axes[0] == Axis::Batch && axes[1] != axes[2] && width(axes).is_some()
-    };
-    let context = w
-        .find(is_context)
-        .filter(|_| !w.is_session && w.numbers.percent(30));
-    let keys = match context {
-        Some(_) => OF_A_CONTEXT,
-        None if w.is_session || w.numbers.percent(50) => OF_ITSELF,
-        None => OF_ALL,
-    };
-    let keys = *w.numbers.pick(keys);
-    let x = w.read(x);
-    let operand = match context {
-        Some(context) => format!(", context = {}", w.read(context)),
-        None if keys.contains("padding") => {
-            format!(
-                ", padding = {}",
-                w.input("lens", ["lens", "lens"], &[Axis::Batch])
-            )
-        }
-        None if keys.contains("document") => {
-            format!(
-                ", document = {}",
-                w.input("documents", ["ids", "ids"], &TOKENS)
-            )
-        }
-        None => String::new(),
-    };
-    let comma = if keys.is_empty() { "" } else { ", " };
-    w.define(
-        &format!("attention::<2{comma}{keys}>({x}{operand})"),
-        SEQUENCE.to_vec(),
-    )
-}
-
-/// Attention of one value to itself, of projections of it, or of some of both.
-fn attend(w: &mut Writer) -> Option<()> {
-    const KEYS: &[&str] = &[
-        "mask = causal",
-        "mask = causal, position = rope",
-        "mask = sliding_window(2), qk_norm = rms",
-        "mask = causal, normalizer = sink",
-    ];
-    const OPERANDS: &[&str] = &[
-        "X, X, X",
-        "linear::<4>(X), linear::<4>(X), linear::<4>(X)",
-        "linear::<6>(X), linear::<6, bias = false>(X), X",
-        "X, linear::<4>(X), tanh(X)",
-    ];
-    let x = w.find(|axes| axes.len() == 3 && axes[..2] == TOKENS && axes[2] == Axis::D)?;
-    let x = w.read(x);
-    let keys = w.numbers.pick(KEYS);
-    let operands = w.numbers.pick(OPERANDS).replace('X', &x);
-    w.define(&format!("attend::<{keys}>({operands})"), SEQUENCE.to_vec())
 }
 
 /// A loop of one or two lines, which keep the axes of `X`. `W` is the last axis, `Y` another value.
