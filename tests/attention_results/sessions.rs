@@ -116,8 +116,9 @@ fn sums_over_a_memory_are_those_of_a_pass() {
     let mut model = Cpu::default().build_module::<OfMemory, f64>();
     scatter(&mut model);
     let (tokens, all) = tokens(9);
-    let memory: Tensor<Rank3<1, 5, 6>, f64, _> = Cpu::default().sample_normal();
-    let lens = Cpu::default().tensor([4]);
+    let dev = Cpu::default();
+    let memory: Tensor<(usize, usize, Const<6>), f64, _> = dev.sample_normal_like(&(1, 5, Const));
+    let lens = dev.tensor_from_vec(vec![4], (1,));
     let whole = flat(&model.forward((all, memory.clone(), lens.clone())));
     let session = || model.session(memory.clone(), lens.clone(), 20).unwrap();
     check(session, &tokens, &whole);

@@ -5,6 +5,7 @@
     reason = "a test that unwraps fails where it should"
 )]
 
+mod attend;
 mod blocks;
 mod errors;
 mod forms;

@@ -54,11 +54,11 @@ model! {
     struct InSession<d_model = 8, vocab = 5>;
 
     fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
-        param table: [4] = zeros;
         let x = embedding::<vocab, d_model>(tokens);
-        let x = attention::<heads = 2, mask = causal>(x, table = exp(table)) {
-            data table: [4];
-            fn score(score, q_idx, kv_idx) { score + table[min(q_idx - kv_idx, 3)] }
+        let by = x[d_model = 0];
+        let x = attention::<heads = 2, mask = causal>(x, by = by) {
+            data by: [batch, kv_len];
+            fn score(score, b, kv_idx) { score + by[b, max(kv_idx - 1, 0)] }
         };
         linear::<vocab>(x)
     }

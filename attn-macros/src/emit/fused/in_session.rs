@@ -104,9 +104,12 @@ impl LayerFrame<'_> {
                 Some(InSession::Table) => given.numbers(),
                 _ => Size::known(0),
             };
-            quote!(let #name = p::Array::<E>::zeros(1, [#numbers]);)
+            quote! {
+                let #name = p::Array::<E>::zeros(1, [#numbers]);
+                let #name = #name.view();
+            }
         });
-        let given_numbers = given.iter().map(|given| quote!(, #given.as_slice()));
+        let given_numbers = given.iter().map(|given| quote!(, #given.values()));
         let (of_keys, widths): (Vec<_>, Vec<_>) = self.given_of_keys().into_iter().unzip();
         let read = of_keys.len();
         quote_spanned! {self.cx.at=>
