@@ -350,7 +350,7 @@ fn a_search_that_is_refused_says_why() {
         panic!("{error}");
     };
     assert!(first.is_none());
-    assert!(matches!(search, Some(Error::TooLarge { .. })));
+    assert!(matches!(search.as_deref(), Some(Error::TooLarge { .. })));
     let text = error.to_string();
     assert!(
         text.contains("; the first operation cannot be looked for: Deep::loss: "),

@@ -47,7 +47,7 @@ pub enum TrainError<Dev> {
     #[error(
         "step {step}: the loss is {loss}, and the norm of the gradients {grad_norm}{}{}: training has diverged; a smaller learning rate may help",
         of_gradient(parameter.as_deref()),
-        of_operation(first.as_ref(), search.as_ref())
+        of_operation(first.as_ref(), search.as_deref())
     )]
     NotFinite {
         /// The step.
@@ -64,7 +64,7 @@ pub enum TrainError<Dev> {
         /// logits among them; [`NonFinite::Skip`] leaves it out.
         first: Option<values::NonFinite>,
         /// Why the operation could not be looked for, as [`Error::TooLarge`] if there is too little memory.
-        search: Option<Error<Dev>>,
+        search: Option<Box<Error<Dev>>>,
     },
 
     /// The loss of a batch is NaN because it has no targets. Nothing has changed.

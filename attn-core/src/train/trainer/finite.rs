@@ -50,9 +50,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 /// What an error says of a search.
 pub(super) fn parts<Dev>(
     search: Result<Option<values::NonFinite>, Error<Dev>>,
-) -> (Option<values::NonFinite>, Option<Error<Dev>>) {
+) -> (Option<values::NonFinite>, Option<Box<Error<Dev>>>) {
     match search {
         Ok(first) => (first, None),
-        Err(error) => (None, Some(error)),
+        Err(error) => (None, Some(Box::new(error))),
     }
 }
