@@ -50,10 +50,7 @@ impl MultiplyAdds {
                 *sum = sum.mul_add(factor, addend);
             }
         }
-        let [mut all, ..] = sums;
-        for sum in sums {
-            all = all + sum;
-        }
+        let all = sums.into_iter().fold(V::zero(), |all, sum| all + sum);
         black_box(all.reduce_sum());
         2 * rounds * CHAINS * V::LANES
     }

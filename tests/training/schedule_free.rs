@@ -100,6 +100,7 @@ fn run(folder: &Path, stop: u64) -> (FitEnd, FitState, Vec<Named>) {
             trainer.eval()?;
             let contents = trainer.contents().json("fit.json", state);
             checkpoints.save(state.step, &contents, state.measured())?;
+            drop(contents);
             trainer.train()?;
             Ok::<_, Failure>(())
         })

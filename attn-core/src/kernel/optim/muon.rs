@@ -60,9 +60,7 @@ compiled! {
         for_each(parts.zip(x.chunks_mut(SMALL)), |((g, m), x)| {
             run(Momentum { g, m, x, muon });
         });
-        // The smallest number keeps the factor finite, so that a momentum of zeros stays zero.
-        let smallest = muon.epsilon.max(E::MIN_POSITIVE.into());
-        let norm = squared_norm(&x).sqrt().max(smallest);
+        let norm = squared_norm(&x).sqrt().max(smallest_norm::<E>(muon.epsilon));
         scale(E::of_f64(1.0 / norm), &mut x);
         for _ in 0..muon.iterations {
             x = iterate(&x, width, muon.coefficients);
@@ -71,6 +69,11 @@ compiled! {
         scale(kept, p);
         add_scaled(E::of_f64(-muon.length), &x, p);
     }
+}
+
+/// The norm below which a momentum is not made longer. 1 over it is finite, so that a momentum of zeros stays zero.
+fn smallest_norm<E: Real>(epsilon: f64) -> f64 {
+    epsilon.max(E::MIN_POSITIVE.into())
 }
 
 /// `a x + (b x xᵀ + c (x xᵀ)²) x`, or the same as `a x + x (b xᵀ x + c (xᵀ x)²)` where that is the smaller square.
