@@ -86,6 +86,6 @@ fn given_vectors_that_do_not_fill_the_grid_are_an_error() {
     let error = model.try_forward((q, k, v)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "Given.attend: the query axis has length 12, but the grid has 3 * 4 = 12 places behind 1 token"
+        "GivenAttend: the query axis has length 12, but the grid has 3 * 4 = 12 places behind 1 token"
     );
 }
