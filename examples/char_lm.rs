@@ -74,7 +74,7 @@ fn main() -> Result<()> {
     let device = Cpu::seed_from_u64(SEED);
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
 
-    // The text as numbers, which a resumed run has saved. The last tenth is held out.
+    // The text as numbers: a resumed run has saved what they mean. The last tenth is held out.
     let text = bible::text(args.data.as_deref())?;
     let new = Vocabulary::characters_or_bytes(&text, VOCAB)?;
     let run = Checkpoints::new(&args.out).keep_last(2).run(args.resume)?;

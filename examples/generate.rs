@@ -39,17 +39,19 @@ struct Args {
         long,
         allow_hyphen_values = true,
         hide_default_value = true,
-        default_value = "\n"
+        default_value = "\n",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     prompt: String,
     /// Tokens after the prompt
     #[arg(long, value_name = "N", default_value_t = 500)]
     max_new_tokens: usize,
-    /// Stop before this text, or with --beams at this token
+    /// Stop before this text, or with --beams at this token [default: write on]
     #[arg(
         long,
         value_name = "TEXT",
         allow_hyphen_values = true,
+        hide_default_value = true,
         default_value = ""
     )]
     stop: String,
