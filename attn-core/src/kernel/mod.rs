@@ -32,6 +32,7 @@ mod multiply;
 pub mod norm;
 pub mod optim;
 mod outer_products;
+mod packed;
 pub mod pad;
 mod panel;
 pub mod parallel;

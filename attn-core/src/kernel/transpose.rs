@@ -5,7 +5,7 @@ use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Vector, WriteMode, run};
 
 /// The lanes of the widest vector.
-const MAX_LANES: usize = 16;
+pub(super) const MAX_LANES: usize = 16;
 
 /// `to = xᵀ`, on one thread.
 ///
@@ -84,15 +84,20 @@ fn transpose_square<V: Vector>(
         }
     } else {
         let mut square = [V::zero(); MAX_LANES];
-        for i in 0..V::LANES.min(rows) {
-            square[i] = load_any(&x.row(row + i)[col..]);
+        // The bounds of the loops are constants for the same reason.
+        for i in 0..V::LANES {
+            if i < rows {
+                square[i] = load_any(&x.row(row + i)[col..]);
+            }
         }
         transpose_vectors(&mut square);
-        for j in 0..V::LANES.min(cols) {
-            let to = &mut to.row_mut(col + j)[row..];
-            match into {
-                WriteMode::Overwrite => store_any(square[j], to),
-                WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
+        for j in 0..V::LANES {
+            if j < cols {
+                let to = &mut to.row_mut(col + j)[row..];
+                match into {
+                    WriteMode::Overwrite => store_any(square[j], to),
+                    WriteMode::Add => store_any(load_any::<V>(to) + square[j], to),
+                }
             }
         }
     }
@@ -101,7 +106,7 @@ fn transpose_square<V: Vector>(
 /// Interleaving the upper with the lower half of the vectors moves one bit from their index to that of the lanes. Doing so once
 /// for each bit is a transpose.
 #[inline(always)]
-fn transpose_vectors<V: Vector>(square: &mut [V; MAX_LANES]) {
+pub(super) fn transpose_vectors<V: Vector>(square: &mut [V; MAX_LANES]) {
     for _ in 0..V::LANES.ilog2() {
         let before = *square;
         for i in 0..V::LANES / 2 {

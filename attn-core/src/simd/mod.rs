@@ -46,7 +46,7 @@
 // `vector` has the traits; `scalar`, `avx2`, `avx512` and `neon` implement them; `isa` knows which of these the machine has;
 // `dispatch` chooses among them and is the only place that names them. `math` and `slice` are generic over the trait and know no instruction set; `tables`
 // holds the coefficients of `math`, `call` is `slice` for callers that are not kernels themselves. `matrix` holds views that
-// threads can share, `product` multiplies them. `pages` speaks to the system.
+// threads can share, `product` multiplies them, `panels` those that are packed. `pages` speaks to the system.
 //
 // SAFETY, for the whole folder. An instruction of an extension may only run on a machine that has it. The operations of a vector
 // are safe functions nevertheless, because code outside this folder cannot get a vector type that the machine lacks: the types
@@ -59,6 +59,7 @@ mod few_rows;
 mod isa;
 mod matrix;
 mod pages;
+mod panels;
 mod product;
 mod scalar;
 mod tables;
@@ -84,6 +85,7 @@ pub use few_rows::dots_of_rows;
 pub use isa::Isa;
 pub use matrix::{Matrix, MatrixMut};
 pub(crate) use pages::prefer_huge_pages;
+pub use panels::{Initial, PANEL_ROWS, Panels, multiply_panels, panel_columns};
 pub use product::{Threads, WriteMode, product};
 pub use vector::{Gemm, Kernel, Mask, Real, Vector, splat};
 pub use zipped::{Source, Target, Values, Zipped};

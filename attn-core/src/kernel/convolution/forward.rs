@@ -6,10 +6,11 @@ use smallvec::SmallVec;
 
 use super::{Channels, Convolution, MANY_PATCHES, Start};
 use crate::kernel::multiply::copy;
+use crate::kernel::packed::{Columns, PackedRows, multiply_packed};
 use crate::kernel::panel::Panel;
 use crate::kernel::parallel::for_each;
 use crate::kernel::{Matrix, MatrixMut, Pooled};
-use crate::simd::{Threads, WriteMode, product};
+use crate::simd::{Initial, Threads, WriteMode, product};
 
 pub(super) fn forward<E: Pooled>(
     x: &[E],
@@ -61,6 +62,9 @@ fn rows<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &
 /// With the channels first: `[channels, patch]` times `[patch, outputs]`. The outputs of small images are in one matrix.
 fn columns<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y: &mut [E]) {
     let w = Matrix::new(w, of.output, of.patch());
+    if of.is_packed() {
+        return packed_columns(x, w, of, start, y);
+    }
     for_each(tiles(of, y), |tile: Tile<'_, E>| {
         let Tile { places, mut y } = tile;
         if let [y] = &mut y[..] {
@@ -74,6 +78,46 @@ fn columns<E: Pooled>(x: &[E], w: &[E], of: &Convolution, start: Start<'_, E>, y
         product_of_columns(x, w, of, start, &places, sums.write());
         for_each_part(&mut y, sums.write(), |y, sums| y.copy_from_slice(sums));
     });
+}
+
+/// With the channels first, from patches that are packed where they stand: one product for each group, of the outputs of all images.
+fn packed_columns<E: Pooled>(
+    x: &[E],
+    w: Matrix<'_, E>,
+    of: &Convolution,
+    start: Start<'_, E>,
+    y: &mut [E],
+) {
+    let channels = of.output_of_group();
+    let images = y.chunks_mut(of.outputs() * of.output);
+    let mut images: Vec<_> = images
+        .map(|y| MatrixMut::new(y, of.output, of.outputs()).row_chunks(channels))
+        .collect();
+    for group in 0..of.groups {
+        let some = group * channels..(group + 1) * channels;
+        let rows = PackedRows::new(w.some_rows(some.clone()));
+        let initial = match start {
+            Start::Zero => Initial::Zero,
+            Start::Accumulate => Initial::Old,
+            Start::Row(bias) => Initial::OfRows(&bias[some]),
+        };
+        let to = images.iter_mut().filter_map(Iterator::next);
+        multiply_packed(to, initial, &rows, &Patches { x, of, group });
+    }
+}
+
+/// The patches of a group, with the channels first: a column for each output of each image.
+struct Patches<'a, E> {
+    x: &'a [E],
+    of: &'a Convolution,
+    group: usize,
+}
+
+impl<E: Pooled> Columns<E> for Patches<'_, E> {
+    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>) {
+        let Self { x, of, group } = *self;
+        of.copy_columns(x, group, columns, depths.start, to);
+    }
 }
 
 /// The outputs of a product: a part of one image, or several images.
@@ -131,12 +175,12 @@ fn product_of_columns<E: Pooled>(
 ) {
     let channels = of.output_of_group();
     let of_image = of.inputs() * of.input;
-    let x = |image: usize| &x[image * of_image..][..of_image];
+    let image_of = |image: usize| &x[image * of_image..][..of_image];
     let into = fill_rows(start, &mut to);
     let mut panel = Panel::new(of.patch(), to.cols());
     for (group, to) in to.row_chunks(channels).enumerate() {
         let in_place = match places {
-            [(image, outputs)] => of.columns_in_place(x(*image), outputs),
+            [(image, outputs)] => of.columns_in_place(image_of(*image), outputs),
             _ => None,
         };
         let patches = match in_place {
@@ -146,7 +190,9 @@ fn product_of_columns<E: Pooled>(
                 for (image, outputs) in places {
                     let (to, others) = rest.split_cols(outputs.len());
                     rest = others;
-                    of.copy_columns(x(*image), group, outputs.clone(), 0, to);
+                    let first = image * of.outputs();
+                    let columns = first + outputs.start..first + outputs.end;
+                    of.copy_columns(x, group, columns, 0, to);
                 }
                 panel.read()
             }

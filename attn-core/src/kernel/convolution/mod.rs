@@ -5,7 +5,8 @@
 //! ```
 //!
 //! for the channels `c` of the group of `o`. What an output reads is its patch. Patches are copied to the rows, or the columns, of a
-//! matrix, as many of them at a time as a cache holds, and the matrix is multiplied with the weights. Backwards, the product of gradients and weights is
+//! matrix, as many of them at a time as a cache holds, and the matrix is multiplied with the weights. Forward, with the channels first, they are
+//! copied to the panels of a [packed product](super::packed) instead, and are in no matrix: see `is_packed`. Backwards, the product of gradients and weights is
 //! added where the numbers of its patches stand. If a group has one channel there is no product: see [`depthwise`].
 //!
 //! The derivative with respect to `x` is a convolution that is transposed. So there are three functions for both.
@@ -34,6 +35,10 @@ const PANEL: usize = 1 << 18;
 const FEW_PATCHES: usize = 64;
 /// The largest number.
 const MANY_PATCHES: usize = 512;
+/// The channels of a product of packed matrices.
+const FEW_CHANNELS: usize = 16;
+/// The outputs of an image in such a product.
+const FEW_OUTPUTS: usize = 32;
 /// The parts into which work is cut, if that leaves enough patches for each.
 const PARTS: usize = 16;
 
@@ -144,6 +149,18 @@ impl Convolution {
 
     fn is_depthwise(&self) -> bool {
         self.input == self.groups
+    }
+
+    /// Whether the product of a group is one of packed matrices, for images with the channels first. It does not depend on the number of images, so
+    /// the bits of one do not.
+    ///
+    /// With few channels or few multiplications for each number that is packed, `gemm` is as fast. If a window is one number, it reads the image where
+    /// it stands.
+    fn is_packed(&self) -> bool {
+        self.output_of_group() >= FEW_CHANNELS
+            && self.patch() >= FEW_CHANNELS
+            && self.outputs() >= FEW_OUTPUTS
+            && self.places() > 1
     }
 
     /// The number of patches in a matrix, of so many.

@@ -5,9 +5,11 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::{Convolution, Slide};
 use crate::kernel::lanes::for_lanes;
-use crate::kernel::transpose::transpose;
+use crate::kernel::transpose::{MAX_LANES, transpose_vectors};
 use crate::kernel::{Matrix, MatrixMut, Real};
 use crate::simd::slice::{load_any, store_any};
 use crate::simd::{Kernel, Vector, run};
@@ -77,34 +79,80 @@ impl Convolution {
         ))
     }
 
-    /// Some rows of the patches of a range of outputs of one image, with the channels first, from the row `first` on.
+    /// Some rows of the patches of a range of the outputs of all images, with the channels first, from the row `first` on.
     pub(super) fn copy_columns<E: Real>(
         &self,
         x: &[E],
         group: usize,
-        outputs: Range<usize>,
+        columns: Range<usize>,
         first: usize,
         to: MatrixMut<'_, E>,
     ) {
-        let places = self.axes[1].kernel;
-        let end = first + to.rows();
-        let (mut next, mut rest) = (first, to);
-        while next < end {
-            // The rows of one line of a window.
-            let [channel, k_h, k_w] = self.place_of(next);
-            let count = (places - k_w).min(end - next);
-            let (mut to, others) = rest.split_rows(count);
-            (next, rest) = (next + count, others);
-            let channel = group * self.input_of_group() + channel;
-            let x = &x[channel * self.inputs()..][..self.inputs()];
-            for (h, columns, at) in self.lines(outputs.clone()) {
-                let (_, to) = to.reborrow().split_cols(at);
-                let (to, _) = to.split_cols(columns.len());
-                let line = self.axes[0].source(h, k_h);
-                let line = line.map(|h| &x[h * self.axes[1].input..][..self.axes[1].input]);
-                self.axes[1].copy_line(line, columns, k_w..k_w + count, to);
+        let width = &self.axes[1];
+        if width.kernel < WIDE || width.dilation != 1 {
+            return self.copy_lines(x, group, columns, first, to);
+        }
+        for (index, to) in to.col_chunks(SOME_STARTS).enumerate() {
+            let start = columns.start + index * SOME_STARTS;
+            let columns = start..start + to.cols();
+            match self.starts(group, &columns) {
+                None => self.copy_lines(x, group, columns, first, to),
+                Some(starts) => run(CopySquares {
+                    of: self,
+                    x,
+                    starts: &starts,
+                    first,
+                    to,
+                }),
             }
         }
+    }
+
+    /// The same, from lines of images.
+    fn copy_lines<E: Real>(
+        &self,
+        x: &[E],
+        group: usize,
+        columns: Range<usize>,
+        first: usize,
+        mut to: MatrixMut<'_, E>,
+    ) {
+        let (all, of_group) = (self.outputs(), self.input_of_group() * self.inputs());
+        let mut next = columns.start;
+        while next < columns.end {
+            let (image, start) = (next / all, next % all);
+            let outputs = start..all.min(start + columns.end - next);
+            next += outputs.len();
+            let (some, rest) = to.split_cols(outputs.len());
+            to = rest;
+            run(CopyColumns {
+                of: self,
+                x: &x[(image * self.groups + group) * of_group..][..of_group],
+                outputs,
+                first,
+                to: some,
+            });
+        }
+    }
+
+    /// Where the windows of a range of the outputs of all images start in the first channel of a group: if none of them reads the zeros around its
+    /// image.
+    fn starts(
+        &self,
+        group: usize,
+        columns: &Range<usize>,
+    ) -> Option<SmallVec<[usize; SOME_STARTS]>> {
+        let [height, width] = &self.axes;
+        let starts = columns.clone().map(|column| {
+            let (image, output) = (column / self.outputs(), column % self.outputs());
+            let (line, column) = (output / width.output, output % width.output);
+            height.source(line, height.kernel.checked_sub(1)?)?;
+            width.source(column, width.kernel - 1)?;
+            let (h, w) = (height.source(line, 0)?, width.source(column, 0)?);
+            let channel = image * self.input + group * self.input_of_group();
+            Some((channel * height.input + h) * width.input + w)
+        });
+        starts.collect()
     }
 
     /// The same where they stand in the image: if each is one number of each channel.
@@ -146,84 +194,160 @@ impl Convolution {
     }
 }
 
-/// From this many places of a window on, squares of these are transposed.
+/// From this many places of a line of a window on, squares of these are transposed.
 const WIDE: usize = 8;
+/// The patches whose starts are known at a time.
+const SOME_STARTS: usize = 64;
 
-impl Slide {
-    /// The numbers of a line that some windows read at some places: `[places, windows]`. Without a line they are zeros.
-    fn copy_line<E: Real>(
-        &self,
-        line: Option<&[E]>,
-        windows: Range<usize>,
-        places: Range<usize>,
-        mut to: MatrixMut<'_, E>,
-    ) {
-        let Some(line) = line else {
-            (0..to.rows()).for_each(|row| to.row_mut(row).fill(E::ZERO));
-            return;
-        };
-        let is_wide = places.len() >= WIDE && self.stride > 1 && self.dilation == 1;
-        let ends = [
-            self.source(windows.start, places.start),
-            self.source(windows.end.saturating_sub(1), places.end.saturating_sub(1)),
-        ];
-        if let ([Some(start), Some(_)], true) = (ends, is_wide && !windows.is_empty()) {
-            let (rows, cols) = (windows.len(), places.len());
-            return transpose(
-                Matrix::strided(&line[start..], rows, cols, self.stride, 1),
-                to,
-            );
-        }
-        for (index, place) in places.enumerate() {
-            let row = to.row_mut(index);
-            let mut inside = self.around(&(0..self.input), place);
-            inside.end = inside.end.max(inside.start);
-            let some = intersection(&windows, &inside);
-            let (before, rest) = row.split_at_mut(some.start - windows.start);
-            let (row, after) = rest.split_at_mut(some.len());
-            before.fill(E::ZERO);
-            after.fill(E::ZERO);
-            let Some(from) = self.source(some.start, place).filter(|_| !some.is_empty()) else {
-                continue;
-            };
-            let x = &line[from..];
-            match self.stride {
-                1 => row.copy_from_slice(&x[..row.len()]),
-                stride => run(EveryNth { x, stride, to: row }),
+/// Copies rows of the patches of a range of outputs of one image, of a group of channels, from the row `first` on.
+struct CopyColumns<'a, E> {
+    of: &'a Convolution,
+    x: &'a [E],
+    outputs: Range<usize>,
+    first: usize,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for CopyColumns<'_, E> {
+    type Element = E;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector<Element = E>>(mut self) {
+        let [height, width] = self.of.axes;
+        for (line, columns, at) in self.of.lines(self.outputs.clone()) {
+            for k_h in 0..height.kernel {
+                let h = height.source(line, k_h);
+                for k_w in 0..width.kernel {
+                    let mut inside = width.around(&(0..width.input), k_w);
+                    inside.end = inside.end.max(inside.start);
+                    let some = intersection(&columns, &inside);
+                    let from = h.zip(width.source(some.start, k_w));
+                    let from = from.filter(|_| !some.is_empty());
+                    let from = from.map(|(h, w)| h * width.input + w);
+                    self.copy::<V>([k_h, k_w], from, at, [&columns, &some]);
+                }
             }
         }
     }
 }
 
-/// `to[i] = x[i * stride]`
-struct EveryNth<'a, E> {
-    x: &'a [E],
-    stride: usize,
-    to: &'a mut [E],
+impl<E: Real> CopyColumns<'_, E> {
+    /// The numbers of all channels that windows read at a place. Those of `some` start at `from`, the others are zeros.
+    #[inline(always)]
+    fn copy<V: Vector<Element = E>>(
+        &mut self,
+        [k_h, k_w]: [usize; 2],
+        from: Option<usize>,
+        at: usize,
+        [columns, some]: [&Range<usize>; 2],
+    ) {
+        let width = &self.of.axes[1];
+        let (places, place) = (self.of.places(), k_h * width.kernel + k_w);
+        // The channels whose row is one of those that are copied.
+        let mut channel = self.first.saturating_sub(place).div_ceil(places);
+        let end = self.first + self.to.rows();
+        while channel * places + place < end {
+            let row = channel * places + place - self.first;
+            let to = &mut self.to.row_mut(row)[at..at + columns.len()];
+            if let Some(from) = from {
+                let x = &self.x[channel * self.of.inputs() + from..];
+                let (before, rest) = to.split_at_mut(some.start - columns.start);
+                let (to, after) = rest.split_at_mut(some.len());
+                before.fill(E::ZERO);
+                every_nth::<V>(x, width.stride, to);
+                after.fill(E::ZERO);
+            } else {
+                to.fill(E::ZERO);
+            }
+            channel += 1;
+        }
+    }
 }
 
-impl<E: Real> Kernel for EveryNth<'_, E> {
+/// `to[i] = x[i * stride]`
+#[inline(always)]
+fn every_nth<V: Vector>(x: &[V::Element], stride: usize, to: &mut [V::Element]) {
+    match stride {
+        1 => for_lanes!(V, to.len(), [x], [to], store_any(load_any::<V>(x), to)),
+        2 => {
+            // Plain Rust: the compiler makes vectors of a constant number of numbers.
+            const SOME: usize = 16;
+            let (mut x, mut to) = (x, to);
+            while to.len() >= SOME && x.len() >= 2 * SOME {
+                let (some, rest) = to.split_at_mut(SOME);
+                for (to, x) in some.iter_mut().zip(x[..2 * SOME].chunks_exact(2)) {
+                    *to = x[0];
+                }
+                (x, to) = (&x[2 * SOME..], rest);
+            }
+            for (to, x) in to.iter_mut().zip(x.iter().step_by(2)) {
+                *to = *x;
+            }
+        }
+        stride => {
+            for (to, x) in to.iter_mut().zip(x.iter().step_by(stride)) {
+                *to = *x;
+            }
+        }
+    }
+}
+
+/// Copies rows of patches whose lines are many numbers side by side, from the row `first` on: the squares of some of these lines, transposed.
+struct CopySquares<'a, E> {
+    of: &'a Convolution,
+    x: &'a [E],
+    /// The start of each patch in the first channel.
+    starts: &'a [usize],
+    first: usize,
+    to: MatrixMut<'a, E>,
+}
+
+impl<E: Real> Kernel for CopySquares<'_, E> {
     type Element = E;
     type Output = ();
 
-    // Plain Rust: the compiler vectorises a stride that it knows.
     #[inline(always)]
-    fn run<V: Vector<Element = E>>(self) {
-        let Self { x, stride, to } = self;
-        match stride {
-            2 => {
-                let Some((last, to)) = to.split_last_mut() else {
-                    return;
-                };
-                for (to, x) in to.iter_mut().zip(x.chunks_exact(2)) {
-                    *to = x[0];
-                }
-                *last = x[2 * to.len()];
+    fn run<V: Vector<Element = E>>(mut self) {
+        let width = &self.of.axes[1];
+        let end = self.first + self.to.rows();
+        let mut next = self.first;
+        while next < end {
+            let [channel, k_h, k_w] = self.of.place_of(next);
+            let h = channel * self.of.axes[0].input + k_h * self.of.axes[0].dilation;
+            let count = (width.kernel - k_w).min(end - next).min(V::LANES);
+            let offset = h * width.input + k_w;
+            for (index, starts) in self.starts.chunks(V::LANES).enumerate() {
+                let place = [next - self.first, index * V::LANES];
+                self.square::<V>(starts, offset, count, place);
             }
-            stride => {
-                for (to, x) in to.iter_mut().zip(x.iter().step_by(stride)) {
-                    *to = *x;
-                }
+            next += count;
+        }
+    }
+}
+
+impl<E: Real> CopySquares<'_, E> {
+    /// `count` numbers of some patches.
+    #[inline(always)]
+    fn square<V: Vector<Element = E>>(
+        &mut self,
+        starts: &[usize],
+        offset: usize,
+        count: usize,
+        [row, col]: [usize; 2],
+    ) {
+        let mut square = [V::zero(); MAX_LANES];
+        // The bounds are constants, so that the vectors stay in registers.
+        for (i, vector) in square.iter_mut().take(V::LANES).enumerate() {
+            if let Some(start) = starts.get(i) {
+                *vector = load_any(&self.x[start + offset..][..count]);
+            }
+        }
+        transpose_vectors(&mut square);
+        for (i, vector) in square.into_iter().take(V::LANES).enumerate() {
+            if i < count {
+                let to = &mut self.to.row_mut(row + i)[col..col + starts.len()];
+                store_any(vector, to);
             }
         }
     }

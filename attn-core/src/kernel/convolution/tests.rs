@@ -1,5 +1,8 @@
 use super::*;
-use crate::kernel::testing::{Absolute, assert_close, noise, same_for_all_threads};
+use crate::kernel::Kernels;
+use crate::kernel::testing::{
+    Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
+};
 
 /// The lengths of an axis, and how windows slide along it.
 fn slide([input, kernel, stride, dilation, before, after]: [usize; 6]) -> Slide {
@@ -223,5 +226,121 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
                 (to, d_x, d_w, d_b)
             });
         }
+    }
+}
+
+/// Convolutions whose products are packed: windows of whole vectors, with strides, gaps and zeros on both sides, or on one; windows that read zeros alone;
+/// images that end within a panel.
+fn packed() -> impl Iterator<Item = Convolution> {
+    let lines = [
+        [800, 16, 16, 1, 0, 0],
+        [39, 3, 1, 1, 1, 1],
+        [90, 3, 2, 1, 1, 1],
+        [60, 3, 1, 3, 6, 0],
+        [45, 5, 1, 1, 9, 9],
+        [80, 9, 2, 2, 3, 20],
+        [200, 7, 3, 1, 0, 0],
+    ]
+    .map(slide);
+    let one = lines.map(|line| [Slide::NONE, line]);
+    let two = [
+        [[32, 16, 16, 1, 0, 0], [320, 16, 16, 1, 0, 0]],
+        [[9, 3, 1, 1, 1, 1], [7, 3, 1, 1, 1, 1]],
+        [[5, 2, 1, 2, 4, 4], [40, 3, 2, 1, 5, 5]],
+    ]
+    .map(|axes| axes.map(slide));
+    let axes = one.into_iter().chain(two);
+    axes.flat_map(|axes| {
+        [[17, 19, 1], [32, 40, 2], [48, 48, 3]]
+            .into_iter()
+            .flat_map(move |[input, output, groups]| {
+                [1, 3].map(|images| Convolution {
+                    layout: Channels::First,
+                    images,
+                    input,
+                    output,
+                    groups,
+                    axes,
+                })
+            })
+    })
+}
+
+fn check_packed<E: Kernels>(of: &Convolution, epsilon: f64) {
+    assert!(of.is_packed(), "{of:?}");
+    let [x, w, y] = of.lengths();
+    let [x, w, y] = [(x, 1), (w, 2), (y, 3)].map(|(len, seed)| noise::<E>(len, seed));
+    let b = noise::<E>(of.output, 4);
+    let [wide_x, wide_w] = [wide(&x), wide(&w)];
+    let mut sums = vec![0.0; y.len()];
+    of.naive(|i, k, o| sums[o] += wide_x[i] * wide_w[k]);
+    for start in [Start::Zero, Start::Accumulate, Start::Row(&b)] {
+        let before = |i: usize| -> f64 {
+            match start {
+                Start::Zero => 0.0,
+                Start::Accumulate => y[i].into(),
+                Start::Row(b) => b[of.channel_of(i, of.output, of.outputs())].into(),
+            }
+        };
+        let want: Vec<f64> = sums
+            .iter()
+            .enumerate()
+            .map(|(i, sum)| before(i) + sum)
+            .collect();
+        let mut got = match start {
+            Start::Accumulate => y.clone(),
+            _ => vec![E::NAN; y.len()],
+        };
+        forward(&x, &w, of, start, &mut got);
+        // The sums are rounded once for each product.
+        let patch = of.patch() as f64;
+        let close = Absolute(epsilon * (patch + 2.0) * (2.0 * patch.sqrt() + 2.0));
+        assert_close(format!("{of:?}"), &got, &want, close);
+    }
+}
+
+#[test]
+fn packed_patches_are_those_of_the_images_on_every_instruction_set() {
+    on_every_isa(|_| {
+        for of in packed() {
+            check_packed::<f32>(&of, 6e-8);
+            check_packed::<f64>(&of, 1.2e-16);
+        }
+    });
+}
+
+/// An output depends on its image, not on how many there are or on the threads.
+#[test]
+fn images_have_the_same_bits_in_any_batch() {
+    for of in packed().filter(|of| of.images > 1) {
+        let [x, w, y] = of.lengths();
+        let (x, w) = (noise::<f32>(x, 1), noise::<f32>(w, 2));
+        let one = Convolution { images: 1, ..of };
+        let [each, _, of_each] = one.lengths();
+        same_for_all_threads(|| {
+            let mut all = vec![0.0; y];
+            forward(&x, &w, &of, Start::Zero, &mut all);
+            for (x, all) in x.chunks(each).zip(all.chunks(of_each)) {
+                let mut alone = vec![0.0; of_each];
+                forward(x, &w, &one, Start::Zero, &mut alone);
+                assert!(alone == all, "{one:?}");
+            }
+            all
+        });
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_reach_the_outputs_that_read_them() {
+    for of in packed() {
+        let [x, w, y] = of.lengths();
+        let (mut x, w) = (noise::<f32>(x, 1), noise::<f32>(w, 2));
+        let at = x.len() / 3;
+        x[at] = f32::NAN;
+        let mut reads = vec![false; y];
+        of.naive(|i, _, o| reads[o] |= i == at);
+        let mut got = vec![0.0; y];
+        forward(&x, &w, &of, Start::Zero, &mut got);
+        assert!(got.iter().map(|y| y.is_nan()).eq(reads), "{of:?}");
     }
 }

@@ -68,8 +68,6 @@ fn columns<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
     let mut panel = Panel::new(patch, some.min(all));
     let images = d_y.chunks(all * of.output).enumerate();
     for (image, d_y) in images {
-        let of_image = of.inputs() * of.input;
-        let x = &x[image * of_image..][..of_image];
         let d_y = Matrix::new(d_y, of.output, all);
         for first in (0..all).step_by(some) {
             let outputs = first..all.min(first + some);
@@ -79,7 +77,8 @@ fn columns<E: Pooled>(x: &[E], d_y: &[E], of: &Convolution, d_w: &mut [E]) {
                 for_each(
                     parts.enumerate(),
                     |(index, to): (usize, MatrixMut<'_, E>)| {
-                        of.copy_columns(x, group, outputs.clone(), index * rows, to);
+                        let columns = image * all + outputs.start..image * all + outputs.end;
+                        of.copy_columns(x, group, columns, index * rows, to);
                     },
                 );
                 let d_y = d_y.part(group * channels..(group + 1) * channels, outputs.clone());

@@ -1,0 +1,356 @@
+//! Products of packed matrices, on all threads.
+//!
+//! The left side is packed once, by all threads. The columns of the right side are cut into strips. A thread packs a strip, which then stays in the
+//! second-level cache, and multiplies it with all rows. The order of a sum is that of the depth, so the bits depend neither on the strips nor on
+//! the number of threads.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::parallel::{for_each, threads};
+use super::transpose::transpose;
+use super::{Buffer, Matrix, MatrixMut, Pooled};
+use crate::simd::{Initial, PANEL_ROWS, Panels, multiply_panels, panel_columns};
+
+/// The numbers of a strip: a half of a second-level cache.
+const STRIP: usize = 150 * 1024;
+/// The most depths that are multiplied at a time. Two panels of columns are then a strip.
+const DEPTHS: usize = 1536;
+/// The numbers that are worth a thread to pack.
+const PACKED: usize = 32 * 1024;
+
+/// The left side of a product, in panels.
+pub(super) struct PackedRows<E: Pooled> {
+    numbers: Buffer<E>,
+    rows: usize,
+    depth: usize,
+}
+
+impl<E: Pooled> PackedRows<E> {
+    /// Packs a matrix with contiguous rows or columns, on all threads.
+    pub(super) fn new(from: Matrix<'_, E>) -> Self {
+        let (rows, depth) = (from.rows(), from.cols());
+        let panel = PANEL_ROWS * depth;
+        let mut numbers = Buffer::uninit(rows.div_ceil(PANEL_ROWS) * panel);
+        let some = (PACKED / panel.max(1)).max(1);
+        let parts = numbers.chunks_mut((some * panel).max(1)).enumerate();
+        for_each(parts, |(index, to): (usize, &mut [E])| {
+            for (panel, to) in (index * some..).zip(to.chunks_mut(panel)) {
+                let first = panel * PANEL_ROWS;
+                let from = from.some_rows(first..rows.min(first + PANEL_ROWS));
+                pack_rows(from, MatrixMut::new(to, depth, PANEL_ROWS));
+            }
+        });
+        Self {
+            numbers,
+            rows,
+            depth,
+        }
+    }
+
+    fn panels(&self) -> Panels<'_, E> {
+        Panels::new(&self.numbers, PANEL_ROWS, self.depth)
+    }
+}
+
+/// The rows of one panel. Those that are not there are zeros.
+fn pack_rows<E: Pooled>(from: Matrix<'_, E>, to: MatrixMut<'_, E>) {
+    let (mut to, mut rest) = to.split_cols(from.rows());
+    (0..rest.rows()).for_each(|k| rest.row_mut(k).fill(E::ZERO));
+    if from.has_row_slices() {
+        return transpose(from, to);
+    }
+    let from = from.transposed();
+    (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+}
+
+/// The right side of a product, wherever its numbers are.
+pub(super) trait Columns<E>: Sync {
+    /// Copies some columns at some depths: `[depths, columns]`.
+    fn copy(&self, columns: Range<usize>, depths: Range<usize>, to: MatrixMut<'_, E>);
+}
+
+/// `to = initial + rows columns`, where `to` is in pieces side by side.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(super) fn multiply_packed<'a, E: Pooled>(
+    to: impl IntoIterator<Item = MatrixMut<'a, E>>,
+    initial: Initial<'_, E>,
+    rows: &PackedRows<E>,
+    columns: &impl Columns<E>,
+) {
+    let to: Pieces<'_, E> = to.into_iter().collect();
+    assert!(
+        to.iter().all(|to| to.rows() == rows.rows),
+        "the products of {} rows in {to:?}",
+        rows.rows
+    );
+    for_each(strips(to, rows.depth), |strip: Strip<'_, E>| {
+        strip.multiply(initial, rows, columns);
+    });
+}
+
+type Pieces<'a, E> = SmallVec<[MatrixMut<'a, E>; 4]>;
+
+/// Some columns of a result.
+struct Strip<'a, E> {
+    columns: Range<usize>,
+    to: Pieces<'a, E>,
+}
+
+/// As many strips for each thread.
+fn strips<E: Pooled>(to: Pieces<'_, E>, depth: usize) -> Vec<Strip<'_, E>> {
+    let width = panel_columns::<E>();
+    let all = to.iter().map(MatrixMut::cols).sum::<usize>();
+    let panels = all.div_ceil(width);
+    let most = (STRIP / (width * depth.clamp(1, DEPTHS))).max(1);
+    let count = panels
+        .div_ceil(most)
+        .next_multiple_of(threads())
+        .min(panels);
+    let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
+    let mut rest = pieces.next();
+    let strips = (0..count).map(|index| {
+        let bound = |index: usize| all.min(index * panels / count * width);
+        let columns = bound(index)..bound(index + 1);
+        let mut to = Pieces::new();
+        let mut space = columns.len();
+        while space > 0 {
+            let Some(piece) = rest.take() else { break };
+            let at = space.min(piece.cols());
+            let (piece, others) = piece.split_cols(at);
+            space -= at;
+            to.push(piece);
+            rest = match others.cols() {
+                0 => pieces.next(),
+                _ => Some(others),
+            };
+        }
+        Strip { columns, to }
+    });
+    strips.collect()
+}
+
+impl<E: Pooled> Strip<'_, E> {
+    fn multiply(
+        mut self,
+        mut initial: Initial<'_, E>,
+        rows: &PackedRows<E>,
+        from: &impl Columns<E>,
+    ) {
+        let width = panel_columns::<E>();
+        if let Initial::OfColumns(numbers) = &mut initial {
+            *numbers = &numbers[self.columns.clone()];
+        }
+        let depth = rows.depth;
+        // Blocks of about the same depth, and one where there is no depth at all.
+        let block = depth.div_ceil(depth.div_ceil(DEPTHS).max(1)).max(1);
+        let panels = self.columns.len().div_ceil(width);
+        let mut packed = Buffer::uninit(panels * width * block.min(depth));
+        for first in (0..depth.max(1)).step_by(block) {
+            let depths = first..depth.min(first + block);
+            let some = &mut packed[..panels * width * depths.len()];
+            self.pack(&depths, from, some);
+            let columns = Panels::new(some, width, depths.len());
+            multiply_panels(
+                &mut self.to,
+                initial,
+                rows.panels().some_depths(depths),
+                columns,
+            );
+            initial = Initial::Old;
+        }
+    }
+
+    /// Packs the columns. Those behind the last are zeros, as any number may be subnormal, which is slow.
+    fn pack(&self, depths: &Range<usize>, from: &impl Columns<E>, packed: &mut [E]) {
+        let width = panel_columns::<E>();
+        let panels = packed.chunks_mut((width * depths.len()).max(1));
+        for (first, to) in self.columns.clone().step_by(width).zip(panels) {
+            let columns = first..self.columns.end.min(first + width);
+            let to = MatrixMut::new(to, depths.len(), width);
+            let (to, mut rest) = to.split_cols(columns.len());
+            (0..rest.rows()).for_each(|k| rest.row_mut(k).fill(E::ZERO));
+            from.copy(columns, depths.clone(), to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{
+        Absolute, assert_close, noise, on_every_isa, same_for_all_threads, wide,
+    };
+
+    impl<E: Pooled> Columns<E> for Matrix<'_, E> {
+        fn copy(&self, columns: Range<usize>, depths: Range<usize>, mut to: MatrixMut<'_, E>) {
+            let from = self.part(depths, columns);
+            (0..to.rows()).for_each(|k| to.row_mut(k).copy_from_slice(from.row(k)));
+        }
+    }
+
+    /// Rows, depth and columns: around panels, vectors and blocks of depths.
+    fn shapes() -> impl Iterator<Item = [usize; 3]> {
+        let rows = [0, 1, 3, 7, 8, 9, 17].into_iter();
+        let depths = [0, 1, 2, 33];
+        let columns = [0, 1, 15, 16, 17, 23, 24, 25, 47, 48, 49, 97, 130];
+        let small = rows.flat_map(move |m| {
+            let depths = depths.into_iter();
+            depths.flat_map(move |k| columns.map(|n| [m, k, n]))
+        });
+        small.chain([
+            [3, 3 * DEPTHS + 1, 50],
+            [1, 2 * DEPTHS, 1],
+            [9, DEPTHS + 1, 300],
+        ])
+    }
+
+    /// `[m, n]` in pieces of so many columns, each with a column beside it that is not its own.
+    fn pieces<E: Copy>(numbers: &[E], m: usize, n: usize, width: usize, fill: E) -> Vec<Vec<E>> {
+        let starts = (0..n).step_by(width.max(1));
+        let piece = |start: usize| {
+            let end = n.min(start + width);
+            let row = |i: usize| {
+                numbers[i * n + start..i * n + end]
+                    .iter()
+                    .copied()
+                    .chain([fill])
+            };
+            (0..m).flat_map(row).collect()
+        };
+        starts.map(piece).collect()
+    }
+
+    fn check<E: Pooled>([m, k, n]: [usize; 3], width: usize, epsilon: f64) {
+        let (a, b) = (noise::<E>(m * k, 1), noise::<E>(k * n, 2));
+        let [of_rows, of_columns, old] =
+            [(m, 3), (n, 4), (m * n, 5)].map(|(len, seed)| noise::<E>(len, seed));
+        let right = Matrix::new(&b, k, n);
+        let transposed: Vec<E> = (0..k * m).map(|i| a[i % m * k + i / m]).collect();
+        let [wide_a, wide_b] = [wide(&a), wide(&b)];
+        let sum = |i: usize, j: usize| -> f64 {
+            (0..k).map(|l| wide_a[i * k + l] * wide_b[l * n + j]).sum()
+        };
+        let sums: Vec<f64> = (0..m * n).map(|at| sum(at / n, at % n)).collect();
+        // The left side with contiguous rows and with contiguous columns.
+        for left in [
+            Matrix::new(&a, m, k),
+            Matrix::new(&transposed, k, m).transposed(),
+        ] {
+            let rows = PackedRows::new(left);
+            for initial in [
+                Initial::Zero,
+                Initial::Old,
+                Initial::OfRows(&of_rows),
+                Initial::OfColumns(&of_columns),
+            ] {
+                let before = |at: usize| match initial {
+                    Initial::Zero => E::ZERO,
+                    Initial::Old => old[at],
+                    Initial::OfRows(of) => of[at / n],
+                    Initial::OfColumns(of) => of[at % n],
+                };
+                let want: Vec<f64> = (0..m * n)
+                    .map(|at| Into::<f64>::into(before(at)) + sums[at])
+                    .collect();
+                let start = match initial {
+                    Initial::Old => old.clone(),
+                    _ => vec![E::NAN; m * n],
+                };
+                let mut to = pieces(&start, m, n, width, E::TWO);
+                let widths = (0..n).step_by(width).map(|start| width.min(n - start));
+                let views = to.iter_mut().zip(widths);
+                let views = views.map(|(to, cols)| MatrixMut::strided(to, m, cols, cols + 1));
+                multiply_packed(views, initial, &rows, &right);
+                // Each of the sums is rounded once for each product, and stays below this.
+                let most = 2.0 * (k as f64).sqrt() + 3.0;
+                let close = Absolute(epsilon * (k as f64 + 2.0) * most);
+                let want = pieces(&want, m, n, width, 2.0);
+                assert_close(
+                    format!("{m} x {k} x {n} in {width}, {initial:?}"),
+                    &to.concat(),
+                    &want.concat(),
+                    close,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_added_to_the_initial_numbers() {
+        on_every_isa(|_| {
+            for shape in shapes() {
+                for width in [1, 5, 50, 1000] {
+                    check::<f32>(shape, width, 6e-8);
+                }
+                check::<f64>(shape, 19, 1.2e-16);
+            }
+        });
+    }
+
+    #[test]
+    fn results_have_the_same_bits_for_any_number_of_threads_and_columns() {
+        for [m, k, n] in [[70, 300, 700], [17, DEPTHS + 5, 200]] {
+            let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+            let right = Matrix::new(&b, k, n);
+            let columns = |some: Range<usize>| {
+                let rows = PackedRows::new(Matrix::new(&a, m, k));
+                let mut to = vec![0.0; m * some.len()];
+                let view = MatrixMut::new(&mut to, m, some.len());
+                multiply_packed([view], Initial::Zero, &rows, &right.some_cols(some));
+                to
+            };
+            same_for_all_threads(|| {
+                let all = columns(0..n);
+                for some in [0..1, 13..14, 13..90, n - 49..n] {
+                    let part = columns(some.clone());
+                    let of_all = (0..m).flat_map(|i| &all[i * n..][some.clone()]);
+                    assert!(part.iter().eq(of_all), "columns {some:?}");
+                }
+                all
+            });
+        }
+    }
+
+    /// A row with NaN, and a column with an infinity, which meets a zero in another row.
+    #[test]
+    fn numbers_that_are_not_finite_stay_in_their_row_and_column() {
+        on_every_isa(|isa| {
+            let [m, k, n] = [11, 20, 70];
+            let (mut a, mut b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+            a[3 * k + 5] = f32::NAN;
+            b[7 * n + 60] = f32::INFINITY;
+            a[9 * k + 7] = 0.0;
+            let mut to = vec![0.0; m * n];
+            let rows = PackedRows::new(Matrix::new(&a, m, k));
+            let right = Matrix::new(&b, k, n);
+            multiply_packed(
+                [MatrixMut::new(&mut to, m, n)],
+                Initial::Zero,
+                &rows,
+                &right,
+            );
+            for (at, x) in to.iter().enumerate() {
+                match (at / n, at % n) {
+                    (3, _) | (9, 60) => assert!(x.is_nan(), "{x} on {isa}"),
+                    (i, 60) => assert_eq!(*x, a[i * k + 7] * f32::INFINITY, "on {isa}"),
+                    _ => assert!(x.is_finite(), "{x} on {isa}"),
+                }
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "a number for each row")]
+    fn a_bias_of_another_length_is_refused() {
+        let numbers = [1.0_f32; 12];
+        let rows = PackedRows::new(Matrix::new(&numbers, 3, 4));
+        let right = Matrix::new(&numbers, 4, 3);
+        let mut to = [0.0; 9];
+        let to = MatrixMut::new(&mut to, 3, 3);
+        multiply_packed([to], Initial::OfRows(&[1.0; 2]), &rows, &right);
+    }
+}
