@@ -1,7 +1,7 @@
 //! The passes over a block for its fused form: its derivative, and a memory plan for each direction.
 
-use super::diff::{Backward, diff};
 use super::budget::Work;
+use super::diff::{Backward, diff};
 use super::graph::{Block, Model, ValueId};
 use super::plan::{Forward, keep_apart, plan, plan_to_decode};
 use super::recompute::{self, Chosen};

@@ -336,7 +336,7 @@ impl<'m> Reader<'m> {
             Some(Kept::Attention) => {
                 let of_row = width.saturating_mul(4).saturating_add(8);
                 rows.saturating_mul(of_row)
-            },
+            }
             Some(Kept::Loss) => rows.saturating_mul(width),
             Some(Kept::Dropout) | None => 0,
         }

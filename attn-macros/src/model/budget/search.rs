@@ -67,12 +67,12 @@ pub(super) fn all(facts: &Facts, count: usize) -> Fronts {
 impl Fronts {
     /// Whether the candidate is new to one of them, and no other one there is as good.
     fn insert(&mut self, candidate: Candidate) -> bool {
-        let is_new = self.of_all.insert(&candidate, |cost| {
-            (cost.numbers, cost.kept, cost.work)
-        });
-        let is_kept = self.of_kept.insert(&candidate, |cost| {
-            (cost.kept, cost.numbers, cost.work)
-        });
+        let is_new = self
+            .of_all
+            .insert(&candidate, |cost| (cost.numbers, cost.kept, cost.work));
+        let is_kept = self
+            .of_kept
+            .insert(&candidate, |cost| (cost.kept, cost.numbers, cost.work));
         is_new || is_kept
     }
 }

@@ -71,8 +71,11 @@ impl<'f> Simulation<'f> {
     pub(super) fn cost(&self, last: u64) -> Cost {
         let rounds = self.facts.rounds(last);
         let kept = self.kept(0, &rounds);
-        let work = (0..self.facts.regions.len())
-            .map(|region| self.facts.times(region, &rounds).saturating_mul(self.work(region)));
+        let work = (0..self.facts.regions.len()).map(|region| {
+            self.facts
+                .times(region, &rounds)
+                .saturating_mul(self.work(region))
+        });
         Cost {
             numbers: self.pass(0, &rounds, kept),
             kept,

@@ -61,9 +61,7 @@ pub(crate) fn model(
     let functions = functions.map(|(model, plans)| (Emitter::new(krate, model), plans));
     let functions: Vec<_> = functions.collect();
     let traits_of_functions = functions.iter().map(|(cx, _)| input::emit_traits(cx));
-    let of_functions = functions
-        .iter()
-        .map(|(cx, plans)| emit_function(cx, plans));
+    let of_functions = functions.iter().map(|(cx, plans)| emit_function(cx, plans));
     let layers = model.attentions.iter().zip(of_layers).enumerate();
     let layers = layers.map(|(index, (layer, passes))| {
         let mut all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));

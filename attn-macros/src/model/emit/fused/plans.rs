@@ -55,8 +55,7 @@ impl ModelFrame<'_> {
         let lengths = lengths.filter_map(|axis| budget.length(axis));
         let lengths: Vec<_> = lengths.collect();
         let of_plan = self.emit_footprint_of_plan(plans.len());
-        let memory =
-            self.emit_memory(quote!(___footprint_of_plan::<E>(#(#symbols,)* ___CHOSEN)));
+        let memory = self.emit_memory(quote!(___footprint_of_plan::<E>(#(#symbols,)* ___CHOSEN)));
         let passes = self.emit_trait_of_plans();
         let (label, axes, bytes) = (self.cx.label(), &budget.text, budget.bytes());
         let steps = self.model().grouped.steps.iter();
