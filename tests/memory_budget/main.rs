@@ -261,9 +261,30 @@ plans! {
     [p1 1] [p2 2] [p4 4] [p6 6] [p9 9]
 }
 
+// Loops with one set of parameters, with a loop in it, and without parameters.
+plans! {
+    loops <d = 6> (batch = 3) {
+        fn forward(x: [batch, d]) -> [batch, d] {
+            let mut x = x;
+            repeat 3, share = true { x += dropout::<0.1>(linear::<d>(gelu(linear::<12>(x)))); }
+            let mut y = linear::<d>(layer_norm(x));
+            repeat 2 {
+                let mut z = layer_norm(y);
+                repeat 2 { z = tanh(linear::<d>(z)) * z; }
+                y += z * x;
+            }
+            repeat 2 { y = tanh(y) * 2.0 + sigmoid(y); }
+            y
+        }
+    }
+    |dev| tensor::<_, f32>("x", (3, Const::<6>));
+    [p1 1] [p3 3] [p5 5] [p7 7] [p9 9]
+}
+
 mod functions {
     use super::*;
     use attn::train::AdamWConfig;
+    use support::tensors::parameters;
 
     macro_rules! declare {
         ($Name:ident $(, $amount:tt $unit:ident)?) => {
@@ -289,23 +310,45 @@ mod functions {
     const HALF: usize = Kept::loss_activation_bytes(2, 6) / 2;
     declare!(Half, HALF B);
 
-    /// The bound holds for each function by itself, and for a trainer, whose losses are the same bits.
+    /// The losses of some steps, the parameters behind them, and the most bytes of activations in one.
+    macro_rules! trained {
+        ($Model:ident, $E:ty) => {{
+            let model = Cpu::seed_from_u64(3).build_module::<$Model, $E>();
+            let mut trainer = model.trainer(AdamWConfig::default());
+            let batch = || (ids((2, 6), 7), ids((2, 6), 7));
+            let before = memory::allocated();
+            memory::reset_peak();
+            let losses = (0..3).map(|_| format!("{:?}", trainer.step(batch()).unwrap()));
+            let losses: Vec<_> = losses.collect();
+            let taken = memory::peak() - before;
+            let parameters = parameters::<_, $E>(trainer.model());
+            (losses, format!("{parameters:?}"), taken)
+        }};
+    }
+
+    /// The bound holds for each function by itself, and for a trainer, which takes the same steps.
     #[test]
     fn a_trainer_stays_below_the_bound() {
         let _alone = alone();
         assert!(Half::activation_bytes(2, 6) <= HALF);
-        assert!(Half::loss_activation_bytes(2, 6) <= HALF);
-        macro_rules! losses {
-            ($Model:ident) => {{
-                let model = Cpu::seed_from_u64(3).build_module::<$Model, f32>();
-                let mut trainer = model.trainer(AdamWConfig::default());
-                let losses = (0..3).map(|_| {
-                    let batch = (ids((2, 6), 7), ids((2, 6), 7));
-                    trainer.step(batch).unwrap()
-                });
-                losses.map(|loss| format!("{loss:?}")).collect::<Vec<_>>()
-            }};
-        }
-        assert_eq!(losses!(Half), losses!(Kept));
+        let promised = Half::loss_activation_bytes(2, 6);
+        assert!(promised <= HALF);
+        let (losses, parameters, taken) = trained!(Kept, f32);
+        assert!(taken > HALF, "{taken} of {HALF}");
+        let (losses_of_half, parameters_of_half, taken) = trained!(Half, f32);
+        assert!(taken <= promised, "{taken} of {promised}");
+        assert_eq!(losses_of_half, losses);
+        assert_eq!(parameters_of_half, parameters);
+    }
+
+    /// In `f64` it is the same plan, and twice as many bytes.
+    #[test]
+    fn a_trainer_in_f64_stays_below_twice_the_bound() {
+        let _alone = alone();
+        let (losses, parameters, _) = trained!(Kept, f64);
+        let (losses_of_half, parameters_of_half, taken) = trained!(Half, f64);
+        assert!(taken <= 2 * HALF, "{taken} of {HALF}");
+        assert_eq!(losses_of_half, losses);
+        assert_eq!(parameters_of_half, parameters);
     }
 }
