@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 
 use crate::messages::model as messages;
-use crate::model::passes::Passes;
+use crate::model::passes::{MemoryPlan, Passes};
 use crate::model::recompute::Chosen;
 use crate::{comments, depth, diag::Diagnostics, editor, emit, graph, model as network, spec};
 
@@ -66,9 +66,11 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
             continue;
         };
         types.extend(model.types());
-        let passes = passes_of(model);
-        let functions = others.iter().map(|other| (other, passes_of(other)));
-        let functions: Vec<_> = functions.collect();
+        let splits = models.iter().map(split).collect::<Vec<_>>();
+        let plans = models.iter().zip(&splits);
+        let mut plans = plans.map(|(model, split)| plans_of(model, split.as_ref()));
+        let passes = plans.next().unwrap_or_default();
+        let functions: Vec<_> = others.iter().zip(plans).collect();
         let of_layers = model.attentions.iter().map(graph::AttentionLayer::passes);
         let of_layers: Vec<_> = of_layers.collect();
         layers.extend(network::emit::model(
@@ -93,22 +95,35 @@ pub(crate) fn model(input: TokenStream) -> TokenStream {
     output
 }
 
-/// The passes of a function, one for each plan of its memory; none of one without a fused form.
-pub(crate) fn passes_of(model: &network::graph::Model) -> Vec<Passes<'_>> {
+/// The model with its loops split, if it has a bound on its memory.
+pub(crate) fn split(model: &network::graph::Model) -> Option<network::graph::Model> {
+    let is_bound = model.is_known() && model.budget.is_some();
+    is_bound.then(|| network::budget::split(model)).flatten()
+}
+
+/// The passes of a function; of one with a bound on its memory, those of each plan, and none of one without a fused form.
+pub(crate) fn plans_of<'m>(
+    model: &'m network::graph::Model,
+    split: Option<&'m network::graph::Model>,
+) -> Vec<MemoryPlan<'m>> {
     if !model.is_known() {
         return Vec::new();
     }
-    let block = model.block();
-    let given = network::given::Given::of(model).read_by_tokens(block);
-    let budget = model.budget.as_ref();
-    let plans = budget.map_or_else(
-        || vec![Chosen::default()],
-        |budget| network::budget::plans(model, budget),
-    );
-    let plans = plans.iter();
-    plans
-        .map(|again| Passes::of_session(block, &given, again))
-        .collect()
+    let given = network::given::Given::of(model).read_by_tokens(model.block());
+    let planned = |model: &'m network::graph::Model, chosen: &Chosen, work| MemoryPlan {
+        model,
+        passes: Passes::of_session(model.block(), &given, chosen),
+        work,
+    };
+    let Some(budget) = &model.budget else {
+        return vec![planned(model, &Chosen::default(), None)];
+    };
+    let plans = network::budget::plans(model, split, budget).into_iter();
+    let plans = plans.map(|plan| {
+        let of = split.filter(|_| plan.is_split).unwrap_or(model);
+        planned(of, &plan.chosen, Some(plan.work))
+    });
+    plans.collect()
 }
 
 /// The operations of the functions of a model for the fused form.

@@ -1,9 +1,9 @@
-//! The step of the medium model with bounds on its memory: all of it, a half, and the least that is possible.
+//! The step of a trainer of the medium model with bounds on its memory: all of it, a half, and a quarter.
 
-use attn::{dfdx::prelude::*, model};
+use attn::{dfdx::prelude::*, model, train::AdamWConfig};
 use criterion::Criterion;
 
-use super::{MEDIUM, VOCAB_OF_SIZES as VOCAB, group, ours};
+use super::{MEDIUM, VOCAB_OF_SIZES as VOCAB, group};
 
 const BATCH: usize = MEDIUM.batch;
 const SEQ: usize = MEDIUM.length;
@@ -21,6 +21,10 @@ macro_rules! bounded {
                 }
                 linear::<VOCAB>(layer_norm(x))
             }
+
+            fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+                cross_entropy(forward(tokens), targets)
+            }
         }
     };
 }
@@ -29,24 +33,27 @@ bounded!(All, usize::MAX / 2);
 bounded!(Half, ALL / 2);
 bounded!(Quarter, ALL / 4);
 
-const ALL: usize = All::activation_bytes(BATCH, SEQ);
+const ALL: usize = All::loss_activation_bytes(BATCH, SEQ);
 
 /// What a bound costs.
 pub(super) fn memory(criterion: &mut Criterion) {
     let dev = Cpu::default();
-    let inputs = MEDIUM.tokens();
-    let targets = MEDIUM.tokens();
+    let batch = (MEDIUM.tokens(), MEDIUM.tokens());
     let mut group = group(
         criterion,
         "medium model step with a bound on the memory",
-        &inputs,
+        &batch.0,
         10,
     );
     macro_rules! bounded {
         ($($Model:ident: $name:literal),*) => {$(
-            let bytes = $Model::activation_bytes(BATCH, SEQ);
+            let bytes = $Model::loss_activation_bytes(BATCH, SEQ);
             let name = format!("{}, {} MB", $name, bytes / 1_000_000);
-            ours(&mut group, &name, dev.build_module::<$Model, f32>(), &inputs, &targets);
+            let model = dev.build_module::<$Model, f32>();
+            let mut trainer = model.trainer(AdamWConfig::default()).clip(1.0);
+            group.bench_function(&name, |bencher| {
+                bencher.iter(|| trainer.step(batch.clone()).expect("a finite loss"));
+            });
         )*};
     }
     bounded!(All: "all", Half: "a half", Quarter: "a quarter");

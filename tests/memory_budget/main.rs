@@ -16,11 +16,38 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bound that takes the plan of this index.
-const fn bound(plans: &[usize], plan: usize) -> usize {
-    match plan < plans.len() {
-        true => plans[plan],
-        false => plans[plans.len() - 1],
+/// The bytes of all plans with any number of last rounds, in their order from the most on, each once.
+struct Bytes {
+    all: [usize; 256],
+    len: usize,
+}
+
+impl Bytes {
+    const NONE: Self = Bytes {
+        all: [0; 256],
+        len: 0,
+    };
+
+    const fn insert(&mut self, bytes: usize) {
+        let mut at = self.len;
+        while at > 0 && self.all[at - 1] <= bytes {
+            if self.all[at - 1] == bytes {
+                return;
+            }
+            at -= 1;
+        }
+        let mut last = self.len;
+        while last > at {
+            self.all[last] = self.all[last - 1];
+            last -= 1;
+        }
+        self.all[at] = bytes;
+        self.len += 1;
+    }
+
+    /// The bound of this number among ten that go from the most to the least.
+    const fn bound(&self, index: usize) -> usize {
+        self.all[(self.len - 1) * index / 9]
     }
 }
 
@@ -62,13 +89,25 @@ macro_rules! plans {
                 declare!(4 GiB);
             }
 
-            pub(crate) const PLANS: &[usize] = all::M::__activation_bytes_of_plans();
+            pub(crate) const PLANS: super::Bytes = {
+                let mut bytes = super::Bytes::NONE;
+                let mut plan = 0;
+                while all::M::__activation_bytes_of_plan(plan, 0).is_some() {
+                    let mut last = 0;
+                    while let Some(of_plan) = all::M::__activation_bytes_of_plan(plan, last) {
+                        bytes.insert(of_plan);
+                        last += 1;
+                    }
+                    plan += 1;
+                }
+                bytes
+            };
 
             $(mod $plan {
                 #[allow(unused_imports)]
                 use super::*;
 
-                const BOUND: usize = super::super::bound(super::PLANS, $index);
+                pub(super) const BOUND: usize = super::PLANS.bound($index);
                 declare!(BOUND B);
             })*
 
@@ -118,12 +157,15 @@ macro_rules! plans {
             #[test]
             fn the_bytes_are_exact_and_below_the_bound() {
                 let _alone = alone();
-                println!("{PLANS:?}");
-                assert_eq!(PLANS[0], promised!(kept::M));
-                assert_eq!(taken!(kept::M), PLANS[0]);
+                let bytes = &PLANS.all[..PLANS.len];
+                println!("{bytes:?}");
+                let all = promised!(kept::M);
+                assert_eq!(promised!(all::M), all);
+                assert_eq!(taken!(kept::M), all);
                 $({
                     let promised = promised!($plan::M);
-                    assert_eq!(promised, bound(PLANS, $index).min(promised));
+                    assert!(bytes.contains(&promised));
+                    assert!(promised <= $plan::BOUND, "{promised} of {}", $plan::BOUND);
                     assert_eq!(taken!($plan::M), promised, "plan {}", $index);
                 })*
             }
@@ -219,9 +261,30 @@ plans! {
     [p1 1] [p2 2] [p4 4] [p6 6] [p9 9]
 }
 
+// Loops with one set of parameters, with a loop in it, and without parameters.
+plans! {
+    loops <d = 6> (batch = 3) {
+        fn forward(x: [batch, d]) -> [batch, d] {
+            let mut x = x;
+            repeat 3, share = true { x += dropout::<0.1>(linear::<d>(gelu(linear::<12>(x)))); }
+            let mut y = linear::<d>(layer_norm(x));
+            repeat 2 {
+                let mut z = layer_norm(y);
+                repeat 2 { z = tanh(linear::<d>(z)) * z; }
+                y += z * x;
+            }
+            repeat 2 { y = tanh(y) * 2.0 + sigmoid(y); }
+            y
+        }
+    }
+    |dev| tensor::<_, f32>("x", (3, Const::<6>));
+    [p1 1] [p3 3] [p5 5] [p7 7] [p9 9]
+}
+
 mod functions {
     use super::*;
     use attn::train::AdamWConfig;
+    use support::tensors::parameters;
 
     macro_rules! declare {
         ($Name:ident $(, $amount:tt $unit:ident)?) => {
@@ -247,23 +310,45 @@ mod functions {
     const HALF: usize = Kept::loss_activation_bytes(2, 6) / 2;
     declare!(Half, HALF B);
 
-    /// The bound holds for each function by itself, and for a trainer, whose losses are the same bits.
+    /// The losses of some steps, the parameters behind them, and the most bytes of activations in one.
+    macro_rules! trained {
+        ($Model:ident, $E:ty) => {{
+            let model = Cpu::seed_from_u64(3).build_module::<$Model, $E>();
+            let mut trainer = model.trainer(AdamWConfig::default());
+            let batch = || (ids((2, 6), 7), ids((2, 6), 7));
+            let before = memory::allocated();
+            memory::reset_peak();
+            let losses = (0..3).map(|_| format!("{:?}", trainer.step(batch()).unwrap()));
+            let losses: Vec<_> = losses.collect();
+            let taken = memory::peak() - before;
+            let parameters = parameters::<_, $E>(trainer.model());
+            (losses, format!("{parameters:?}"), taken)
+        }};
+    }
+
+    /// The bound holds for each function by itself, and for a trainer, which takes the same steps.
     #[test]
     fn a_trainer_stays_below_the_bound() {
         let _alone = alone();
         assert!(Half::activation_bytes(2, 6) <= HALF);
-        assert!(Half::loss_activation_bytes(2, 6) <= HALF);
-        macro_rules! losses {
-            ($Model:ident) => {{
-                let model = Cpu::seed_from_u64(3).build_module::<$Model, f32>();
-                let mut trainer = model.trainer(AdamWConfig::default());
-                let losses = (0..3).map(|_| {
-                    let batch = (ids((2, 6), 7), ids((2, 6), 7));
-                    trainer.step(batch).unwrap()
-                });
-                losses.map(|loss| format!("{loss:?}")).collect::<Vec<_>>()
-            }};
-        }
-        assert_eq!(losses!(Half), losses!(Kept));
+        let promised = Half::loss_activation_bytes(2, 6);
+        assert!(promised <= HALF);
+        let (losses, parameters, taken) = trained!(Kept, f32);
+        assert!(taken > HALF, "{taken} of {HALF}");
+        let (losses_of_half, parameters_of_half, taken) = trained!(Half, f32);
+        assert!(taken <= promised, "{taken} of {promised}");
+        assert_eq!(losses_of_half, losses);
+        assert_eq!(parameters_of_half, parameters);
+    }
+
+    /// In `f64` it is the same plan, and twice as many bytes.
+    #[test]
+    fn a_trainer_in_f64_stays_below_twice_the_bound() {
+        let _alone = alone();
+        let (losses, parameters, _) = trained!(Kept, f64);
+        let (losses_of_half, parameters_of_half, taken) = trained!(Half, f64);
+        assert!(taken <= 2 * HALF, "{taken} of {HALF}");
+        assert_eq!(losses_of_half, losses);
+        assert_eq!(parameters_of_half, parameters);
     }
 }

@@ -79,6 +79,12 @@ impl<W: WantsGradient> WantsGradient for Vec<W> {
     }
 }
 
+impl<W: WantsGradient> WantsGradient for &[W] {
+    fn is_wanted(&self) -> bool {
+        self.iter().any(W::is_wanted)
+    }
+}
+
 /// Whether the gradient of any of these is wanted.
 pub fn any_wanted(of: &[&dyn WantsGradient]) -> bool {
     of.iter().any(|of| of.is_wanted())

@@ -30,7 +30,7 @@ pub use array::{Array, IdArray};
 pub use attention::{Beside, BesideArrays, BesideGradients};
 pub use backward::{backward, try_backward};
 pub use bounds::{AxisBounds, DivisorBounds};
-pub use budget::first_that_fits;
+pub use budget::{ChosenPlan, PlanSearch, PlanWork, all_rounds, first_rounds};
 pub use distance_table::DistanceTable;
 pub use footprint::{Entry, Footprint};
 pub(crate) use gradients::merge;

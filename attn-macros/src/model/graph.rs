@@ -21,6 +21,7 @@ use crate::spec::{Assertion, Distribution, Item, Real, Size};
 pub(crate) use scan::{Keep, Scan, Slice, State};
 
 /// A network as one of its functions runs it. The functions share values and layers.
+#[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) item: Item,
     /// The function, if that is not `forward`.
@@ -46,6 +47,8 @@ pub(crate) struct Model {
     pub(crate) body: Region,
     /// The same for the fused form, with elementwise operations [grouped](super::group).
     pub(crate) grouped: Region,
+    /// The values of first parts of loops, each with the one that it is a copy of.
+    pub(crate) copies: Vec<(ValueId, ValueId)>,
     pub(crate) results: Vec<ValueId>,
     /// The names of the results, if they are given by name.
     pub(crate) result_names: Vec<String>,
@@ -85,6 +88,7 @@ impl fmt::Display for Absent {
 }
 
 /// A function beside `forward`.
+#[derive(Clone)]
 pub(crate) struct Function {
     pub(crate) name: Ident,
     /// The stem of the names of its traits.
@@ -289,8 +293,20 @@ pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     pub(crate) share: bool,
     /// The number of this one among the loops over the same parameters, from 1 on.
     pub(crate) run: usize,
+    /// The rounds that it has of a loop, if not all.
+    pub(crate) part: Option<Part>,
     pub(crate) carried: Vec<Carried>,
     pub(crate) body: Region<O>,
+}
+
+/// The rounds of a loop before one of them, or from that one on.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) is_last: bool,
+    /// The variable with the number of the first rounds.
+    pub(crate) at: Ident,
+    /// The number of all rounds.
+    pub(crate) whole: Size,
 }
 
 /// A variable that a loop changes.
@@ -422,6 +438,13 @@ impl Model {
 
     pub(crate) fn module(&self, id: ModuleId) -> &Module {
         &self.modules[id.0]
+    }
+
+    /// The value of the declaration that a value is a copy of, or the value itself.
+    pub(crate) fn original(&self, id: ValueId) -> ValueId {
+        let mut copies = self.copies.iter();
+        let found = copies.find(|(copy, _)| *copy == id);
+        found.map_or(id, |(_, of)| *of)
     }
 
     /// The operations, those in loops included.
@@ -593,6 +616,7 @@ impl<O: ?Sized> Clone for Repeat<O> {
             count: self.count.clone(),
             share: self.share,
             run: self.run,
+            part: self.part.clone(),
             carried: self.carried.clone(),
             body: self.body.clone(),
         }

@@ -1,7 +1,8 @@
 //! The passes over a block for its fused form: its derivative, and a memory plan for each direction.
 
+use super::budget::Work;
 use super::diff::{Backward, diff};
-use super::graph::{Block, ValueId};
+use super::graph::{Block, Model, ValueId};
 use super::plan::{Forward, keep_apart, plan, plan_to_decode};
 use super::recompute::{self, Chosen};
 use crate::emit::ExecMode;
@@ -14,6 +15,15 @@ pub(crate) struct Passes<'m, O: ?Sized = dyn ModelOp> {
     decode: Forward,
     /// The nodes that are computed again for the derivative, by their results.
     again: Vec<ValueId>,
+}
+
+/// The passes of a function. One with a bound on its memory has several.
+pub(crate) struct MemoryPlan<'m> {
+    /// The function, or the same with split loops.
+    pub(crate) model: &'m Model,
+    pub(crate) passes: Passes<'m>,
+    /// What is computed again, if there is a choice.
+    pub(crate) work: Option<Work>,
 }
 
 impl<'m, O: Op + ?Sized> Passes<'m, O> {

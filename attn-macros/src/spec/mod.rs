@@ -236,6 +236,7 @@ impl Item {
 }
 
 /// A condition for rustc to check, and the message at `at` if it does not hold.
+#[derive(Clone)]
 pub(crate) struct Assertion {
     pub(crate) at: TokenStream,
     pub(crate) condition: TokenStream,

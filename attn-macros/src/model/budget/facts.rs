@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use proc_macro2::TokenStream;
 use syn::{BinOp, Expr, Lit};
 
-use super::search::{Choice, Plan};
+use super::search::Choice;
 use crate::model::diff::{Backward, BackwardStep, BufferId, GradTarget, diff, reads};
 use crate::model::emit::{Extents, length};
 use crate::model::graph::{Block, Model, Node, Region, Repeat, Step, ValueId};
@@ -29,6 +29,16 @@ pub(crate) struct Facts {
     pub(super) places: Vec<Place>,
     /// The model itself, and then the bodies of its loops.
     pub(super) regions: Vec<RegionFacts>,
+    /// The loops that are split.
+    pub(super) parts: Vec<PartFacts>,
+}
+
+/// A loop in two parts.
+pub(super) struct PartFacts {
+    /// The regions of its first and of its last rounds.
+    pub(super) regions: [usize; 2],
+    /// How many there are of both.
+    pub(super) rounds: u64,
 }
 
 pub(super) struct NodeFacts {
@@ -40,7 +50,7 @@ pub(super) struct NodeFacts {
     pub(super) kept: Option<u64>,
     /// The numbers that it needs for a moment, in both passes.
     pub(super) scratch: u64,
-    /// Of all rounds.
+    /// Of one run.
     pub(super) work: u64,
     /// That of the result alone, which is left out where nobody reads the result.
     pub(super) of_result: u64,
@@ -53,8 +63,9 @@ pub(super) struct Place {
 
 #[derive(Default)]
 pub(super) struct RegionFacts {
-    /// How often it runs in a round of the region around it.
+    /// How often it runs in a round of the region around it; of a part of a loop, how often both parts do.
     pub(super) rounds: u64,
+    pub(super) around: Option<usize>,
     pub(super) lines: Vec<LineFacts>,
 }
 
@@ -92,10 +103,10 @@ impl Facts {
         reader.facts
     }
 
-    /// A plan by the results of its nodes.
-    pub(super) fn chosen(&self, plan: &Plan) -> Chosen {
+    /// Choices by the results of the nodes.
+    pub(super) fn chosen(&self, choices: &[Choice]) -> Chosen {
         let results = |is_it: fn(Choice) -> bool| {
-            let nodes = plan.choices.iter().zip(&self.nodes);
+            let nodes = choices.iter().zip(&self.nodes);
             let nodes = nodes.filter(|(choice, _)| is_it(**choice));
             nodes.map(|(_, node)| node.result).collect()
         };
@@ -123,10 +134,9 @@ impl<'m> Reader<'m> {
     /// The nodes of a region, with the regions around it. The values that a loop carries are defined where it begins.
     fn region(&mut self, region: &'m Region, carried: &[ValueId], rounds: u64, around: &[usize]) {
         let index = self.facts.regions.len();
-        let times = around.iter().map(|outer| self.facts.regions[*outer].rounds);
-        let times = times.chain([rounds]).fold(1, u64::saturating_mul);
         self.facts.regions.push(RegionFacts {
             rounds,
+            around: around.last().copied(),
             lines: Vec::new(),
         });
         let inside = [around, &[index]].concat();
@@ -135,14 +145,28 @@ impl<'m> Reader<'m> {
         });
         for step in &region.steps {
             match step {
-                Step::Node(node) => self.node(node, index, &inside, times),
+                Step::Node(node) => self.node(node, index, &inside),
                 Step::Scan(scan) => scan.defined().into_iter().for_each(|value| {
                     self.define(value, index);
                 }),
                 Step::Repeat(repeat) => {
                     let values: Vec<_> = repeat.carried.iter().map(|of| of.value).collect();
-                    let rounds = repeat.count.value.unwrap_or(PLAUSIBLE / 32);
-                    self.loops.push((repeat, self.facts.regions.len()));
+                    let whole = repeat.part.as_ref().map(|part| &part.whole);
+                    let rounds = whole.unwrap_or(&repeat.count).value;
+                    let rounds = rounds.unwrap_or(PLAUSIBLE / 32);
+                    let body = self.facts.regions.len();
+                    self.loops.push((repeat, body));
+                    match &repeat.part {
+                        Some(part) if part.is_last => {
+                            let parts = self.facts.parts.last_mut();
+                            parts.into_iter().for_each(|of| of.regions[1] = body);
+                        }
+                        Some(_) => self.facts.parts.push(PartFacts {
+                            regions: [body; 2],
+                            rounds,
+                        }),
+                        None => {}
+                    }
                     self.region(&repeat.body, &values, rounds, &inside);
                     values.iter().for_each(|value| {
                         self.define(*value, index);
@@ -152,7 +176,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    fn node(&mut self, node: &'m Node, region: usize, inside: &[usize], times: u64) {
+    fn node(&mut self, node: &'m Node, region: usize, inside: &[usize]) {
         if self.block.is_alias(node.result) {
             return;
         }
@@ -177,8 +201,8 @@ impl<'m> Reader<'m> {
             reads,
             kept,
             scratch,
-            work: work.saturating_mul(times),
-            of_result: of_result.saturating_mul(times),
+            work,
+            of_result,
         });
     }
 
@@ -246,7 +270,7 @@ impl<'m> Reader<'m> {
                     GradTarget::New(buffer) => Some(size(self, *buffer)),
                     _ => None,
                 });
-                facts.made = new.sum();
+                facts.made = new.fold(0, u64::saturating_add);
                 let mut nodes = self.facts.nodes.iter();
                 let node = nodes.position(|of| of.result == node.result && of.kept.is_some());
                 facts.scratch = node.map_or(0, |node| self.facts.nodes[node].scratch);
@@ -256,8 +280,8 @@ impl<'m> Reader<'m> {
                 for line in lines {
                     let inner = self.line(inside, derivative, line);
                     facts.kept.extend(inner.kept);
-                    facts.made += inner.made;
-                    facts.freed += inner.freed;
+                    facts.made = facts.made.saturating_add(inner.made);
+                    facts.freed = facts.freed.saturating_add(inner.freed);
                 }
             }
             BackwardStep::Repeat { repeat, lines, .. } => {
@@ -302,14 +326,17 @@ impl<'m> Reader<'m> {
     fn kept(&self, node: &Node) -> u64 {
         let [rows, width] = self.matrix(node);
         match node.op.properties().kept {
-            Some(Kept::Array) => 2 * rows,
+            Some(Kept::Array) => rows.saturating_mul(2),
             // A gate is as wide again.
             Some(Kept::Hidden) => {
                 let hidden = self.hidden(node).max(1);
                 let products = self.operations(node) / width / hidden;
-                hidden * if products > 4 { 2 } else { 1 }
+                hidden.saturating_mul(if products > 4 { 2 } else { 1 })
             }
-            Some(Kept::Attention) => rows.saturating_mul(4 * width + 8),
+            Some(Kept::Attention) => {
+                let of_row = width.saturating_mul(4).saturating_add(8);
+                rows.saturating_mul(of_row)
+            }
             Some(Kept::Loss) => rows.saturating_mul(width),
             Some(Kept::Dropout) | None => 0,
         }
@@ -329,9 +356,9 @@ impl<'m> Reader<'m> {
             let keys = &self.block.value(node.operands[attention.inputs.keys]).ty;
             let keys = keys.axes.iter().rev().nth(1);
             let keys = keys.map_or(1, |axis| self.length(axis));
-            return rows
-                .saturating_mul(width)
-                .saturating_mul(8 * width + 4 * keys);
+            let of_number = width.saturating_mul(8);
+            let of_number = of_number.saturating_add(keys.saturating_mul(4));
+            return rows.saturating_mul(width).saturating_mul(of_number);
         }
         let flops = node.op.cost(&self.extents(node)).flops;
         flops.map_or(0, |flops| self.evaluate(flops))

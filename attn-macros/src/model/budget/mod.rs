@@ -1,11 +1,16 @@
 //! A bound on the memory of a model, as `memory = 64 MiB for (batch = 8, seq = 256)`, and what is computed again to stay below it.
 //!
-//! The macro cannot know the exact bytes: they depend on constants that only rustc can evaluate. So it makes a list of plans, from the one
-//! without additional work on, of which each takes less memory and more work than the one before. All are emitted, and a `const fn` takes the
-//! first one that fits.
+//! The macro cannot know the exact bytes: they depend on constants that only rustc can evaluate. So it makes a few plans, of which most split the
+//! outer loops ([`split`]): the first rounds compute more again than the last ones. All are emitted, with their work as estimated here, and a
+//! `const fn` takes the one with the least work that fits, and the number of last rounds.
 
 mod facts;
 mod search;
+mod select;
+mod simulation;
+mod split;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +25,9 @@ use crate::diag::Diagnostics;
 use crate::messages::model as messages;
 use crate::spec::{Size, split_at_commas, text};
 
-pub(crate) use facts::Facts;
+use facts::Facts;
+pub(crate) use select::Work;
+pub(crate) use split::split;
 
 /// The bound, for these lengths of axes.
 #[derive(Clone)]
@@ -208,11 +215,35 @@ pub(super) fn check<'f>(
     }
 }
 
-/// The plans of a function. The first one runs nothing again.
-pub(crate) fn plans(model: &Model, budget: &Budget) -> Vec<Chosen> {
-    let facts = Facts::of(model, &lengths(model, budget));
-    let plans = search::plans(&facts);
-    plans.iter().map(|plan| facts.chosen(plan)).collect()
+/// What runs again in a plan of a function.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Whether the nodes are those of the model with split loops.
+    pub(crate) is_split: bool,
+    pub(crate) chosen: Chosen,
+    /// How much work it is, as a number of floating-point operations.
+    pub(crate) work: Work,
+}
+
+/// The plans of a function, which may have a model with [split] loops beside it. The first one runs nothing again.
+pub(crate) fn plans(model: &Model, split: Option<&Model>, budget: &Budget) -> Vec<Plan> {
+    let lengths = lengths(model, budget);
+    let both = select::Both {
+        whole: Facts::of(model, &lengths),
+        split: split.map(|split| (split, Facts::of(split, &lengths))),
+    };
+    let plans = select::select(&both).into_iter().map(|plan| {
+        let facts = match (&both.split, plan.is_split) {
+            (Some((_, facts)), true) => facts,
+            _ => &both.whole,
+        };
+        Plan {
+            is_split: plan.is_split,
+            chosen: facts.chosen(&plan.choices),
+            work: plan.work,
+        }
+    });
+    plans.collect()
 }
 
 /// The lengths of axes, as far as the macro can know them.

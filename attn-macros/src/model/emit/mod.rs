@@ -21,7 +21,7 @@ use syn::Attribute;
 
 use super::decode;
 use super::graph::{Holder, Model, Module, ModuleId, Node, ParamPath, ValueId};
-use super::passes::Passes;
+use super::passes::{MemoryPlan, Passes};
 use super::types::{Axis, Type, ValueKind};
 use crate::emit as attention;
 use crate::ops::attention_layer::LayerOp;
@@ -48,22 +48,20 @@ pub(crate) use picture::VertexKind;
 /// const _: () = assert!(..);                    // rules that only rustc can evaluate
 /// ```
 ///
-/// `passes` is of the model and of each attention, where there is a fused form. A function with a bound on its memory has several.
+/// The passes are those of the model and of each attention, where there is a fused form. A function with a bound on its memory has several.
 pub(crate) fn model(
     krate: &TokenStream,
     model: &Model,
-    passes: &[Passes<'_>],
+    plans: &[MemoryPlan<'_>],
     of_layers: &[Option<Passes<'_, dyn LayerOp>>],
-    functions: &[(&Model, Vec<Passes<'_>>)],
+    functions: &[(&Model, Vec<MemoryPlan<'_>>)],
 ) -> TokenStream {
     let cx = &Emitter::new(krate, model);
     let functions = functions.iter();
-    let functions = functions.map(|(model, passes)| (Emitter::new(krate, model), passes));
+    let functions = functions.map(|(model, plans)| (Emitter::new(krate, model), plans));
     let functions: Vec<_> = functions.collect();
     let traits_of_functions = functions.iter().map(|(cx, _)| input::emit_traits(cx));
-    let of_functions = functions
-        .iter()
-        .map(|(cx, passes)| emit_function(cx, passes));
+    let of_functions = functions.iter().map(|(cx, plans)| emit_function(cx, plans));
     let layers = model.attentions.iter().zip(of_layers).enumerate();
     let layers = layers.map(|(index, (layer, passes))| {
         let mut all = std::iter::once(cx).chain(functions.iter().map(|(cx, _)| cx));
@@ -89,7 +87,7 @@ pub(crate) fn model(
         inside::emit_outline(cx),
         emit_buffers(model),
         forward::emit(cx),
-        fused::emit(cx, passes),
+        fused::emit(cx, plans),
         session::emit(cx),
         facts::emit(cx),
         facts::emit_trait(cx),
@@ -138,13 +136,13 @@ pub(crate) fn model(
 ///     ..
 /// };
 /// ```
-fn emit_function(cx: &Emitter<'_>, passes: &[Passes<'_>]) -> TokenStream {
+fn emit_function(cx: &Emitter<'_>, plans: &[MemoryPlan<'_>]) -> TokenStream {
     let parts = [
         input::emit_impls(cx),
         item::emit_forward(cx),
         inside::emit_outline(cx),
         forward::emit(cx),
-        fused::emit(cx, passes),
+        fused::emit(cx, plans),
         session::emit(cx),
         facts::emit_function(cx),
         trainer::emit_loss(cx),

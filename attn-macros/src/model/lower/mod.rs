@@ -128,6 +128,7 @@ pub(crate) fn lower(
     let mut assertions = lowering.assertions;
     let constants = lowering.constants.items;
     let models = functions.into_iter().map(|function| Model {
+        copies: Vec::new(),
         budget: budgets.of(&function.name(), &function.symbols).cloned(),
         signature: function.signature,
         symbols: function.symbols,

@@ -294,6 +294,7 @@ impl Lowering<'_> {
             count,
             share,
             run,
+            part: None,
             carried,
             body: inner.region,
         }));

@@ -2,6 +2,9 @@
 
 use super::mistakes::errors_of;
 use super::{GPT, expand, lower, lower_all};
+use crate::model::budget::{self, Plan};
+use crate::model::graph::Model;
+use crate::pipeline;
 use crate::tests::support::reports;
 
 /// A model of two functions with this header.
@@ -96,16 +99,42 @@ fn the_bound_of_a_function_is_its_own() {
     );
 }
 
-/// Plans in the order of their work, each with less memory than those before, from a model that keeps all to one that keeps what rounds carry.
+/// The plans of a model with this header, for the axes and the sizes of a GPT.
+fn plans_of(header: &str) -> (Model, Vec<Plan>) {
+    let gpt = lower(&GPT.replace("layers = 6,", header));
+    let split = pipeline::split(&gpt);
+    let budget = gpt.budget.as_ref().expect("the model has a bound");
+    let plans = budget::plans(&gpt, split.as_ref(), budget);
+    (gpt, plans)
+}
+
+/// From one that keeps all to one that keeps what first rounds carry; most of them split the loop.
 #[test]
 fn a_gpt_has_plans_from_one_extreme_to_the_other() {
-    let bound = "layers = 6, memory = 64 MiB for (batch = 8, seq = 256),";
-    let gpt = lower(&GPT.replace("layers = 6,", bound));
-    let budget = gpt.budget.as_ref().expect("the model has a bound");
-    let plans = crate::model::budget::plans(&gpt, budget);
-    assert!((5..=10).contains(&plans.len()), "{} plans", plans.len());
-    assert!(plans[0].again.is_empty());
-    let last = &plans[plans.len() - 1];
-    let repeated = gpt.grouped.nodes().len() - gpt.grouped.steps.len() + 1;
-    assert!(last.again.len() + 1 >= repeated, "{last:?}");
+    let (gpt, plans) = plans_of("layers = 6, memory = 64 MiB for (batch = 8, seq = 256),");
+    assert!((4..=8).contains(&plans.len()), "{} plans", plans.len());
+    assert!(plans[0].chosen.again.is_empty());
+    assert_eq!(plans[0].work.outside, 0);
+    let split = plans.iter().filter(|plan| plan.is_split);
+    assert!(split.clone().count() >= 3, "{plans:?}");
+    let body = gpt.grouped.nodes().len() - gpt.grouped.steps.len() + 1;
+    let most = split.map(|plan| plan.chosen.again.len()).max();
+    assert!(most >= Some(body), "{plans:?}");
+}
+
+/// Lengths and sizes beyond all numbers are no reason to panic.
+#[test]
+fn large_lengths_are_no_reason_to_panic() {
+    let most = u64::MAX;
+    for lengths in [
+        "batch = 10000000000, seq = 10000000000".to_owned(),
+        format!("batch = {most}, seq = {most}"),
+    ] {
+        let (_, plans) = plans_of(&format!("layers = 6, memory = 64 MiB for ({lengths}),"));
+        assert!(plans[0].chosen.again.is_empty());
+    }
+    let (_, plans) = plans_of(&format!(
+        "layers = {most}, memory = 64 MiB for (batch = {most}, seq = 0),"
+    ));
+    assert!(!plans.is_empty());
 }

@@ -1,6 +1,6 @@
 //! The function of the derivative.
 
-use quote::{format_ident, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 
 use super::ModelFrame;
 use crate::emit::block::{self, Frame};
@@ -21,6 +21,7 @@ impl ModelFrame<'_> {
         lines.restore(&fields);
         block::emit_backward(self, &mut lines);
         let derivatives = std::mem::take(&mut lines.code);
+        let first_rounds = self.emit_first_rounds(&quote!(___CHOSEN.last));
         lines.line(quote_spanned! {self.cx.at=>
             /// The derivative, operation by operation backwards. Gradients of parameters and inputs are added to in the tape's own
             /// buffers.
@@ -33,6 +34,7 @@ impl ModelFrame<'_> {
                 gradients: &mut p::Gradients<E>,
             ) {
                 let sizes = call.sizes;
+                #first_rounds
                 let #saved { #(#fields,)* .. } = saved;
                 #derivatives
             }

@@ -34,6 +34,7 @@ impl ModelFrame<'_> {
         // The tape has them until the derivative is done.
         lines.keep(&made);
         let steps = std::mem::take(&mut lines.code);
+        let first_rounds = self.emit_first_rounds(&quote!(___CHOSEN.last));
         lines.line(quote_spanned! {self.cx.at=>
             /// The forward pass, operation by operation. `keep` says whether a derivative will be asked for.
             #[allow(unused_variables, unused_mut)]
@@ -45,6 +46,7 @@ impl ModelFrame<'_> {
                 #(#results: &mut p::Output<E>,)*
             ) -> #saved<E> {
                 let sizes = call.sizes;
+                #first_rounds
                 #steps
                 #saved { #(#fields,)* __types: p::PhantomData }
             }

@@ -10,7 +10,7 @@ use crate::emit::tracked_code::TrackedCode;
 use crate::model::diff::GradTarget;
 use crate::model::emit::{ComposedNode, Extents, length};
 use crate::model::given::DependsOn;
-use crate::model::graph::{Holder, ModuleId, Node, ParamPath, Repeat, Scan, Step, ValueId};
+use crate::model::graph::{Holder, ModuleId, Node, ParamPath, Part, Repeat, Scan, Step, ValueId};
 use crate::model::passes::Passes;
 use crate::model::types::Axis;
 use crate::ops::{Attention, ModelOp};
@@ -106,7 +106,11 @@ impl Frame for ModelFrame<'_> {
     }
 
     fn parameters_of_rounds(&self, repeat: &Repeat) -> Option<TokenStream> {
-        self.weights_outside(&repeat.place)
+        let all = self.weights_outside(&repeat.place)?;
+        // A slice has no size: a reference to it has.
+        let is_slice = repeat.part.is_some() && !repeat.share;
+        let sets = sets_of(all, repeat);
+        Some(if is_slice { quote!(&#sets) } else { sets })
     }
 
     fn place_of_step(&self, id: ValueId) -> Option<TokenStream> {
@@ -116,6 +120,7 @@ impl Frame for ModelFrame<'_> {
     /// A name that no layer can give a type.
     fn loop_name(&self, result: ValueId) -> Ident {
         let mut loops = self.emitted_loops().into_iter();
+        let result = self.model().original(result);
         let index = loops.position(|(other, _)| other.result == result);
         format_ident!("___Loop{}", index.unwrap_or(0))
     }
@@ -140,9 +145,8 @@ impl Frame for ModelFrame<'_> {
     fn rounds(&self, repeat: &Repeat) -> Option<Rounds> {
         let module = self.body_of(repeat);
         let weights = self.module_var(module);
-        let sets = self.weights(&repeat.place);
-        let count = &repeat.count;
-        let forward = decode::rounds(&sets, count, repeat.share);
+        let sets = sets_of(self.weights(&repeat.place), repeat);
+        let forward = decode::rounds(&sets, &repeat.count, repeat.share);
         // The last set of parameters comes first.
         let backward = match repeat.share {
             true => forward.clone(),
@@ -160,6 +164,17 @@ impl Frame for ModelFrame<'_> {
             saved: self.saved_type(repeat),
             kept: self.kept_of_rounds(repeat),
         })
+    }
+}
+
+/// The sets of parameters of the rounds that a loop has: `weights.blocks[again_0..]`.
+fn sets_of(all: TokenStream, repeat: &Repeat) -> TokenStream {
+    match &repeat.part {
+        Some(Part { is_last, at, .. }) if !repeat.share => match is_last {
+            true => quote!(#all[#at..]),
+            false => quote!(#all[..#at]),
+        },
+        _ => all,
     }
 }
 
@@ -243,9 +258,8 @@ impl BlockNode<'_, ModelFrame<'_>> {
     /// `call.data.0`: what the attention here reads of the call.
     pub(crate) fn data_of_attention(&self) -> TokenStream {
         let attentions = self.frame.attentions();
-        let place = attentions
-            .iter()
-            .position(|node| node.result == self.result);
+        let result = self.frame.model().original(self.result);
+        let place = attentions.iter().position(|node| node.result == result);
         let place = syn::Index::from(place.unwrap_or_default());
         quote!(call.data.#place)
     }

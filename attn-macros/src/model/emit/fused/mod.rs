@@ -17,7 +17,7 @@ use crate::emit::ExecMode;
 use crate::emit::block::{BlockNode, Frame, hidden, product, size};
 use crate::model::given::Given;
 use crate::model::graph::{Model, Module, ModuleId, Node, Repeat, Step, Submodule, ValueId};
-use crate::model::passes::Passes;
+use crate::model::passes::{MemoryPlan, Passes};
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::{Attention, Elementwise, Fusion, Lookup, emit_loops};
 
@@ -42,21 +42,22 @@ pub(crate) type FusedNode<'a> = BlockNode<'a, ModelFrame<'a>>;
 /// fn past(weights, room) -> Result<___GptPast<E>, ..>
 /// fn decode(weights, past, new, result)
 /// ```
-pub(super) fn emit(cx: &Emitter<'_>, plans: &[Passes<'_>]) -> TokenStream {
-    let Some(passes) = plans.first() else {
+pub(super) fn emit(cx: &Emitter<'_>, plans: &[MemoryPlan<'_>]) -> TokenStream {
+    let Some(first) = plans.first() else {
         return TokenStream::new();
     };
     let goes_on = cx.session.is_ok();
-    let frame = |mode, passes| ModelFrame {
-        cx,
-        mode,
-        passes,
-        step: None,
-        given: Given::of(cx.model),
-    };
-    let fused = |mode| frame(mode, passes);
-    let frames = plans.iter().map(|passes| frame(ExecMode::Forward, passes));
+    let fused = |mode| ModelFrame::new(cx, mode, &first.passes);
+    let is_split = |plan: &&MemoryPlan<'_>| !std::ptr::eq(plan.model, cx.model);
+    let split = plans.iter().find(is_split);
+    let split = split.map(|plan| Emitter::new(cx.krate, plan.model));
+    let frames = plans.iter().map(|plan| {
+        let of_split = split.as_ref().filter(|_| is_split(&plan));
+        ModelFrame::new(of_split.unwrap_or(cx), ExecMode::Forward, &plan.passes)
+    });
     let frames: Vec<_> = frames.collect();
+    let works = plans.iter().filter_map(|plan| plan.work.as_ref());
+    let works: Vec<_> = works.collect();
     let cx = &frames[0];
     let loops = cx.emit_loops();
     let session = goes_on.then(|| {
@@ -73,7 +74,7 @@ pub(super) fn emit(cx: &Emitter<'_>, plans: &[Passes<'_>]) -> TokenStream {
             None => cx.emit_saved(),
         },
         cx.emit_fused(),
-        cx.emit_plans(&frames),
+        cx.emit_plans(&frames, &works),
     ];
     parts.into_iter().chain(session).collect()
 }
@@ -90,6 +91,16 @@ pub(crate) struct ModelFrame<'a> {
 }
 
 impl<'a> ModelFrame<'a> {
+    fn new(cx: &'a Emitter<'a>, mode: ExecMode, passes: &'a Passes<'a>) -> Self {
+        ModelFrame {
+            cx,
+            mode,
+            passes,
+            step: None,
+            given: Given::of(cx.model),
+        }
+    }
+
     fn model(&self) -> &'a Model {
         self.cx.model
     }
@@ -97,6 +108,7 @@ impl<'a> ModelFrame<'a> {
     /// The nodes with a loop of their own, in their order.
     fn emitted_loops(&self) -> Vec<(&Node, &Elementwise)> {
         let nodes = self.model().grouped.nodes().into_iter();
+        let nodes = nodes.filter(|node| self.model().original(node.result) == node.result);
         let loops = nodes.filter_map(|node| match node.fusion() {
             Fusion::Elementwise(op) => {
                 let compiled = [op.forward(), op.backward()];
