@@ -102,12 +102,12 @@ fn main() -> Result<()> {
 
     // Steps, evaluations and checkpoints, with lines of progress, up to the last step or Ctrl-C.
     let mut log =
-        TrainingLog::replacing(&args.out, &state, args.steps)?.work(BATCH * BLOCK, "tokens");
+        TrainingLog::replacing(&args.out, &state)?.work(BATCH * BLOCK, "tokens");
     let end = trainer
         .fit(FitConfig {
             steps: args.steps,
             evaluate_every: args.eval_interval,
-            patience: None,
+            ..FitConfig::default()
         })
         .evaluate(|trainer| trainer.evaluate_all(measured.iter().cloned()))
         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))

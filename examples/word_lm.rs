@@ -106,7 +106,7 @@ fn main() -> Result<()> {
     let mut trainer = model.trainer(adamw).schedule(rates).clip(1.0);
     let mut state = run.load(&mut trainer)?;
     let batches = measured.pairs().collect::<Result<Vec<_>, _>>()?;
-    let mut log = TrainingLog::replacing(&args.out, &state, args.steps)?
+    let mut log = TrainingLog::replacing(&args.out, &state)?
         .work(BATCH * BLOCK, "pieces")
         .title("Loss, in nats per piece")
         .baseline("pieces counted", by_token)
@@ -115,7 +115,7 @@ fn main() -> Result<()> {
         .fit(FitConfig {
             steps: args.steps,
             evaluate_every: args.eval_interval,
-            patience: None,
+            ..FitConfig::default()
         })
         .evaluate(|trainer| trainer.evaluate_all(batches.iter().cloned()))
         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))

@@ -23,7 +23,7 @@ fn run(folder: &Path, resume: bool, stop: u64) -> Vec<u32> {
     let config = FitConfig {
         steps: 20,
         evaluate_every: 8,
-        patience: None,
+        ..FitConfig::default()
     };
     let end = trainer
         .fit(config)

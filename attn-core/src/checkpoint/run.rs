@@ -37,7 +37,7 @@ const STATE: &str = "fit.json";
 ///     let mut state = run.load(&mut trainer)?;
 ///     let batches = RandomBlocks::new(&text, (4, 16), 1337, &dev)?.at(state.step).pairs();
 ///     trainer
-///         .fit(FitConfig { steps, evaluate_every: 10, patience: None })
+///         .fit(FitConfig { steps, evaluate_every: 10, ..FitConfig::default() })
 ///         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", "0123456789")))
 ///         .run(batches, &mut state)?;
 /// }
