@@ -152,7 +152,7 @@ pub use schedule_free::{ScheduleFree, ScheduleFreeConfig};
 pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
 pub use trainer::{
-    NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
+    Counted, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
 };
 
 #[doc(no_inline)]

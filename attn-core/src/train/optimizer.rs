@@ -45,7 +45,7 @@ pub struct Optimizer<E, A> {
 }
 
 /// How a parameter is updated, whatever its names are.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Choice {
     decays: bool,
     /// The groups that it is in, by their index.

@@ -127,7 +127,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let mut sum = 0.0;
         let mut count = 0.0;
         for batch in batches {
-            let targets = batch.targets() as f64;
+            let targets = batch.weight() as f64;
             // The mean of no numbers is NaN.
             if targets > 0.0 {
                 sum += targets * self.evaluate(batch)?;

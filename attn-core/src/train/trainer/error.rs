@@ -2,7 +2,11 @@
 
 use std::fmt::Display;
 
-use crate::{Error, train::UpdateError, values};
+use crate::{
+    Error,
+    train::{CollectiveError, UpdateError},
+    values,
+};
 
 /// A step of a [`Trainer`](super::Trainer).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +74,10 @@ pub enum TrainError<Dev> {
     )]
     NoTargets,
 
+    /// Another [rank](super::Trainer::across) has failed, or this one is not set up as it is. The run of this rank ends here.
+    #[error("{0}")]
+    Ranks(CollectiveError),
+
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]
     NoBatch,
@@ -88,6 +96,12 @@ fn of_operation(first: Option<&values::NonFinite>) -> impl Display {
 impl<Dev> From<Error<Dev>> for TrainError<Dev> {
     fn from(error: Error<Dev>) -> Self {
         Self::Call(error)
+    }
+}
+
+impl<Dev> From<CollectiveError> for TrainError<Dev> {
+    fn from(error: CollectiveError) -> Self {
+        Self::Ranks(error)
     }
 }
 

@@ -67,6 +67,12 @@ pub trait TrainBatch<M: Trainable>: Clone {
     #[doc(hidden)]
     fn targets(&self) -> usize;
 
+    /// How much its loss counts beside those of other batches.
+    #[doc(hidden)]
+    fn weight(&self) -> usize {
+        self.targets()
+    }
+
     /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
     ///
     /// # Errors
