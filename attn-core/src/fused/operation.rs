@@ -395,7 +395,9 @@ impl<D: RandomU64 + Sync> DrawSeeds for PassSeeds<D> {
     }
 
     fn part(&self) -> Part {
-        self.of_step.as_ref().map_or(Part::WHOLE, |seeds| seeds.part)
+        self.of_step
+            .as_ref()
+            .map_or(Part::WHOLE, |seeds| seeds.part)
     }
 }
 

@@ -132,11 +132,11 @@ mod trainer;
 pub use adafactor::{Adafactor, AdafactorConfig};
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
 pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, ListStart, Update};
+#[cfg(feature = "mpi")]
+pub use collective::Mpi;
 pub use collective::{
     Alone, Call, Collective, CollectiveError, Message, Outgoing, Pending, Threads,
 };
-#[cfg(feature = "mpi")]
-pub use collective::Mpi;
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;

@@ -165,9 +165,7 @@ pub(super) fn begin<L: Link>(
         }
     };
     let others = messages.iter().enumerate().filter(|(to, _)| *to != rank);
-    sequence.bytes_sent += others
-        .map(|(_, message)| message.len() as u64)
-        .sum::<u64>();
+    sequence.bytes_sent += others.map(|(_, message)| message.len() as u64).sum::<u64>();
     sequence.next += 1;
     sequence
         .begun
@@ -209,12 +207,10 @@ fn receive<L: Link>(
     call: Call,
     own: Message,
 ) -> Result<Vec<Message>, CollectiveError> {
-    let messages = link
-        .receive()
-        .map_err(|Broken { rank, end }| match end {
-            End::Left => CollectiveError::Left { rank, call },
-            End::Failed { rank, reason } => CollectiveError::Failed { rank, reason, call },
-        })?;
+    let messages = link.receive().map_err(|Broken { rank, end }| match end {
+        End::Left => CollectiveError::Left { rank, call },
+        End::Failed { rank, reason } => CollectiveError::Failed { rank, reason, call },
+    })?;
     let messages = messages
         .into_iter()
         .map(|message| message.unwrap_or_else(|| own.clone()));

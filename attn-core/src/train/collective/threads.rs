@@ -72,10 +72,7 @@ impl Threads {
     }
 
     /// Calls `run` on a thread for each of so many ranks, and returns what these return, or what they panicked with.
-    pub fn run<R: Send>(
-        ranks: usize,
-        run: impl Fn(Self) -> R + Sync,
-    ) -> Vec<thread::Result<R>> {
+    pub fn run<R: Send>(ranks: usize, run: impl Fn(Self) -> R + Sync) -> Vec<thread::Result<R>> {
         let run = &run;
         thread::scope(|scope| {
             let threads = Self::new(ranks).into_iter();
@@ -113,7 +110,11 @@ impl Link for Threads {
         let mut inboxes = self.shared.inboxes();
         loop {
             let inbox = &mut inboxes[self.rank];
-            let others = || (0..).zip(inbox.iter()).filter(|(from, _)| *from != self.rank);
+            let others = || {
+                (0..)
+                    .zip(inbox.iter())
+                    .filter(|(from, _)| *from != self.rank)
+            };
             let mut ends = others().filter_map(|(rank, queue)| {
                 let end = queue.front()?.end()?;
                 Some(Broken { rank, end })

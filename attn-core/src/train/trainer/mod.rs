@@ -180,7 +180,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// ```
     ///
     /// PyTorch: `DistributedDataParallel(model)` with `ZeroRedundancyOptimizer`.
-    #[doc(alias("DistributedDataParallel", "DDP", "ZeroRedundancyOptimizer", "FSDP", "ZeRO"))]
+    #[doc(alias(
+        "DistributedDataParallel",
+        "DDP",
+        "ZeroRedundancyOptimizer",
+        "FSDP",
+        "ZeRO"
+    ))]
     pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
         self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
         self
@@ -221,6 +227,13 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     pub(crate) fn has_whole_state(&self) -> bool {
         let across = self.across.as_ref();
         across.is_none_or(Across::has_whole_state)
+    }
+
+    /// The state was set to that of all parameters, on every rank.
+    pub(crate) fn state_is_whole(&mut self) {
+        if let Some(across) = &mut self.across {
+            across.is_whole();
+        }
     }
 
     /// Scales the gradients of a step so that their norm is at most this: see [`clip_grad_norm`](super::clip_grad_norm).
@@ -472,10 +485,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         done
     }
 
-    fn accumulate_part<B: TrainBatch<M>>(
-        &mut self,
-        batch: B,
-    ) -> Result<f64, TrainError<ErrOf<M>>> {
+    fn accumulate_part<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
         let again = batch.clone();

@@ -164,8 +164,7 @@ impl<E: Element> Parameters<E> {
         let inputs = std::iter::repeat_n(0, self.inputs);
         let lens: Vec<_> = inputs.chain(self.lens.iter().copied()).collect();
         let inputs = self.inputs;
-        self.gradients
-            .prepare(&lens, |slot| slot.is_behind(inputs));
+        self.gradients.prepare(&lens, |slot| slot.is_behind(inputs));
     }
 
     /// Says which parameters this rank updates.
@@ -181,10 +180,7 @@ impl<E: Element> Parameters<E> {
     }
 
     /// The trained ones of these, with their places.
-    pub(super) fn trained_in(
-        &self,
-        of: Range<usize>,
-    ) -> impl Iterator<Item = (usize, &Trained)> {
+    pub(super) fn trained_in(&self, of: Range<usize>) -> impl Iterator<Item = (usize, &Trained)> {
         let all = of.clone().zip(&self.all[of]);
         all.filter(|(_, of)| self.is_trained(of))
     }

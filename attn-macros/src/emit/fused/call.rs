@@ -147,7 +147,9 @@ impl LayerFrame<'_> {
             let ty = read_type(data);
             quote!(#name: #ty,)
         });
-        let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<p::Seed>,));
+        let dropout_seed = self
+            .dropout()
+            .map(|_| quote!(dropout_seed: Option<p::Seed>,));
         let given = self.given();
         let spec = self.cx.spec;
         let heads = &spec.heads;

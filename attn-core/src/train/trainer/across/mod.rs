@@ -104,11 +104,7 @@ impl Across {
             message.check_len(0, call, size_of_val(numbers))?;
             Reader(&message).read(numbers);
         }
-        let shards = Shards::new(
-            &parts(parameters),
-            self.collective.ranks(),
-            size_of::<E>(),
-        );
+        let shards = Shards::new(&parts(parameters), self.collective.ranks(), size_of::<E>());
         let rank = self.collective.rank();
         parameters.own(|index| shards.owner(index) == rank);
         self.shards = Some(shards);
@@ -218,14 +214,24 @@ impl Across {
                 .collective
                 .begin(Call::AllGather, Outgoing::Same(message))?;
             if let Some((bucket, pending)) = before.replace((bucket.clone(), pending)) {
-                read(rank, shards, &self.collective.wait(pending)?, parameters, bucket)?;
+                read(
+                    rank,
+                    shards,
+                    &self.collective.wait(pending)?,
+                    parameters,
+                    bucket,
+                )?;
             }
         }
         match before {
             None => Ok(()),
-            Some((bucket, pending)) => {
-                read(rank, shards, &self.collective.wait(pending)?, parameters, bucket)
-            }
+            Some((bucket, pending)) => read(
+                rank,
+                shards,
+                &self.collective.wait(pending)?,
+                parameters,
+                bucket,
+            ),
         }
     }
 }
@@ -263,7 +269,10 @@ fn add<E: Element>(
             if from == rank {
                 if !sum.is_empty() {
                     parameters.add_to_gradient(index, |gradient| {
-                        gradient.iter_mut().zip(&sum).for_each(|(to, x)| *to = *to + *x);
+                        gradient
+                            .iter_mut()
+                            .zip(&sum)
+                            .for_each(|(to, x)| *to = *to + *x);
                     });
                 }
                 continue;

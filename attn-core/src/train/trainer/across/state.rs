@@ -88,5 +88,6 @@ fn read<E: Element, A>(reader: &mut Reader<'_>, state: &mut OptimizerState<E, A>
 
 /// The parameter of a list, whose name is `<parameter>.<list>`.
 fn owner_of(list: &str) -> &str {
-    list.rsplit_once('.').map_or(list, |(parameter, _)| parameter)
+    list.rsplit_once('.')
+        .map_or(list, |(parameter, _)| parameter)
 }
