@@ -98,7 +98,6 @@ fn main() -> Result<()> {
     let blocks = RandomBlocks::new(train, (BATCH, BLOCK), SEED, &device);
     let blocks = blocks.context("the text is too short")?.at(state.step);
     let measured = Blocks::new(held_out, (BATCH, BLOCK), &device)?.spread(40 * BATCH);
-    let measured = measured.pairs().collect::<Result<Vec<_>, _>>()?;
 
     // Steps, evaluations and checkpoints, with lines of progress, up to the last step or Ctrl-C.
     let mut log =
@@ -109,7 +108,7 @@ fn main() -> Result<()> {
             evaluate_every: args.eval_interval,
             ..FitConfig::default()
         })
-        .evaluate(|trainer| trainer.evaluate_all(measured.iter().cloned()))
+        .evaluate(|trainer| trainer.try_evaluate_all(measured.clone().pairs()))
         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))
         .observe(|state, event| log.observe(state, event))
         .stop(&STOP)

@@ -105,7 +105,6 @@ fn main() -> Result<()> {
     let model = device.build_module::<Gpt, f32>();
     let mut trainer = model.trainer(adamw).schedule(rates).clip(1.0);
     let mut state = run.load(&mut trainer)?;
-    let batches = measured.pairs().collect::<Result<Vec<_>, _>>()?;
     let mut log = TrainingLog::replacing(&args.out, &state)?
         .work(BATCH * BLOCK, "pieces")
         .title("Loss, in nats per piece")
@@ -117,7 +116,7 @@ fn main() -> Result<()> {
             evaluate_every: args.eval_interval,
             ..FitConfig::default()
         })
-        .evaluate(|trainer| trainer.evaluate_all(batches.iter().cloned()))
+        .evaluate(|trainer| trainer.try_evaluate_all(measured.clone().pairs()))
         .save(|trainer, state| run.save(state, trainer.contents().json("tokenizer.json", &vocab)))
         .observe(|state, event| log.observe(state, event))
         .stop(&STOP)
@@ -125,7 +124,7 @@ fn main() -> Result<()> {
 
     let targets: Vec<usize> = pairs.iter().map(|(_, token)| *token).collect();
     let characters = vocab.decode(&targets)?.chars().count();
-    let loss = trainer.evaluate_all(batches.iter().cloned())?;
+    let loss = trainer.try_evaluate_all(measured.clone().pairs())?;
     let rows = [
         ("pieces counted", by_token),
         ("pairs counted", by_pair),

@@ -459,7 +459,7 @@ pub mod __private {
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
         project,
-        random::RandomU64,
+        random::{RandomU64, Seed},
         simd::{Vector, WriteMode, math, splat},
         sizes::*,
         traced::Records,

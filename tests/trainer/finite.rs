@@ -327,6 +327,10 @@ impl TrainBatch<Deep<f64, Cpu>> for Large {
         (self.0, self.1).loss(model, operation)
     }
 
+    fn rows(&self) -> usize {
+        1
+    }
+
     fn targets(&self) -> usize {
         1
     }

@@ -67,6 +67,11 @@ impl<'a> Contents<'a> {
         })
     }
 
+    /// Contents that cannot be saved.
+    pub(super) fn refused(self, problem: impl Fn() -> Problem + 'a) -> Self {
+        self.file(OPTIMIZER, move |_| Err(problem()))
+    }
+
     /// Adds any other value, as JSON. JSON has no NaN and no infinity: they are saved as `null`.
     pub fn json(self, name: impl Into<String>, value: &'a (impl Serialize + ?Sized)) -> Self {
         self.file(name, |file| {

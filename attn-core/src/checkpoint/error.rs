@@ -106,6 +106,12 @@ pub enum Problem {
         found: bool,
     },
 
+    /// A rank has the lists of the parameters that it updates, not those of all.
+    #[error(
+        "the state of the optimizer is shared among the ranks: call `gather_state` on all of them before the checkpoint"
+    )]
+    Share,
+
     /// A name occurs twice, in the header or in the model that is to be saved.
     #[error("`{name}` is there twice")]
     Duplicate {

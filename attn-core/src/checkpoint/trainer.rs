@@ -12,7 +12,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// follow alone.
     ///
     /// Training that goes on from a checkpoint has the same bits as training that was not interrupted, if the settings of the trainer, with
-    /// its [seed](Self::seed), are the same.
+    /// its [seed](Self::seed), are the same. Of several [ranks](Self::across), all call [`gather_state`](Self::gather_state) first, and one of them
+    /// saves; a run of any number of ranks goes on from it, each of which loads it.
     ///
     /// ```
     /// # use attn::{prelude::*, train::AdamWConfig};
@@ -38,10 +39,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("state_dict", "save"))]
     pub fn contents(&mut self) -> Contents<'_> {
         self.model();
+        let is_whole = self.has_whole_state();
         let frozen = self.frozen();
         self.state_mut().frozen = frozen;
         let (model, state) = self.parts();
-        Contents::new().model(model).optimizer(state)
+        let contents = Contents::new().model(model);
+        match is_whole {
+            true => contents.optimizer(state),
+            false => contents.refused(|| Problem::Share),
+        }
     }
 
     /// Goes on from a checkpoint, with the same parameters [frozen](Self::freeze): [`set_frozen`](Self::set_frozen) changes them before or
@@ -61,6 +67,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         checkpoint.load_model(self.model_to_load(), options)?;
         self.read_again();
         self.set_state(state);
+        self.state_is_whole();
         Ok(())
     }
 }

@@ -39,7 +39,7 @@ pub use gradients::{
 };
 pub use interval::Interval;
 pub(crate) use operation::{Derivative, StepSeeds};
-pub use operation::{Operand, Operation, Output};
+pub use operation::{Operand, Operation, Output, PassSeeds};
 pub use projection::{AffineMap, Projection, ProjectionBuilder, ProjectionLayer};
 pub use score::{ScoreGradient, sum_of_gradients, unflatten};
 pub use steps::{Step, StepMut, Steps, segment_length, segments, some_steps, step, step_mut};

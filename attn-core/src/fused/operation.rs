@@ -21,7 +21,7 @@ use crate::{
     composed::reshape,
     kernel::{Buffer, Matrix, MatrixMut},
     memory::AllocationGuard,
-    random::Philox4x32,
+    random::{DrawSeeds, Part, Philox4x32},
     unoptimised,
 };
 
@@ -195,15 +195,13 @@ impl<E: Element, D: Backend<E>, T> Operation<E, D, T> {
     }
 
     /// The source of the seeds of dropout: the device, or the trainer.
-    pub fn seeds(&mut self, device: &D) -> impl Fn() -> u64 + Sync + use<E, D, T>
+    pub fn seeds(&mut self, device: &D) -> PassSeeds<D>
     where
         D: RandomU64,
     {
-        let seeds = self.seeds.take();
-        let device = device.clone();
-        move || match &seeds {
-            Some(seeds) => seeds.draw(),
-            None => device.random_u64(),
+        PassSeeds {
+            of_step: self.seeds.take(),
+            device: device.clone(),
         }
     }
 
@@ -381,12 +379,35 @@ impl<E: Element> Derivative<E> {
 /// Where an operation leaves its derivative.
 pub(crate) type Derived<E> = Rc<RefCell<Option<Derivative<E>>>>;
 
+/// The seeds of one pass.
+pub struct PassSeeds<D> {
+    /// Those of a trainer.
+    of_step: Option<StepSeeds>,
+    device: D,
+}
+
+impl<D: RandomU64 + Sync> DrawSeeds for PassSeeds<D> {
+    fn draw(&self) -> u64 {
+        match &self.of_step {
+            Some(seeds) => seeds.draw(),
+            None => self.device.random_u64(),
+        }
+    }
+
+    fn part(&self) -> Part {
+        self.of_step
+            .as_ref()
+            .map_or(Part::WHOLE, |seeds| seeds.part)
+    }
+}
+
 /// The seeds of the dropouts of one pass: a function of a key, the step, the batch in it, and the number of the dropout.
 pub(crate) struct StepSeeds {
     key: Philox4x32,
     step: u64,
     batch: u32,
     drawn: AtomicU32,
+    part: Part,
 }
 
 impl StepSeeds {
@@ -396,7 +417,13 @@ impl StepSeeds {
             step,
             batch,
             drawn: AtomicU32::new(0),
+            part: Part::WHOLE,
         }
+    }
+
+    /// Those of the same step, for a part of the batch.
+    pub(crate) fn of_part(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     pub(crate) fn draw(&self) -> u64 {

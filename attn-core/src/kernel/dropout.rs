@@ -47,6 +47,7 @@ impl Dropout {
     }
 
     /// The same of the elements from this one on.
+    #[must_use]
     pub fn from(self, first: usize) -> Self {
         let first = self.first + first;
         Self { first, ..self }

@@ -6,7 +6,7 @@ use dfdx::{
     tensor_ops::RealizeTo,
 };
 
-use crate::Error;
+use crate::{Error, data::values};
 
 /// The size of an axis.
 pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize) -> usize {
@@ -18,6 +18,11 @@ pub fn num_elements<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>) -> us
     x.shape().num_elements()
 }
 
+/// The length of the first axis of a tensor; a number is one row.
+pub fn rows<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>) -> usize {
+    x.shape().concrete().into_iter().next().unwrap_or(1)
+}
+
 /// How many of the targets of a classifier count: all but those that are ignored.
 pub fn count_targets<S: Shape, D: Storage<usize>>(
     targets: &Tensor<S, usize, D>,
@@ -26,7 +31,7 @@ pub fn count_targets<S: Shape, D: Storage<usize>>(
     let Some(ignored) = ignored else {
         return num_elements(targets);
     };
-    let targets = targets.as_vec();
+    let targets = values(targets);
     targets.iter().filter(|target| **target != ignored).count()
 }
 

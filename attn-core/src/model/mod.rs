@@ -27,7 +27,7 @@ mod weights;
 
 pub use inputs::{
     asserted, axis, check_at_least, check_axis, check_ids_below, check_length, check_multiple,
-    count_targets, num_elements,
+    count_targets, num_elements, rows,
 };
 pub use opaque::{Built, count};
 pub use outline::Outline;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Random;
+use crate::random::{DrawSeeds, Part};
 
 /// The seeds that were drawn in the steps of a loop. All steps draw as many.
 ///
@@ -27,6 +28,7 @@ pub struct Seeds(Mutex<Drawn>);
 #[derive(Debug, Default)]
 struct Drawn {
     seeds: Vec<u64>,
+    part: Option<Part>,
     /// The number of those that were drawn again.
     next: usize,
 }
@@ -39,7 +41,9 @@ impl Seeds {
     /// Draws a seed.
     pub fn record(&self, random: Random<'_>) -> u64 {
         let seed = random.seed().unwrap_or_default();
-        self.drawn().seeds.push(seed);
+        let mut drawn = self.drawn();
+        drawn.seeds.push(seed);
+        drawn.part = Some(random.part());
         seed
     }
 
@@ -58,7 +62,12 @@ impl Seeds {
     }
 
     /// The seeds of `draw`, if some were drawn.
-    pub fn random<'a>(&self, draw: &'a (dyn Fn() -> u64 + Sync)) -> Random<'a> {
-        Random::new(!self.drawn().seeds.is_empty(), draw)
+    pub fn random<'a>(&self, draw: &'a dyn DrawSeeds) -> Random<'a> {
+        let drawn = self.drawn();
+        Random::of_part(
+            !drawn.seeds.is_empty(),
+            draw,
+            drawn.part.unwrap_or(Part::WHOLE),
+        )
     }
 }

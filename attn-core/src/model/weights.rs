@@ -8,6 +8,7 @@ use crate::{
         Beside, BesideGradients, GradTarget, Gradients, Operation, ProjectionLayer, WantsGradient,
     },
     kernel::{Matrix, MatrixMut, dropout::Dropout},
+    random::{DrawSeeds, Part, Seed},
 };
 
 /// A layer on slices.
@@ -75,7 +76,7 @@ pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedL
         weights: &Self::Weights,
         axes: (usize, usize, usize),
         data: &Self::Data,
-        seed: Option<u64>,
+        seed: Option<Seed>,
         inputs: [Matrix<'_, E>; INPUTS],
         output: MatrixMut<'_, E>,
         beside: Beside<'_, E>,
@@ -95,28 +96,56 @@ pub trait FusedBlock<E: Element, const INPUTS: usize, const READ: usize>: FusedL
 
 /// The random seeds of a training step; none outside of training.
 #[derive(Clone, Copy)]
-pub struct Random<'a>(Option<&'a (dyn Fn() -> u64 + Sync)>);
+pub struct Random<'a> {
+    draw: Option<&'a dyn DrawSeeds>,
+    part: Part,
+}
 
 impl<'a> Random<'a> {
     /// Seeds from `draw`, if `random`.
-    pub fn new(random: bool, draw: &'a (dyn Fn() -> u64 + Sync)) -> Self {
-        Self(random.then_some(draw))
+    pub fn new(random: bool, draw: &'a dyn DrawSeeds) -> Self {
+        Self::of_part(random, draw, draw.part())
+    }
+
+    /// [`new`](Self::new) for this part of a batch.
+    pub(super) fn of_part(random: bool, draw: &'a dyn DrawSeeds, part: Part) -> Self {
+        let draw = random.then_some(draw);
+        Self { draw, part }
+    }
+
+    /// The part of the batch.
+    pub(super) fn part(self) -> Part {
+        self.part
     }
 
     /// The same, or none, with another source of seeds.
-    pub fn with<'b>(self, draw: &'b (dyn Fn() -> u64 + Sync)) -> Random<'b> {
-        Random(self.0.map(|_| draw))
+    pub fn with<'b>(self, draw: &'b dyn DrawSeeds) -> Random<'b> {
+        Random {
+            draw: self.draw.map(|_| draw),
+            part: self.part,
+        }
     }
 
     /// The next seed.
     pub fn seed(self) -> Option<u64> {
-        self.0.map(|draw| draw())
+        self.draw.map(DrawSeeds::draw)
+    }
+
+    /// The next seed, for what has an axis of the batch in front.
+    pub fn seed_of_batch(self) -> Option<Seed> {
+        let part = self.part;
+        self.seed().map(|key| Seed { key, part })
     }
 
     /// Dropout with probability `p` and the next seed.
     pub fn dropout(self, p: f64) -> Dropout {
         let seed = if p == 0.0 { None } else { self.seed() };
         Dropout::new(p, seed)
+    }
+
+    /// [`dropout`](Self::dropout) of so many numbers, which have an axis of the batch in front.
+    pub fn dropout_of_batch(self, p: f64, len: usize) -> Dropout {
+        self.dropout(p).from(self.part.before(len))
     }
 }
 

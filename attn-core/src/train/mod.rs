@@ -112,6 +112,7 @@
 mod adafactor;
 mod adamw;
 mod algorithm;
+mod collective;
 mod decay;
 mod ema;
 mod error;
@@ -130,6 +131,11 @@ mod trainer;
 pub use adafactor::{Adafactor, AdafactorConfig};
 pub use adamw::{AdamW, AdamWConfig, AdamWState};
 pub use algorithm::{Algorithm, InvalidSetting, LearningRate, List, ListSize, ListStart, Update};
+#[cfg(feature = "mpi")]
+pub use collective::Mpi;
+pub use collective::{
+    Alone, Call, Collective, CollectiveError, Message, Outgoing, Pending, Threads,
+};
 pub use decay::ParameterInfo;
 pub use ema::Ema;
 pub use error::UpdateError;
@@ -146,7 +152,8 @@ pub use sgd::{Sgd, SgdConfig};
 pub use state::OptimizerState;
 pub(crate) use trainer::AVERAGE;
 pub use trainer::{
-    Averaged, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer, TrainerParameter,
+    Averaged, Counted, NonFinite, TrainBatch, TrainError, TrainStep, Trainable, Trainer,
+    TrainerParameter,
 };
 
 #[doc(no_inline)]

@@ -167,7 +167,10 @@ impl Emit<ModelFrame<'_>> for Attention {
         let data = of.data_of_attention();
         let inputs = (0..self.inputs.len()).map(|index| of.matrix(index));
         let seed = match (self.dropout, of.mode()) {
-            (true, ExecMode::Forward) => quote!(random.seed()),
+            (true, ExecMode::Forward) => match of.rows_of_batch() {
+                Some(_) => quote!(random.seed_of_batch()),
+                None => quote!(random.seed().map(p::Seed::from)),
+            },
             _ => quote!(None),
         };
         let beside = match (to.other(0), to.other(1)) {

@@ -289,7 +289,13 @@ impl Emit<ModelFrame<'_>> for FeedForward {
         let x = of.matrix(0);
         let y = to.matrix();
         let dropout = match (&self.dropout, of.mode()) {
-            (Some(p), ExecMode::Forward) => quote!(random.dropout(#p)),
+            (Some(p), ExecMode::Forward) => match of.rows_of_batch() {
+                Some(rows) => {
+                    let hidden = &self.hidden;
+                    quote!(random.dropout_of_batch(#p, #rows * #hidden))
+                }
+                None => quote!(random.dropout(#p)),
+            },
             _ => quote!(p::layers::Dropout::NONE),
         };
         match to.is_unread() {

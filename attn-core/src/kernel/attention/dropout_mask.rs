@@ -18,6 +18,8 @@ pub(super) struct DropoutMask<E> {
     threshold: u64,
     /// The factor of kept weights.
     factor: E,
+    /// The number of the first sequence.
+    first: usize,
 }
 
 impl<E: Real> DropoutMask<E> {
@@ -27,13 +29,14 @@ impl<E: Real> DropoutMask<E> {
             // An integer is below a number if it is below the number rounded up.
             threshold: (dropout.p * 2f64.powi(32)).ceil() as u64,
             factor: E::of_f64(1.0 / (1.0 - dropout.p)),
+            first: dropout.first,
         }
     }
 
     /// The factors of a row of weights, 0 or `1 / (1 - p)`, from the key `first` on, which is a multiple of 4.
     #[inline(always)]
     pub(super) fn factors(&self, head: Head, query: usize, first: usize, to: &mut [E]) {
-        let [query, h, b] = [query, head.h, head.b].map(|i| i as u32);
+        let [query, h, b] = [query, head.h, self.first + head.b].map(|i| i as u32);
         for (chunk, to) in to.chunks_mut(WORDS * Philox4x32::BLOCKS).enumerate() {
             let block = first / WORDS + chunk * Philox4x32::BLOCKS;
             let words = self.random.blocks([block as u32, query, h, b]);

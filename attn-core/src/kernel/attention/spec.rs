@@ -3,6 +3,7 @@
 use super::heads::Heads;
 use super::tile_traits::{TileMask, TileScore};
 use crate::kernel::norm::Gain;
+use crate::random::Seed;
 use crate::simd::{Matrix, MatrixMut};
 
 /// The sizes of a call. Query head `h` reads key head `h / (heads / kv_heads)`.
@@ -56,13 +57,26 @@ pub enum Normalizer<'a, E> {
 }
 
 /// Dropout of weights. The random numbers are [`Philox4x32`](crate::random::Philox4x32) with this seed, at the counter
-/// `[k / 4, q, h, b]`, word `k % 4`.
+/// `[k / 4, q, h, first + b]`, word `k % 4`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     /// The probability that a weight is dropped.
     pub p: f64,
     /// The seed of the generator.
     pub seed: u64,
+    /// The number of the first sequence: those before it are in other parts of the batch.
+    pub first: usize,
+}
+
+impl Dropout {
+    /// Dropout of so many sequences, which are a part of a batch.
+    pub fn new(p: f64, seed: Seed, batch: usize) -> Self {
+        Self {
+            p,
+            seed: seed.key,
+            first: seed.part.before(batch),
+        }
+    }
 }
 
 /// The transform of a query, a key or a value, applied row by row as a tile is loaded.

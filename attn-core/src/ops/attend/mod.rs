@@ -540,6 +540,7 @@ impl<E: Element, D: Backend<E>, T: Tape<E, D>> Attend<E, D, T> {
         let dropout = (T::OWNS_TAPE && p > 0.0).then(|| Dropout {
             p,
             seed: RandomU64::random_u64(&device),
+            first: 0,
         });
         if let Some(alignment) = self.options.causal {
             self.options.mask.causal = Some(match alignment {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How a parameter is updated, whatever its names are.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(in crate::train) struct Choice {
     pub(super) decays: bool,
     /// The groups that it is in, by their index.

@@ -30,7 +30,7 @@ pub(super) fn check<Dev>(decay: f64) -> Result<(), UpdateError<Dev>> {
     }
 }
 
-/// Takes the parameters into the averages, after a step. The first time, they are copied.
+/// Takes the parameters that this rank updates into their averages, after a step. The first time, they are copied.
 pub(super) fn update<E: Element, A>(
     parameters: &Parameters<E>,
     state: &mut OptimizerState<E, A>,
@@ -39,7 +39,7 @@ pub(super) fn update<E: Element, A>(
     let Some(arena) = parameters.arena.get() else {
         return;
     };
-    for of in &parameters.all {
+    for of in parameters.all.iter().filter(|of| of.is_own) {
         let numbers = &arena[of.range.clone()];
         let name = name_of(&of.path.name);
         match state.lists.get_mut(&name) {
@@ -99,12 +99,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// The trainer with the [averages](Self::ema) as its parameters, while the result lives. Before the first step these are the parameters.
     ///
+    /// Of several [ranks](Self::across), all call it.
+    ///
     /// # Errors
-    /// [`TrainError::NoAverage`] if the trainer keeps none.
+    /// [`TrainError::NoAverage`] if the trainer keeps none; [`TrainError::Ranks`] if a rank has failed.
     pub fn averaged(&mut self) -> Result<Averaged<'_, M, A>, TrainError<ErrOf<M>>> {
         if self.ema.is_none() {
             return Err(TrainError::NoAverage);
         }
+        self.gather_state()?;
         super::ready(&mut self.parameters, &mut self.model)?;
         self.swap_averages();
         Ok(Averaged { trainer: self })

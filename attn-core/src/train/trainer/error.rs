@@ -2,7 +2,11 @@
 
 use std::fmt::Display;
 
-use crate::{Error, train::UpdateError, values};
+use crate::{
+    Error,
+    train::{CollectiveError, UpdateError},
+    values,
+};
 
 /// A step of a [`Trainer`](super::Trainer).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +89,9 @@ pub enum TrainError<Dev> {
     /// The trainer keeps no averages.
     #[error("`averaged` without averages: `.ema(decay)` of the trainer keeps them")]
     NoAverage,
+    /// Another [rank](super::Trainer::across) has failed, or this one is not set up as it is. The run of this rank ends here.
+    #[error("{0}")]
+    Ranks(CollectiveError),
 
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]
@@ -111,6 +118,12 @@ where
 impl<Dev> From<Error<Dev>> for TrainError<Dev> {
     fn from(error: Error<Dev>) -> Self {
         Self::Call(error)
+    }
+}
+
+impl<Dev> From<CollectiveError> for TrainError<Dev> {
+    fn from(error: CollectiveError) -> Self {
+        Self::Ranks(error)
     }
 }
 

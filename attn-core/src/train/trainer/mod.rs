@@ -1,6 +1,8 @@
 //! Training steps without a tape: the loss of a declared model, its gradients and the optimizer on slices.
 
+mod across;
 mod averaged;
+mod counted;
 mod error;
 mod finite;
 mod model;
@@ -14,12 +16,13 @@ use dfdx::{
 };
 
 use self::{
+    across::{Across, Description, Share},
     finite::{Search, parts},
     model::StepTape,
     parameters::Parameters,
 };
 use super::{
-    Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
+    Algorithm, Collective, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
     ScheduleFreeConfig, UpdateError,
 };
 use super::{optimizer::Target, parameters::for_each};
@@ -30,6 +33,7 @@ use crate::{
 
 pub(crate) use averaged::AVERAGE;
 pub use averaged::Averaged;
+pub use counted::Counted;
 pub use error::{NonFinite, TrainError, TrainStep};
 pub(super) use model::ErrOf;
 pub use model::{TrainBatch, Trainable};
@@ -109,6 +113,8 @@ pub struct Trainer<M: Trainable, A> {
     first_targets: usize,
     /// The first operation of them that is not finite.
     first: Option<Search<M>>,
+    /// The other ranks, if there are some.
+    across: Option<Across>,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -143,6 +149,99 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             losses: Vec::new(),
             first_targets: 0,
             first: None,
+            across: None,
+        }
+    }
+
+    /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
+    /// [`step`](Self::step) with its part of the batch, in the order of the ranks.
+    ///
+    /// The step is that of one process on the whole batch. The loss is the mean over the targets of all ranks, which may have different
+    /// numbers of them, or none: see [`Counted`]. Gradients are added in the order of the ranks, so there are the same bits in every run with as many
+    /// ranks. Dropout is a function of the place in the whole batch: of values whose first axis is that of the first input of the loss.
+    /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`] has the loss and the norm of all ranks.
+    ///
+    /// A rank keeps the optimizer's lists of a share of the parameters, which it alone updates. All ranks have all parameters: before the
+    /// first step those of rank 0, whatever the models of the others begin with. [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
+    /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
+    ///
+    /// ```
+    /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d], target: [batch, 1]) -> [] { mean::<[batch, 1]>(pow(forward(x) - target, 2)) }
+    /// # }
+    ///
+    /// let steps = Threads::run(2, |ranks| {
+    ///     let dev = Cpu::default();
+    ///     let mut trainer = dev.build_module::<Net, f32>().trainer(AdamWConfig::default()).across(ranks);
+    ///     // Rows 0 to 3 of the batch on rank 0, rows 4 to 7 on rank 1.
+    ///     let rows: Vec<f32> = (0..4).map(|row| (4 * trainer.rank() + row) as f32).collect();
+    ///     let x = dev.tensor_from_vec(rows.iter().flat_map(|&row| [row, 1.0]).collect(), (4, Const::<2>));
+    ///     let target = dev.tensor_from_vec(rows, (4, Const::<1>));
+    ///     trainer.step((x, target))
+    /// });
+    /// for step in steps {
+    ///     println!("{}", step.expect("no rank panics")?.loss);
+    /// }
+    /// # Ok::<(), TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `DistributedDataParallel(model)` with `ZeroRedundancyOptimizer`.
+    #[doc(alias(
+        "DistributedDataParallel",
+        "DDP",
+        "ZeroRedundancyOptimizer",
+        "FSDP",
+        "ZeRO"
+    ))]
+    pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
+        self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
+        self
+    }
+
+    /// The number of this rank, from 0. PyTorch: `dist.get_rank()`.
+    pub fn rank(&self) -> usize {
+        let across = self.across.as_ref();
+        across.map_or(0, |across| across.collective().rank())
+    }
+
+    /// How many ranks there are. PyTorch: `dist.get_world_size()`.
+    pub fn ranks(&self) -> usize {
+        let across = self.across.as_ref();
+        across.map_or(1, |across| across.collective().ranks())
+    }
+
+    /// The bytes of the messages that this rank has sent to others so far.
+    pub fn bytes_sent(&self) -> u64 {
+        let across = self.across.as_ref();
+        across.map_or(0, |across| across.collective().bytes_sent())
+    }
+
+    /// Gives every rank the optimizer's lists of all, until the next step. All ranks call it, before one of them saves a checkpoint. PyTorch:
+    /// `optimizer.consolidate_state_dict()`.
+    ///
+    /// # Errors
+    /// [`TrainError::Ranks`] if a rank has failed.
+    #[doc(alias = "consolidate_state_dict")]
+    pub fn gather_state(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        if let Some(across) = &mut self.across {
+            across.gather_state(&mut self.optimizer.state)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the state is that of all parameters, not of a share.
+    pub(crate) fn has_whole_state(&self) -> bool {
+        let across = self.across.as_ref();
+        across.is_none_or(Across::has_whole_state)
+    }
+
+    /// The state was set to that of all parameters, on every rank.
+    pub(crate) fn state_is_whole(&mut self) {
+        if let Some(across) = &mut self.across {
+            across.is_whole();
         }
     }
 
@@ -275,6 +374,9 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The next step asks which parameters are trained. Accumulated batches are forgotten.
     fn forget_trained(&mut self) {
         self.knows_trained = false;
+        if let Some(across) = &mut self.across {
+            across.forget_shards();
+        }
         self.forget_batches();
     }
 
@@ -392,11 +494,20 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// [`TrainError::Call`] if the loss does not accept the batch; [`TrainError::EmptyBatch`] if its loss is NaN because it has no targets,
     /// unless such steps are [skipped](NonFinite::Skip); [`TrainError::Update`] if a pattern has no parameter, or all parameters are
     /// [frozen](Self::freeze). Nothing has changed then.
+    ///
+    /// Of several [ranks](Self::across), the loss is that of the part of this one: NaN if it has no targets. A rank whose batch is an error ends all ranks.
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+        let done = self.accumulate_part(batch);
+        if let (Err(error), Some(across)) = (&done, &mut self.across) {
+            across.fail(&error.to_string());
+        }
+        done
+    }
+
+    fn accumulate_part<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
-        let targets = batch.targets();
         let again = batch.clone();
         let parameters = ready(&mut self.parameters, &mut self.model)?;
         if !self.knows_trained {
@@ -405,10 +516,36 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             parameters.train(|id| !choices.is_frozen(id));
             self.knows_trained = true;
         }
+        let Share {
+            factor,
+            targets,
+            part,
+        } = match &mut self.across {
+            None => Share::all(batch.targets()),
+            Some(across) => {
+                if !across.has_shards() {
+                    across.gather_state(&mut self.optimizer.state)?;
+                    let description =
+                        || describe(&self.optimizer, &self.model, self.clip, self.seed);
+                    across.join(parameters, description)?;
+                    across.keep_own(parameters, &mut self.optimizer.state);
+                }
+                across.share(batch.targets(), batch.rows())?
+            }
+        };
+        if self.losses.is_empty() {
+            self.first_targets = targets;
+        }
+        // The weight of a single batch, and of equal ones, is exactly 1.
+        let weight = targets.max(1) as f64 / self.first_targets.max(1) as f64;
+        if factor == 0.0 {
+            self.losses.push((0.0, weight));
+            return Ok(f64::NAN);
+        }
         let derived = Rc::new(RefCell::new(None));
         let operation = Operation::of_step(Arc::clone(&parameters.arena)).deriving(
             Rc::clone(&derived),
-            StepSeeds::new(self.seed, step, number),
+            StepSeeds::new(self.seed, step, number).of_part(part),
             Arc::clone(&parameters.trained),
         );
         let loss: Tensor<_, _, _, StepTape> = batch.loss(&self.model, operation)?;
@@ -416,15 +553,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         if targets == 0 && loss.is_nan() && self.non_finite == NonFinite::Stop {
             return Err(TrainError::EmptyBatch { step });
         }
-        if self.losses.is_empty() {
-            self.first_targets = targets;
-        }
-        // The weight of a single batch, and of equal ones, is exactly 1.
-        let weight = targets.max(1) as f64 / self.first_targets.max(1) as f64;
         if let Some(derivative) = derived.take() {
-            parameters.add(derivative, weight);
+            parameters.add(derivative, factor * weight);
         }
-        self.losses.push((loss, weight));
+        self.losses.push((factor * loss, weight));
         if !loss.is_finite() && self.first.is_none() && self.non_finite == NonFinite::Stop {
             self.first = Some(self.first_non_finite(again, number));
         }
@@ -457,6 +589,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
                 non_finite: self.non_finite,
                 ema: self.ema,
             },
+            self.across.as_mut(),
             (loss, count),
             first,
         );
@@ -565,6 +698,28 @@ fn number_of<E: Element, D: Backend<E>>(loss: &Tensor<Rank0, E, D>) -> f64 {
     loss.as_vec()[0].into()
 }
 
+/// What all ranks have in common.
+fn describe<M: Trainable, A: Algorithm>(
+    optimizer: &Optimizer<M::Element, A>,
+    model: &M,
+    clip: Option<f64>,
+    seed: u64,
+) -> Description {
+    let choices = optimizer.choices(model);
+    let mut parameters = String::from(std::any::type_name::<M>());
+    let Ok(()) = for_each(model, |path, parameter| {
+        let dims = parameter.dims();
+        parameters += &format!("{} {dims:?} {:?}\n", path.name, choices.of(parameter.id()));
+        Ok::<_, Infallible>(())
+    });
+    let (step, lr) = (optimizer.state.step, optimizer.config.lr());
+    let settings = format!("{} {step} {lr:?} {clip:?} {seed}", A::NAME);
+    Description {
+        model: parameters,
+        settings,
+    }
+}
+
 struct Settings<'a, A> {
     clip: Option<f64>,
     schedule: Option<&'a SetRate<A>>,
@@ -578,7 +733,8 @@ fn apply<M: Trainable, A: Algorithm>(
     optimizer: &mut Optimizer<M::Element, A>,
     model: &M,
     settings: &Settings<'_, A>,
-    (loss, count): (f64, f64),
+    mut across: Option<&mut Across>,
+    (mut loss, count): (f64, f64),
     first: Option<Search<M>>,
 ) -> Result<TrainStep, TrainError<ErrOf<M>>> {
     if let Some(found) = settings.clip.filter(|clip| clip.is_nan() || *clip < 0.0) {
@@ -590,7 +746,14 @@ fn apply<M: Trainable, A: Algorithm>(
     }
     settings.ema.map_or(Ok(()), averaged::check)?;
     parameters.merge();
-    let norm = parameters.norm() / count;
+    let mut squares = 0.0;
+    if let Some(across) = &mut across {
+        across.reduce(parameters)?;
+        [squares, loss] = across.sum([parameters.squared_norm(), loss])?;
+    } else {
+        squares += parameters.squared_norm();
+    }
+    let norm = squares.sqrt() / count;
     let mut done = TrainStep {
         step: optimizer.state.step.saturating_add(1),
         loss,
@@ -600,20 +763,24 @@ fn apply<M: Trainable, A: Algorithm>(
     };
     if !(loss.is_finite() && norm.is_finite()) {
         done.skipped = true;
-        return match settings.non_finite {
-            NonFinite::Skip => Ok(done),
-            NonFinite::Stop => {
-                let (first, search) = parts(first.unwrap_or(Ok(None)));
-                Err(TrainError::NotFinite {
-                    step: done.step,
-                    loss,
-                    grad_norm: norm,
-                    parameter: parameters.first_non_finite().map(str::to_owned),
-                    first,
-                    search,
-                })
-            }
-        };
+        if settings.non_finite == NonFinite::Skip {
+            return Ok(done);
+        }
+        let mut parameter = parameters.first_non_finite();
+        if let Some(across) = &mut across {
+            let place = across.least(parameter.unwrap_or(usize::MAX))?;
+            parameter = Some(place);
+        }
+        let parameter = parameter.and_then(|place| parameters.all.get(place));
+        let (first, search) = parts(first.unwrap_or(Ok(None)));
+        return Err(TrainError::NotFinite {
+            step: done.step,
+            loss,
+            grad_norm: norm,
+            parameter: parameter.map(|of| of.path.name.clone()),
+            first,
+            search,
+        });
     }
     let clipped = settings.clip.filter(|clip| norm > *clip);
     let factor = clipped.map_or(1.0, |clip| clip / norm) / count;
@@ -637,6 +804,9 @@ fn apply<M: Trainable, A: Algorithm>(
     if let Some(decay) = settings.ema {
         averaged::update(parameters, &mut optimizer.state, decay);
     }
+    if let Some(across) = across {
+        across.gather(parameters)?;
+    }
     Ok(done)
 }
 
@@ -645,8 +815,9 @@ impl<M: Trainable> Trainer<M, ScheduleFreeConfig> {
     ///
     /// # Errors
     /// As [`train`](Self::train).
-    pub fn eval(&mut self) -> Result<(), UpdateError<ErrOf<M>>> {
+    pub fn eval(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
         self.model();
+        self.gather_state()?;
         self.optimizer.eval(&mut self.model)?;
         self.read_again();
         Ok(())
@@ -656,8 +827,9 @@ impl<M: Trainable> Trainer<M, ScheduleFreeConfig> {
     ///
     /// # Errors
     /// [`UpdateError::StateMismatch`] if the state is that of another model. Nothing has changed then.
-    pub fn train(&mut self) -> Result<(), UpdateError<ErrOf<M>>> {
+    pub fn train(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
         self.model();
+        self.gather_state()?;
         self.optimizer.train(&mut self.model)?;
         self.read_again();
         Ok(())

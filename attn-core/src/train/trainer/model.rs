@@ -68,6 +68,10 @@ pub trait TrainBatch<M: Trainable>: Clone {
     #[doc(hidden)]
     fn targets(&self) -> usize;
 
+    /// The length of the first axis of its first input.
+    #[doc(hidden)]
+    fn rows(&self) -> usize;
+
     /// Computes the loss and all gradients as a chain of operations, and looks for the first number that is not finite.
     ///
     /// # Errors

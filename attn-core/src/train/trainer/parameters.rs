@@ -25,6 +25,8 @@ pub(super) struct Parameters<E: Element> {
     gradients: Gradients<E>,
     /// The number of operands of the loss before the parameters.
     inputs: usize,
+    /// How many numbers each slot has.
+    lens: Vec<usize>,
 }
 
 /// A parameter.
@@ -36,8 +38,12 @@ pub(super) struct Trained {
     pub(super) range: Range<usize>,
     /// Where its gradient is: where that of the first tensor with its id is.
     slot: Slot,
+    /// The number of the tensors with other ids before it: those with the same one have the same gradient.
+    pub(super) group: usize,
     /// Whether it is the first one with its id.
     is_first: bool,
+    /// Whether this rank updates it.
+    pub(super) is_own: bool,
 }
 
 impl<E: Element> Parameters<E> {
@@ -55,18 +61,21 @@ impl<E: Element> Parameters<E> {
         if let Some(reserved) = reserved {
             reserved.fill();
             for tensor in &reserved.tensors {
-                ids.push((tensor.slot.index(), tensor.id()));
+                ids.push((tensor.slot.index(), tensor.id(), tensor.range.len()));
                 let of_id = places.entry(tensor.id()).or_default();
                 of_id.push((tensor.slot, tensor.range.clone()));
             }
         }
         let mut all: Vec<Trained> = Vec::new();
         let mut seen = BTreeMap::<_, usize>::new();
+        let mut groups = BTreeMap::<_, usize>::new();
         let Ok(()) = for_each(model, |path, parameter| {
             let id = parameter.id();
             let Some(places) = places.get(&id) else {
                 return Ok(());
             };
+            let next = groups.len();
+            let group = *groups.entry(id).or_insert(next);
             let before = seen.entry(id).or_default();
             if let (Some((_, range)), Some((slot, _))) = (places.get(*before), places.first()) {
                 all.push(Trained {
@@ -75,14 +84,17 @@ impl<E: Element> Parameters<E> {
                     id,
                     range: range.clone(),
                     slot: *slot,
+                    group,
                     is_first: *before == 0,
+                    is_own: true,
                 });
             }
             *before += 1;
             Ok::<_, Infallible>(())
         });
-        ids.sort_unstable_by_key(|(slot, _)| *slot);
-        let ids: Vec<_> = ids.into_iter().map(|(_, id)| id).collect();
+        ids.sort_unstable_by_key(|(slot, ..)| *slot);
+        let lens = ids.iter().map(|(.., len)| *len).collect();
+        let ids: Vec<_> = ids.into_iter().map(|(_, id, _)| id).collect();
         let same = places.into_values().filter(|places| places.len() > 1);
         let same = same.map(|places| places.into_iter().map(|(slot, _)| slot).collect());
         Ok(Self {
@@ -93,6 +105,7 @@ impl<E: Element> Parameters<E> {
             trained: vec![true; ids.len()].into(),
             ids,
             inputs: 0,
+            lens,
         })
     }
 
@@ -146,37 +159,90 @@ impl<E: Element> Parameters<E> {
         }
     }
 
+    /// Makes room for gradients, also where no batch has been.
+    pub(super) fn prepare(&mut self) {
+        let inputs = std::iter::repeat_n(0, self.inputs);
+        let lens: Vec<_> = inputs.chain(self.lens.iter().copied()).collect();
+        let inputs = self.inputs;
+        self.gradients.prepare(&lens, |slot| slot.is_behind(inputs));
+    }
+
+    /// Says which parameters this rank updates.
+    pub(super) fn own(&mut self, is_own: impl Fn(usize) -> bool) {
+        for (index, of) in self.all.iter_mut().enumerate() {
+            of.is_own = is_own(index);
+        }
+    }
+
+    /// Whether the gradient of a parameter is wanted.
+    pub(super) fn is_trained(&self, of: &Trained) -> bool {
+        of.slot.wanted().is_some()
+    }
+
+    /// The trained ones of these, with their places.
+    pub(super) fn trained_in(&self, of: Range<usize>) -> impl Iterator<Item = (usize, &Trained)> {
+        let all = of.clone().zip(&self.all[of]);
+        all.filter(|(_, of)| self.is_trained(of))
+    }
+
+    /// Those of these whose gradients are exchanged: of the parameters with one gradient the first.
+    pub(super) fn exchanged(&self, of: Range<usize>) -> Vec<(usize, &Trained)> {
+        let trained = self.trained_in(of);
+        trained.filter(|(_, of)| of.is_first).collect()
+    }
+
+    /// Changes the gradient of a parameter, which is 0 if it has none yet.
+    pub(super) fn add_to_gradient(&mut self, of: usize, add: impl FnOnce(&mut [E])) {
+        let slot = self.all[of].slot.behind(self.inputs);
+        add(self.gradients.of(slot));
+    }
+
+    /// The numbers of all parameters.
+    pub(super) fn numbers(&self) -> &[E] {
+        self.arena.get().map_or(&[], |arena| &arena[..])
+    }
+
+    /// The same, to change.
+    ///
+    /// # Panics
+    /// If a pass still reads the parameters.
+    pub(super) fn numbers_mut(&mut self) -> &mut [E] {
+        match Arc::get_mut(&mut self.arena).and_then(|arena| arena.get_mut()) {
+            Some(arena) => arena,
+            None => panic!("a pass still reads the parameters"),
+        }
+    }
+
     /// The gradient of a parameter, if it has one.
-    fn gradient(&self, of: &Trained) -> Option<&[E]> {
+    pub(super) fn gradient(&self, of: &Trained) -> Option<&[E]> {
         self.gradients.given(of.slot.behind(self.inputs))
     }
 
-    /// The norm of all gradients as one vector.
-    pub(super) fn norm(&self) -> f64 {
-        let first = self.all.iter().filter(|of| of.is_first);
+    /// The square of the norm of the gradients as one vector: of the parameters that this rank updates.
+    pub(super) fn squared_norm(&self) -> f64 {
+        let first = self.all.iter().filter(|of| of.is_first && of.is_own);
         let gradients = first.filter_map(|of| self.gradient(of));
-        gradients.map(squared_norm).sum::<f64>().sqrt()
+        gradients.map(squared_norm).sum::<f64>()
     }
 
-    /// The first parameter whose gradient is not finite.
-    pub(super) fn first_non_finite(&self) -> Option<&str> {
+    /// The place of the first parameter whose gradient is not finite, of those that this rank updates.
+    pub(super) fn first_non_finite(&self) -> Option<usize> {
         let is_not_finite =
             |gradient: &[E]| gradient.iter().any(|&x| !Into::<f64>::into(x).is_finite());
         let mut all = self.all.iter();
-        let found = all.find(|of| self.gradient(of).is_some_and(is_not_finite));
-        found.map(|of| of.path.name.as_str())
+        all.position(|of| of.is_own && self.gradient(of).is_some_and(is_not_finite))
     }
 
     /// Multiplies all gradients by a factor.
     pub(super) fn scale(&mut self, factor: f64) {
-        for of in self.all.iter().filter(|of| of.is_first) {
+        for of in self.all.iter().filter(|of| of.is_first && of.is_own) {
             if let Some(gradient) = self.gradients.given_mut(of.slot.behind(self.inputs)) {
                 elementwise::scale(E::of(factor), gradient);
             }
         }
     }
 
-    /// Every parameter with its numbers, and its gradient if it has one, in the order of the arena.
+    /// Every parameter that this rank updates with its numbers, and its gradient if it has one, in the order of the arena.
     ///
     /// # Panics
     /// If a pass still reads the parameters.
@@ -184,7 +250,7 @@ impl<E: Element> Parameters<E> {
         let Some(arena) = Arc::get_mut(&mut self.arena).and_then(|arena| arena.get_mut()) else {
             panic!("a pass still reads the parameters");
         };
-        let mut all: Vec<_> = self.all.iter().collect();
+        let mut all: Vec<_> = self.all.iter().filter(|of| of.is_own).collect();
         all.sort_unstable_by_key(|of| of.range.start);
         let (mut rest, mut at) = (&mut arena[..], 0);
         let numbers = all.into_iter().map(|of| {

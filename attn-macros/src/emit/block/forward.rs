@@ -301,14 +301,17 @@ impl<F: Frame> Forward<'_, F> {
         }
     }
 
-    /// `let a_kept = random.dropout(0.1);`
+    /// `let a_kept = random.dropout_of_batch(0.1, sizes.batch * sizes.seq * 384);`
     fn emit_seed(&self, lines: &mut TrackedCode, node: &Node<F::Op>) {
         if self.again.is_some() {
             return;
         }
         if let (Fusion::Dropout(p), ExecMode::Forward) = (node.fusion(), self.frame.mode()) {
             let kept = self.frame.kept(node.result);
-            lines.line(quote!(let #kept = random.dropout(#p);));
+            lines.line(match self.frame.len_of_batch(node.result) {
+                Some(len) => quote!(let #kept = random.dropout_of_batch(#p, #len);),
+                None => quote!(let #kept = random.dropout(#p);),
+            });
         }
     }
 

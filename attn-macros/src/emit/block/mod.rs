@@ -68,6 +68,9 @@ pub(crate) trait Frame: Sized {
     /// The number of rows with these axes.
     fn rows(&self, axes: &[Axis]) -> TokenStream;
 
+    /// How many numbers a value has, if its first axis is that of the batch.
+    fn len_of_batch(&self, id: ValueId) -> Option<TokenStream>;
+
     /// The size of a symbolic axis as an argument of `footprint`.
     fn extent(&self, symbol: &str) -> Ident;
 

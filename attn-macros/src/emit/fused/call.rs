@@ -147,7 +147,9 @@ impl LayerFrame<'_> {
             let ty = read_type(data);
             quote!(#name: #ty,)
         });
-        let dropout_seed = self.dropout().map(|_| quote!(dropout_seed: Option<u64>,));
+        let dropout_seed = self
+            .dropout()
+            .map(|_| quote!(dropout_seed: Option<p::Seed>,));
         let given = self.given();
         let spec = self.cx.spec;
         let heads = &spec.heads;
@@ -236,7 +238,7 @@ impl LayerFrame<'_> {
             fields.push(CallField {
                 name: "dropout".into(),
                 ty: quote!(Option<p::Dropout>),
-                value: quote!(dropout_seed.map(|seed| p::Dropout { p: #p, seed })),
+                value: quote!(dropout_seed.map(|seed| p::Dropout::new(#p, seed, batch))),
             });
         }
         fields

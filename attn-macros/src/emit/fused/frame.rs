@@ -50,6 +50,11 @@ impl Frame for LayerFrame<'_> {
         }
     }
 
+    /// A layer drops weights only.
+    fn len_of_batch(&self, _: ValueId) -> Option<TokenStream> {
+        None
+    }
+
     fn d_result(&self, _: usize, _: ValueId) -> Access {
         let name = self.gradient_name(self.layer.output());
         Access {

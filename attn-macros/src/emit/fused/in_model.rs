@@ -70,7 +70,7 @@ impl LayerFrame<'_> {
                     weights: &Self::Weights,
                     axes: (usize, usize, usize),
                     (#(#data,)*): &Self::Data,
-                    seed: Option<u64>,
+                    seed: Option<p::Seed>,
                     [#(#inputs),*]: [p::Matrix<'_, E>; #count],
                     output: p::MatrixMut<'_, E>,
                     beside: p::Beside<'_, E>,

@@ -163,7 +163,7 @@ impl LayerFrame<'_> {
         let data = graph.data.iter().map(input::data_name);
         let dropout_seed = self
             .dropout()
-            .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| p::RandomU64::random_u64(&device))));
+            .map(|_| quote!(, (train && T::OWNS_TAPE).then(|| p::Seed::from(p::RandomU64::random_u64(&device)))));
         quote_spanned! {*at=>
             /// The layer as one operation on the tape: what `run` computes, on slices.
             fn fused<B: p::Dim, #(#sequences: p::Dim,)* E: p::Element, D: p::Backend<E>, T: p::Tape<E, D>>(

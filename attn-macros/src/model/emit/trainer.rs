@@ -78,6 +78,10 @@ fn emit_anything(cx: &Emitter<'_>) -> TokenStream {
                     ::core::unreachable!()
                 }
 
+                fn rows(&self) -> usize {
+                    ::core::unreachable!()
+                }
+
                 fn first_non_finite(self, _: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
                     ::core::unreachable!()
                 }
@@ -159,6 +163,10 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
     let input = cx.input(Access::Shared);
     let result = result.map(|result| quote!(.#result));
     let targets = emit_targets(model);
+    let rows = match names.len() {
+        1 => quote!(self),
+        _ => quote!(&self.0),
+    };
     let check_memory = emit_check_of_search(cx);
     quote_spanned! {cx.at=>
         impl<#symbols E: p::Element, D: p::Backend<E>> p::TrainBatch<#name<E, D>> for #ty {
@@ -176,6 +184,10 @@ fn emit_batch(cx: &Emitter<'_>) -> TokenStream {
 
             fn targets(&self) -> usize {
                 #targets
+            }
+
+            fn rows(&self) -> usize {
+                p::rows(#rows)
             }
 
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {
@@ -278,6 +290,10 @@ fn emit_batch_by_name(cx: &Emitter<'_>) -> Option<TokenStream> {
 
             fn targets(&self) -> usize {
                 p::TrainBatch::targets(&(#(p::Clone::clone(&self.#fields),)*))
+            }
+
+            fn rows(&self) -> usize {
+                p::TrainBatch::rows(&(#(p::Clone::clone(&self.#fields),)*))
             }
 
             fn first_non_finite(self, model: &#name<E, D>) -> Result<Option<p::NonFinite>, p::Error<D::Err>> {

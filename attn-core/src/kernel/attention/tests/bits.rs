@@ -43,7 +43,11 @@ fn results_do_not_depend_on_the_number_of_threads() {
         bias: true,
         rms: true,
         rope: true,
-        dropout: Some(Dropout { p: 0.2, seed: 5 }),
+        dropout: Some(Dropout {
+            p: 0.2,
+            seed: 5,
+            first: 0,
+        }),
         weights: true,
         ..plain
     };
@@ -108,7 +112,11 @@ fn weights_as_a_result_change_no_other_result() {
     for normalizer in NormalizerKind::ALL {
         let without = Case {
             normalizer,
-            dropout: Some(Dropout { p: 0.2, seed: 5 }),
+            dropout: Some(Dropout {
+                p: 0.2,
+                seed: 5,
+                first: 0,
+            }),
             ..Case::plain(sizes(130), Pattern::Causal)
         };
         let with = Case {

@@ -174,7 +174,7 @@ fn factor(case: &Case, [b, h, q, k]: [usize; 4]) -> f64 {
     let Some(dropout) = case.dropout else {
         return 1.0;
     };
-    let counter = [k / 4, q, h, b].map(|i| i as u32);
+    let counter = [k / 4, q, h, dropout.first + b].map(|i| i as u32);
     let word = Philox4x32::new(dropout.seed).block(counter)[k % 4];
     match f64::from(word) < dropout.p * 2f64.powi(32) {
         true => 0.0,

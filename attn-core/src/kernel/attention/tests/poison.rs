@@ -33,7 +33,11 @@ fn cases(pattern: Pattern) -> Vec<Case> {
         exact: false,
         ..plain.mask
     };
-    let dropout = Some(Dropout { p: 0.4, seed: 3 });
+    let dropout = Some(Dropout {
+        p: 0.4,
+        seed: 3,
+        first: 0,
+    });
     vec![
         plain,
         Case {

@@ -78,7 +78,11 @@ fn not_with_all_that_there_is() {
             score: Some(Modification::Placed(2.0)),
             bias: true,
             rms: true,
-            dropout: Some(Dropout { p: 0.2, seed: 5 }),
+            dropout: Some(Dropout {
+                p: 0.2,
+                seed: 5,
+                first: 0,
+            }),
             normalizer: NormalizerKind::Sink,
             layouts: [
                 HeadLayout::HeadMajor,

@@ -55,6 +55,7 @@ fn case_of(number: u64, lengths: &[usize], widths: [&[usize]; 2]) -> Case {
     case.dropout = (below(3) == 0).then_some(Dropout {
         p: 0.3,
         seed: 1 << 40 | number,
+        first: below(2) * 3,
     });
     case.bias = below(2) == 0;
     case.weights = below(2) == 0;

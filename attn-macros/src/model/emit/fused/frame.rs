@@ -70,6 +70,19 @@ impl Frame for ModelFrame<'_> {
         product(axes)
     }
 
+    /// The batch is the first axis of the first input, if a call chooses its length.
+    fn len_of_batch(&self, id: ValueId) -> Option<TokenStream> {
+        let first = *self.model().inputs.first()?;
+        let first = self.model().value(first).ty.axes.first()?;
+        let axes = &self.ty(id).axes;
+        match (first, axes.first()?) {
+            (Axis::Symbol(batch), Axis::Symbol(axis)) if batch.length == axis.length => {
+                Some(product(axes))
+            }
+            _ => None,
+        }
+    }
+
     fn extent(&self, symbol: &str) -> Ident {
         length(self.model(), symbol)
     }
@@ -233,6 +246,14 @@ impl BlockNode<'_, ModelFrame<'_>> {
             operands: self.operands,
             result: self.result,
         }
+    }
+
+    /// How many rows the first operand has, if it has the axis of the batch in front.
+    pub(crate) fn rows_of_batch(&self) -> Option<TokenStream> {
+        let first = self.operands[0];
+        self.frame.len_of_batch(first)?;
+        let [rows, _] = self.frame.extents(first);
+        Some(rows)
     }
 
     /// An operand of ids or lengths.

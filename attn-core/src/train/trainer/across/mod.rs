@@ -1,0 +1,337 @@
+//! A step of several ranks.
+//!
+//! Each rank has a part of the batch, and gradients of all parameters by it. A parameter has an owner, which alone keeps the optimizer's
+//! lists for it (ZeRO, stage 1: Rajbhandari et al., 2020). In a step
+//!
+//! 1. every rank sends each owner the gradients of its parameters, which the owner adds in the order of the ranks;
+//! 2. the norm of all gradients is the sum of the owners' parts of it;
+//! 3. the owners update their parameters, and send them to all.
+
+mod bytes;
+mod shards;
+mod state;
+
+use std::{collections::BTreeSet, ops::Range};
+
+use self::{
+    bytes::Reader,
+    shards::{Part as ShardPart, Shards},
+};
+use super::parameters::Parameters;
+use crate::{
+    Element,
+    random::Part,
+    train::collective::{Call, Collective, CollectiveError, Message, Outgoing},
+};
+
+/// The other ranks of a trainer.
+pub(super) struct Across {
+    collective: Box<dyn Collective>,
+    /// Who updates what; the next step decides it if there are none.
+    shards: Option<Shards>,
+    /// The names of the parameters whose lists this rank has. Without them, every rank has all lists.
+    own: Option<BTreeSet<String>>,
+}
+
+/// The part of a rank in a batch.
+pub(super) struct Share {
+    /// The factor of its loss in that of all ranks.
+    pub(super) factor: f64,
+    /// The targets of all ranks.
+    pub(super) targets: usize,
+    pub(super) part: Part,
+}
+
+impl Share {
+    /// That of a rank without others.
+    pub(super) const fn all(targets: usize) -> Self {
+        Self {
+            factor: 1.0,
+            targets,
+            part: Part::WHOLE,
+        }
+    }
+}
+
+/// What the ranks have to have in common.
+pub(super) struct Description {
+    /// The parameters, and how they are updated.
+    pub(super) model: String,
+    pub(super) settings: String,
+}
+
+impl Across {
+    pub(super) fn new(collective: Box<dyn Collective>) -> Self {
+        Self {
+            collective,
+            shards: None,
+            own: None,
+        }
+    }
+
+    pub(super) fn collective(&self) -> &dyn Collective {
+        &*self.collective
+    }
+
+    /// Ends all ranks.
+    pub(super) fn fail(&mut self, reason: &str) {
+        self.collective.fail(reason);
+    }
+
+    /// Whether the ranks have come together.
+    pub(super) fn has_shards(&self) -> bool {
+        self.shards.is_some()
+    }
+
+    /// The next step brings the ranks together again: the parameters, or which of them are trained, have changed.
+    pub(super) fn forget_shards(&mut self) {
+        self.shards = None;
+    }
+
+    /// Before the first step: checks that all ranks are set up the same, gives all of them the parameters of rank 0, and decides who
+    /// updates what.
+    pub(super) fn join<E: Element>(
+        &mut self,
+        parameters: &mut Parameters<E>,
+        description: impl FnOnce() -> Description,
+    ) -> Result<(), CollectiveError> {
+        let Description { model, settings } = description();
+        self.collective.agree("model", model.as_bytes())?;
+        self.collective.agree("settings", settings.as_bytes())?;
+        let mut message = Vec::new();
+        if self.collective.rank() == 0 {
+            bytes::write(parameters.numbers(), &mut message);
+        }
+        let message = self.collective.broadcast(0, message)?;
+        if self.collective.rank() != 0 {
+            let numbers = parameters.numbers_mut();
+            let call = Call::Broadcast { root: 0 };
+            message.check_len(0, call, size_of_val(numbers))?;
+            Reader(&message).read(numbers);
+        }
+        let shards = Shards::new(&parts(parameters), self.collective.ranks(), size_of::<E>());
+        let rank = self.collective.rank();
+        parameters.own(|index| shards.owner(index) == rank);
+        self.shards = Some(shards);
+        Ok(())
+    }
+
+    /// The part that this rank has in a batch: so many targets, in so many rows.
+    pub(super) fn share(&mut self, targets: usize, rows: usize) -> Result<Share, CollectiveError> {
+        let all = [targets, rows].map(|number| number as f64);
+        let all = self.collective.gather_numbers(&all)?;
+        let sum: f64 = all.iter().map(|of| of[0]).sum();
+        let before = all[..self.collective.rank()].iter();
+        let before: f64 = before.map(|of| of[1]).sum();
+        let factor = match sum > 0.0 {
+            true => targets as f64 / sum,
+            // The loss of no targets is that of each rank, NaN if it is a mean.
+            false => 1.0 / all.len() as f64,
+        };
+        Ok(Share {
+            factor,
+            targets: sum as usize,
+            part: Part::new(before as u64, rows as u64),
+        })
+    }
+
+    /// The sums of numbers over all ranks.
+    pub(super) fn sum<const N: usize>(
+        &mut self,
+        numbers: [f64; N],
+    ) -> Result<[f64; N], CollectiveError> {
+        let sums = self.collective.sum(&numbers)?;
+        Ok(std::array::from_fn(|index| sums[index]))
+    }
+
+    /// The least of the numbers of all ranks.
+    pub(super) fn least(&mut self, number: usize) -> Result<usize, CollectiveError> {
+        let all = self.collective.gather_numbers(&[number as f64])?;
+        let least = all.iter().map(|of| of[0]).fold(f64::INFINITY, f64::min);
+        Ok(least as usize)
+    }
+
+    /// Adds the gradients of all ranks, in their order, to those of the parameters that this rank updates.
+    pub(super) fn reduce<E: Element>(
+        &mut self,
+        parameters: &mut Parameters<E>,
+    ) -> Result<(), CollectiveError> {
+        let Some(shards) = &self.shards else {
+            return Ok(());
+        };
+        parameters.prepare();
+        let rank = self.collective.rank();
+        let mut before = None;
+        for bucket in shards.buckets() {
+            let messages = self.pack(shards, parameters, bucket.clone());
+            let pending = self
+                .collective
+                .begin(Call::AllToAll, Outgoing::Each(messages))?;
+            // The messages of a bucket travel while those of the one before it are added.
+            if let Some((bucket, pending)) = before.replace((bucket.clone(), pending)) {
+                add(rank, &self.collective.wait(pending)?, parameters, bucket)?;
+            }
+        }
+        match before {
+            None => Ok(()),
+            Some((bucket, pending)) => {
+                add(rank, &self.collective.wait(pending)?, parameters, bucket)
+            }
+        }
+    }
+
+    /// A message to each rank, with the gradients of those parameters of a bucket that it updates: a byte that says whether there is one, and
+    /// its numbers.
+    fn pack<E: Element>(
+        &self,
+        shards: &Shards,
+        parameters: &Parameters<E>,
+        bucket: Range<usize>,
+    ) -> Vec<Vec<u8>> {
+        let mut messages = vec![Vec::new(); self.collective.ranks()];
+        for (index, of) in parameters.exchanged(bucket) {
+            let owner = shards.owner(index);
+            if owner != self.collective.rank() {
+                let gradient = parameters.gradient(of);
+                messages[owner].push(u8::from(gradient.is_some()));
+                bytes::write(gradient.unwrap_or_default(), &mut messages[owner]);
+            }
+        }
+        messages
+    }
+
+    /// Gives all ranks the parameters that each has updated.
+    pub(super) fn gather<E: Element>(
+        &mut self,
+        parameters: &mut Parameters<E>,
+    ) -> Result<(), CollectiveError> {
+        let Some(shards) = &self.shards else {
+            return Ok(());
+        };
+        let rank = self.collective.rank();
+        let mut before = None;
+        for bucket in shards.buckets() {
+            let mut message = Vec::new();
+            for (_, of) in parameters.trained_in(bucket.clone()) {
+                if of.is_own {
+                    bytes::write(&parameters.numbers()[of.range.clone()], &mut message);
+                }
+            }
+            let pending = self
+                .collective
+                .begin(Call::AllGather, Outgoing::Same(message))?;
+            if let Some((bucket, pending)) = before.replace((bucket.clone(), pending)) {
+                read(
+                    rank,
+                    shards,
+                    &self.collective.wait(pending)?,
+                    parameters,
+                    bucket,
+                )?;
+            }
+        }
+        match before {
+            None => Ok(()),
+            Some((bucket, pending)) => read(
+                rank,
+                shards,
+                &self.collective.wait(pending)?,
+                parameters,
+                bucket,
+            ),
+        }
+    }
+}
+
+fn parts<E: Element>(parameters: &Parameters<E>) -> Vec<ShardPart> {
+    let all = parameters.all.iter();
+    all.map(|of| ShardPart {
+        len: of.range.len(),
+        group: of.group,
+        is_trained: parameters.is_trained(of),
+    })
+    .collect()
+}
+
+/// Adds the gradients of a bucket that the other ranks sent.
+fn add<E: Element>(
+    rank: usize,
+    messages: &[Message],
+    parameters: &mut Parameters<E>,
+    bucket: Range<usize>,
+) -> Result<(), CollectiveError> {
+    let mut readers: Vec<_> = messages.iter().map(|message| Reader(message)).collect();
+    let own: Vec<_> = parameters.exchanged(bucket);
+    let own: Vec<_> = own
+        .into_iter()
+        .filter(|(_, of)| of.is_own)
+        .map(|(index, _)| index)
+        .collect();
+    let mut sum = Vec::new();
+    for index in own {
+        let len = parameters.all[index].range.len();
+        sum.clear();
+        // A sum of two is the same in both orders. So those of the ranks before this one are added up first, then its own and the others.
+        for (from, reader) in readers.iter_mut().enumerate() {
+            if from == rank {
+                if !sum.is_empty() {
+                    parameters.add_to_gradient(index, |gradient| {
+                        gradient
+                            .iter_mut()
+                            .zip(&sum)
+                            .for_each(|(to, x)| *to = *to + *x);
+                    });
+                }
+                continue;
+            }
+            let short = || CollectiveError::Length {
+                rank: from,
+                call: Call::AllToAll,
+                found: messages[from].len(),
+                expected: len * size_of::<E>(),
+            };
+            match reader.take(1).ok_or_else(short)? {
+                [0] => {}
+                _ if from < rank => {
+                    sum.resize(len, E::zero());
+                    reader.add(&mut sum).ok_or_else(short)?;
+                }
+                _ => {
+                    let mut added = None;
+                    parameters.add_to_gradient(index, |gradient| added = reader.add(gradient));
+                    added.ok_or_else(short)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the parameters of a bucket that the other ranks have updated.
+fn read<E: Element>(
+    rank: usize,
+    shards: &Shards,
+    messages: &[Message],
+    parameters: &mut Parameters<E>,
+    bucket: Range<usize>,
+) -> Result<(), CollectiveError> {
+    let mut readers: Vec<_> = messages.iter().map(|message| Reader(message)).collect();
+    let ranges: Vec<_> = parameters
+        .trained_in(bucket)
+        .map(|(index, of)| (shards.owner(index), of.range.clone()))
+        .collect();
+    let numbers = parameters.numbers_mut();
+    for (owner, range) in ranges {
+        if owner != rank {
+            let expected = range.len() * size_of::<E>();
+            let read = readers[owner].read(&mut numbers[range]);
+            read.ok_or_else(|| CollectiveError::Length {
+                rank: owner,
+                call: Call::AllGather,
+                found: messages[owner].len(),
+                expected,
+            })?;
+        }
+    }
+    Ok(())
+}

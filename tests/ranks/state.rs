@@ -1,0 +1,117 @@
+//! What each rank keeps, sends and saves.
+
+use std::collections::BTreeSet;
+
+use attn::{
+    checkpoint::{Checkpoints, LoadOptions},
+    dfdx::prelude::*,
+    train::{AdamWConfig, Threads, Trainer},
+};
+
+use super::training::*;
+
+fn trainer(rank: Threads) -> Trainer<Gpt<f64, Cpu>, AdamWConfig> {
+    let model = Gpt::with_seed(1);
+    model.trainer(AdamWConfig::default()).across(rank)
+}
+
+fn step(trainer: &mut Trainer<Gpt<f64, Cpu>, AdamWConfig>, number: usize) -> f64 {
+    let rows = rows(trainer.rank(), trainer.ranks());
+    trainer.step(batch(number, rows)).unwrap().loss
+}
+
+#[test]
+fn each_list_is_on_one_rank() {
+    let all = Threads::run(3, |rank| {
+        let mut trainer = trainer(rank);
+        step(&mut trainer, 0);
+        trainer.state().lists.clone()
+    });
+    let all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
+    let names: BTreeSet<_> = all.iter().flatten().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), all.iter().flatten().count());
+    let lens = |rank: usize| all[rank].values().map(Vec::len).sum::<usize>();
+    let lens = [0, 1, 2].map(lens);
+    let sum: usize = lens.iter().sum();
+    let parameters = 2 * Gpt::<f64, Cpu>::with_seed(1)
+        .trainer(AdamWConfig::default())
+        .parameters()
+        .iter()
+        .map(|of| of.dims.iter().product::<usize>())
+        .sum::<usize>();
+    assert_eq!(sum, parameters);
+    assert!(lens.iter().all(|len| *len * 3 < sum + sum / 4), "{lens:?}");
+}
+
+#[test]
+fn bytes_of_a_step_are_those_of_gradients_and_parameters() {
+    let sent = Threads::run(2, |rank| {
+        let mut trainer = trainer(rank);
+        step(&mut trainer, 0);
+        let before = trainer.bytes_sent();
+        step(&mut trainer, 1);
+        trainer.bytes_sent() - before
+    });
+    let sent: u64 = sent.into_iter().map(Result::unwrap).sum();
+    let parameters = Gpt::<f64, Cpu>::with_seed(1)
+        .trainer(AdamWConfig::default())
+        .parameters();
+    let numbers: usize = parameters
+        .iter()
+        .map(|of| of.dims.iter().product::<usize>())
+        .sum();
+    // Each number goes to the other rank as a gradient, or as a parameter; each rank says two numbers of its batch and two of its gradients,
+    // and of each gradient whether it is there.
+    let expected = 2 * 8 * numbers + parameters.len() + 2 * 4 * 8;
+    assert_eq!(sent as usize, expected);
+}
+
+#[test]
+fn a_checkpoint_goes_on_with_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected: Vec<_> = Threads::run(1, |rank| {
+        let mut trainer = trainer(rank);
+        (0..8).map(|number| step(&mut trainer, number)).collect()
+    })
+    .swap_remove(0)
+    .unwrap();
+    let expected: Vec<f64> = expected;
+    for (before, after) in [(1, 2), (2, 3), (3, 1), (2, 2)] {
+        let checkpoints = Checkpoints::new(folder.path().join(format!("{before}_{after}")));
+        let first = Threads::run(before, |rank| {
+            let mut trainer = trainer(rank);
+            let losses: Vec<_> = (0..4).map(|number| step(&mut trainer, number)).collect();
+            if before > 1 && trainer.rank() == 0 {
+                let refused = checkpoints.save(9, &trainer.contents(), None);
+                let message = refused.unwrap_err().to_string();
+                assert!(
+                    message.contains("call `gather_state` on all of them"),
+                    "{message}"
+                );
+            }
+            trainer.gather_state().unwrap();
+            if trainer.rank() == 0 {
+                checkpoints.save(4, &trainer.contents(), None).unwrap();
+            }
+            // Steps go on behind it.
+            (losses, step(&mut trainer, 4))
+        });
+        let first: Vec<_> = first.into_iter().map(Result::unwrap).collect();
+        let second = Threads::run(after, |rank| {
+            let mut trainer = trainer(rank);
+            let checkpoint = checkpoints.latest().unwrap().unwrap();
+            trainer.load(&checkpoint, LoadOptions::default()).unwrap();
+            (4..8)
+                .map(|number| step(&mut trainer, number))
+                .collect::<Vec<_>>()
+        });
+        let second = second.into_iter().next().unwrap().unwrap();
+        let found = [&first[0].0[..], &second].concat();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-12, "{found} and {expected}");
+        }
+        if before == after {
+            assert_eq!(first[0].1, second[0]);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Training on several ranks against one process that has the whole batch.
+
+use std::ops::Range;
+
+use attn::{
+    Element,
+    dfdx::prelude::*,
+    model,
+    train::{Algorithm, Collective, TrainBatch, TrainError, Trainable, Trainer},
+};
+
+model! {
+    /// Attention, tied tables, and dropout at every place that has one.
+    pub struct Gpt<vocab = 11, d_model = 8, p = 0.0>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens);
+        repeat 2 {
+            let h = attention::<2, mask = causal, position = rope, bias = [q, k, v], dropout = p>(layer_norm(x));
+            x = x + dropout::<p>(h);
+            x = x + feed_forward::<hidden = 12, dropout = p>(layer_norm(x));
+        }
+        linear::<tied = embedding>(layer_norm(x))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+model! {
+    /// The same with dropout.
+    pub struct Dropping<vocab = 11, d_model = 8, p = 0.25>;
+
+    fn forward(tokens: ids[batch, seq]) -> [batch, seq, vocab] {
+        let mut x = embedding::<vocab, d_model>(tokens);
+        repeat 2 {
+            let h = attention::<2, mask = causal, position = rope, dropout = p>(layer_norm(x));
+            x = x + dropout::<p>(h);
+            x = x + feed_forward::<hidden = 12, dropout = p>(layer_norm(x));
+        }
+        linear::<tied = embedding>(layer_norm(x))
+    }
+
+    fn loss(tokens: ids[batch, seq], targets: ids[batch, seq]) -> [] {
+        cross_entropy(forward(tokens), targets)
+    }
+}
+
+type Tokens = Tensor<(usize, usize), usize, Cpu>;
+pub type Batch = (Tokens, Tokens);
+
+/// The rows of a batch.
+pub const ROWS: usize = 6;
+const SEQ: usize = 5;
+const VOCAB: usize = 11;
+
+/// Some rows of the batch with this number.
+pub fn batch(number: usize, rows: Range<usize>) -> Batch {
+    let tokens = |shift: usize| -> Tokens {
+        let len = rows.len();
+        let places = rows.start * SEQ..rows.end * SEQ;
+        let ids = places.map(|i| (i * i + (3 + number) * i + shift) % VOCAB);
+        Cpu::default().tensor_from_vec(ids.collect(), (len, SEQ))
+    };
+    (tokens(number), tokens(number + 5))
+}
+
+/// The rows of each rank: of different numbers, and the last of three has none.
+pub fn rows(rank: usize, ranks: usize) -> Range<usize> {
+    match (ranks, rank) {
+        (1, _) => 0..ROWS,
+        (_, 0) => 0..2,
+        (_, 1) => 2..ROWS,
+        _ => ROWS..ROWS,
+    }
+}
+
+pub trait Model<E: Element>: Trainable<Element = E, Device = Cpu> {
+    /// Each rank begins with other parameters, of which those of rank 0 are taken.
+    fn with_seed(seed: u64) -> Self;
+}
+
+impl<E: Element> Model<E> for Gpt<E, Cpu>
+where
+    Cpu: Device<E>,
+{
+    fn with_seed(seed: u64) -> Self {
+        Cpu::seed_from_u64(seed).build_module::<Gpt, E>()
+    }
+}
+
+impl<E: Element> Model<E> for Dropping<E, Cpu>
+where
+    Cpu: Device<E>,
+{
+    fn with_seed(seed: u64) -> Self {
+        Cpu::seed_from_u64(seed).build_module::<Dropping, E>()
+    }
+}
+
+/// The losses and norms of some steps on a rank.
+pub fn steps<E: Element, M: Model<E>, A: Algorithm>(
+    ranks: impl Collective + 'static,
+    make: impl Fn(M) -> Trainer<M, A>,
+    count: usize,
+) -> Result<Vec<[f64; 2]>, TrainError<CpuError>>
+where
+    Batch: TrainBatch<M>,
+{
+    let mut trainer = make(M::with_seed(ranks.rank() as u64)).across(ranks);
+    let rows = rows(trainer.rank(), trainer.ranks());
+    let mut losses = Vec::new();
+    for number in 0..count {
+        let step = trainer.step(batch(number % 7, rows.clone()))?;
+        losses.push([step.loss, step.grad_norm]);
+    }
+    Ok(losses)
+}
+
+/// That two runs have the same losses and norms, up to a difference.
+pub fn assert_same(found: &[[f64; 2]], expected: &[[f64; 2]], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() <= tolerance,
+                "step {step}: {found} and {expected}"
+            );
+        }
+    }
+}
