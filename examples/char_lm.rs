@@ -100,8 +100,7 @@ fn main() -> Result<()> {
     let measured = Blocks::new(held_out, (BATCH, BLOCK), &device)?.spread(40 * BATCH);
 
     // Steps, evaluations and checkpoints, with lines of progress, up to the last step or Ctrl-C.
-    let mut log =
-        TrainingLog::replacing(&args.out, &state)?.work(BATCH * BLOCK, "tokens");
+    let mut log = TrainingLog::replacing(&args.out, &state)?.work(BATCH * BLOCK, "tokens");
     let end = trainer
         .fit(FitConfig {
             steps: args.steps,

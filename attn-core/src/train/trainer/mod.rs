@@ -712,7 +712,8 @@ fn describe<M: Trainable, A: Algorithm>(
         parameters += &format!("{} {dims:?} {:?}\n", path.name, choices.of(parameter.id()));
         Ok::<_, Infallible>(())
     });
-    let (step, lr) = (optimizer.state.step, optimizer.config.lr());
+    let step = optimizer.state.step;
+    let lr = optimizer.config.lr(step.saturating_add(1));
     let settings = format!("{} {step} {lr:?} {clip:?} {seed}", A::NAME);
     Description {
         model: parameters,
