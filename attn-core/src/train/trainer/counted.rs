@@ -18,7 +18,7 @@ use crate::{Error, fused::Operation, values::NonFinite};
 /// model! {
 ///     struct Classifier<d = 2, classes = 3>;
 ///     fn forward(x: [batch, d]) -> [batch, classes] { linear::<classes>(x) }
-///     fn loss(x: [batch, d], targets: ids[batch]) -> [] { cross_entropy::<ignore = 0>(forward(x), targets) }
+///     fn loss(x: [batch, d], targets: ids[batch]) -> [] { cross_entropy::<ignore_index = 0>(forward(x), targets) }
 /// }
 ///
 /// let dev = Cpu::default();
