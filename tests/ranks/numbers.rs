@@ -19,7 +19,7 @@ pub fn line(number: f64) -> Tensor<Rank2<3, 2>, f64, Cpu> {
 model! {
     struct Classifier<d = 2, classes = 3>;
     fn forward(x: [batch, d]) -> [batch, classes] { linear::<classes>(x) }
-    fn loss(x: [batch, d], targets: ids[batch]) -> [] { cross_entropy::<ignore = 0>(forward(x), targets) }
+    fn loss(x: [batch, d], targets: ids[batch]) -> [] { cross_entropy::<ignore_index = 0>(forward(x), targets) }
 }
 
 /// The first rank has one target that counts, the second one three.

@@ -81,23 +81,17 @@ pub trait Model<E: Element>: Trainable<Element = E, Device = Cpu> {
     fn with_seed(seed: u64) -> Self;
 }
 
-impl<E: Element> Model<E> for Gpt<E, Cpu>
-where
-    Cpu: Device<E>,
-{
-    fn with_seed(seed: u64) -> Self {
-        Cpu::seed_from_u64(seed).build_module::<Gpt, E>()
-    }
+macro_rules! models {
+    ($($Model:ident of $E:ty),*) => {$(
+        impl Model<$E> for $Model<$E, Cpu> {
+            fn with_seed(seed: u64) -> Self {
+                Cpu::seed_from_u64(seed).build_module::<$Model, $E>()
+            }
+        }
+    )*};
 }
 
-impl<E: Element> Model<E> for Dropping<E, Cpu>
-where
-    Cpu: Device<E>,
-{
-    fn with_seed(seed: u64) -> Self {
-        Cpu::seed_from_u64(seed).build_module::<Dropping, E>()
-    }
-}
+models!(Gpt of f64, Gpt of f32, Dropping of f64);
 
 /// The losses and norms of some steps on a rank.
 pub fn steps<E: Element, M: Model<E>, A: Algorithm>(
