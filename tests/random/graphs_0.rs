@@ -100,9 +100,9 @@ graphs! {
             let v6 = sin(v3);
             let v7 = one_hot::<7>(arange::<rows>());
             param v8: [3, d] = normal(0.7);
-            let v3 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v8[min(q_idx - kv_idx, 2)]) } };
-            let v2 = layer_norm(v7);
-            linear::<5, name = head>(v6 + v5 + mean::<[d]>(v3) + mean::<[rows, 7]>(v2))
+            let v9 = attend::<mask = causal & sliding_window(3)>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v8[clamp(q_idx - kv_idx, 0, 2)]) } };
+            let v2 = layer_norm(v9);
+            linear::<5, name = head>(v6 + v5 + mean::<[rows, 7]>(v7) + mean::<[d]>(v2))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -419,12 +419,11 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v2 = softmax::<d>(2 * v1);
             let v1_2 = embedding::<7, d>(tokens);
-            let v3 = attend::<mask = causal>(v1_2, v1_2, v1_2, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
-            let v4 = stack::<[batch, seq, 2, d]>(v2, 0.5 * v3);
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(v1 + v5);
-            let v8 = attend::<mask = causal, position = rope>(v2, v2, v2);
-            linear::<5, name = head>(v6 + mean::<[d]>(v4) + mean::<[d]>(v8))
+            let v3 = attend::<mask = causal>(v1_2, v1_2, v1_2, by = v1) { data by: [batch, kv_len, 4]; fn score(score, b, kv_idx) { tanh(score) + by[b, kv_idx, 3] } };
+            let v4 = v2 * detach(floor(2 * v3 + 0.37));
+            let v5 = shift::<d, 1>(v4);
+            let (v6, v7) = split::<d>(v5);
+            linear::<5, name = head>(v6 + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 

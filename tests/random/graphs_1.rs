@@ -216,8 +216,9 @@ graphs! {
             let v6 = 0.5 * float(tokens);
             let v7 = expand::<[batch, seq, d]>(v6);
             let v8 = feed_forward::<6, activation = relu_squared>(v3);
-            let v9 = attend::<mask = sliding_window(2)>(v5, v5, v5, by = v7) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
-            linear::<5, name = head>(v9 + mean::<[rows]>(v8))
+            param v9: [3, d] = normal(0.7);
+            let v5_2 = attend::<mask = causal>(v5, v5, v5) { fn score(score, q_idx, kv_idx) { score + dot(q, v9[clamp(q_idx - kv_idx, 0, 2)]) } };
+            linear::<5, name = head>(v7 + mean::<[rows]>(v8) + v5_2)
         }
     } (tokens: ids[batch, seq]) in a session;
 

@@ -204,7 +204,7 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             let v2 = l2_norm::<d, epsilon = 0.1>(v1);
             param v3: [3, d] = normal(0.7);
-            let v4 = attend::<mask = sliding_window(2)>(v2, linear::<4>(v2), v2) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v3[kv_idx % 3])) } };
+            let v4 = attend::<mask = sliding_window(2)>(v2, tanh(v2), v2) { fn score(score, h, q_idx, kv_idx) { score + dot(q, v3[q_idx % 3]) * dot(k, v3[kv_idx % 3]) } };
             let mut v5 = v4 + 0.1 * v4;
             repeat 2, share = true, name = r_v5 { v5 = dropout::<0.2>(tanh(v5)); v5 = v5 + softmax(v5) * v4; }
             let v2_2 = einsum::<[batch, seq]>(v5, v5);
@@ -322,11 +322,12 @@ graphs! {
             let v1 = embedding::<7, d>(tokens);
             param v2: [d] = normal(1.0);
             let (v3, _v4) = top_k::<d, k = 2>(v1 + v2);
-            let v1_2 = attend::<mask = causal & sliding_window(3)>(v1, v1, v1, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
+            param v5: [3, d] = normal(0.7);
+            let v1_2 = attend::<mask = causal & sliding_window(3)>(v1, linear::<4>(v1), v1) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v5[kv_idx % 3])) } };
             let v3 = v3 - v3;
-            let mut v5 = v1_2 + 0.1 * v1;
-            repeat 2, share = true, name = r_v5 { param v6: [d] = ones; v5 *= v6; v5 = dropout::<0.2>(tanh(v5)); v5 = tanh(linear::<d>(v5)); }
-            let v1 = linear::<d, bias = false>(v5);
+            let mut v6 = v1_2 + 0.1 * v1;
+            repeat 2, share = true, name = r_v6 { param v7: [d] = ones; v6 *= v7; v6 = dropout::<0.2>(tanh(v6)); v6 = tanh(linear::<d>(v6)); }
+            let v1 = linear::<d, bias = false>(v6);
             linear::<5, name = head>(v3 + mean::<[d]>(v1))
         }
     } (tokens: ids[batch, seq]) in a session;
@@ -337,7 +338,7 @@ graphs! {
             let (v1, v2) = split::<d>(x);
             let v3 = grouped_linear::<rows, 7, capacity_factor = 0.8>(x, tokens);
             param v4: [3, d] = normal(0.7);
-            let x = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
+            let x = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[clamp(q_idx - kv_idx, 0, 2)]) } };
             v1 + v2 + mean::<[rows]>(v3) + mean::<[d]>(x)
         }
     } (x: floats[batch, seq, 4], tokens: ids[batch, seq]);

@@ -470,9 +470,9 @@ graphs! {
             let v5 = detach(floor(2 * v3 + 0.37));
             let v2 = max::<2>(windows::<d, size = 2, step = 1>(v1));
             param v6: [3, d] = normal(0.7);
-            let v7 = attend::<mask = sliding_window(2)>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v6[min(q_idx - kv_idx, 2)]) } };
-            let v8 = v4[8 = [0, -1, 0, 0, -1]];
-            linear::<5, name = head>(v5 + mean::<[3]>(v2) + mean::<[d]>(v7) + mean::<[5]>(v8))
+            let v2_2 = attend::<mask = causal>(v1, linear::<4>(v1), v1) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v6[kv_idx % 3])) } };
+            let v7 = variance::<[8]>(v4);
+            linear::<5, name = head>(v5 + mean::<[3]>(v2) + mean::<[d]>(v2_2) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 

@@ -458,7 +458,7 @@ graphs! {
             let v1 = linear::<5>(x_2);
             let x_2 = embedding::<7, d>(tokens);
             param v2: [3, d] = normal(0.7);
-            let x_2_2 = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v2[min(q_idx - kv_idx, 2)]) } };
+            let x_2_2 = attend::<mask = causal>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v2[clamp(q_idx - kv_idx, 0, 2)]) } };
             let v3 = einsum::<[seq, d]>(x_2_2, x_2_2);
             v1 + mean::<[d]>(x_2) + mean::<[d]>(v3)
         }

@@ -22,7 +22,7 @@ graphs! {
             let v2 = stack::<[batch, seq, 2, d]>(v1, 0.5 * v1);
             let v3 = softmax::<d>(v1, keep_d);
             param v4: [3, d] = normal(0.7);
-            let x_2 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
+            let x_2 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[clamp(q_idx - kv_idx, 0, 2)]) } };
             v2 + x_2
         }
     } (x: floats[batch, seq, 4], keep_d: marks[4]);
@@ -203,7 +203,7 @@ graphs! {
             let v1 = variance::<[batch]>(v1);
             let v2 = v1 * sigmoid(v1) + 0.5 * v1;
             param v3: [3, d] = normal(0.7);
-            let v4 = attend::<mask = causal & sliding_window(3)>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v3[min(q_idx - kv_idx, 2)]) } };
+            let v4 = attend::<mask = causal & sliding_window(3)>(x, x, x) { fn score(score, q_idx, kv_idx) { score + dot(k, v3[clamp(q_idx - kv_idx, 0, 2)]) } };
             let v5 = embedding::<7, d>(tokens);
             let v4 = max_pool(v4, lens);
             let (v6, _v7) = top_k::<seq, k = 2>(v5 + p);

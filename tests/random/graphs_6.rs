@@ -370,15 +370,16 @@ graphs! {
         struct M<d = 4>;
         fn forward(tokens: ids[batch, seq]) -> [batch, seq, 5] {
             let v1 = embedding::<7, d>(tokens);
-            let v2 = attend::<mask = causal>(v1, v1, v1, by = v1) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
-            param v3: [7, d] = normal(1.0);
-            let v1 = v3[tokens];
-            let v4 = detach(floor(2 * v2 + 0.37));
-            param v5: [d] = normal(1.0);
-            let (v6, _v7) = top_k::<d, k = 2>(v4 + v5);
-            let v8 = min::<[d]>(v1);
-            let v9 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v6 + v8 + mean::<[d]>(v9))
+            param v2: [3, d] = normal(0.7);
+            let v3 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v2[clamp(q_idx - kv_idx, 0, 2)]) } };
+            param v4: [7, d] = normal(1.0);
+            let v1 = v4[tokens];
+            let v5 = detach(floor(2 * v3 + 0.37));
+            param v6: [d] = normal(1.0);
+            let (v7, _v8) = top_k::<d, k = 2>(v5 + v6);
+            let v9 = min::<[d]>(v1);
+            let v10 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v7 + v9 + mean::<[d]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -433,11 +434,12 @@ graphs! {
             let (v4, v5) = top_k::<d, k = 2>(v2 + v3);
             let v1_2 = one_hot::<7>(v5);
             let v6 = conv_transpose1d::<2, 7, 1>(v1_2);
-            let v7 = attend::<mask = sliding_window(2)>(v1, v1, v1, by = v2) { data by: [batch, q_len, 4]; fn score(score, b, q_idx, kv_idx) { score + by[b, q_idx, kv_idx % 4] } };
-            let v8 = embedding::<7, d, name = t_v8>(tokens);
-            let v9 = linear::<tied = t_v8>(v7);
-            let v10 = embedding::<7, d>(tokens);
-            linear::<5, name = head>(v4 + mean::<[7]>(v6) + mean::<[d]>(v8) + mean::<[7]>(v9) + mean::<[d]>(v10))
+            param v7: [3, d] = normal(0.7);
+            let v8 = attend::<mask = sliding_window(2)>(v1, linear::<4>(v1), v1) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v7[kv_idx % 3])) } };
+            let v9 = embedding::<7, d, name = t_v9>(tokens);
+            let v10 = linear::<tied = t_v9>(v8);
+            let v11 = embedding::<7, d>(tokens);
+            linear::<5, name = head>(v4 + mean::<[7]>(v6) + mean::<[d]>(v9) + mean::<[7]>(v10) + mean::<[d]>(v11))
         }
     } (tokens: ids[batch, seq]) in a session;
 

@@ -105,14 +105,14 @@ graphs! {
             buffer v2: [rows, d] = |row, i| if i <= row { sin(i + 1) } else { -0.5 };
             let v3 = detach(floor(2 * v1 + 0.37));
             param v4: [3, d] = normal(0.7);
-            let v3_2 = attend::<mask = causal>(v3, linear::<4>(v3), v3) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v4[kv_idx % 3])) } };
-            param v5: [d, rows] = normal(0.5);
-            let v6 = einsum::<[batch, seq, rows]>(v3_2, v5);
-            let v7 = einsum::<[rows]>(v2, v2);
-            let v3_2_2 = v3_2[d = [0, -1, 0, 0, -1]];
-            let v3_2 = one_hot::<7>(arange::<d>());
-            let (v8, v9) = split::<d>(v3_2);
-            linear::<5, name = head>(v6 + v7 + mean::<[5]>(v3_2_2) + mean::<[2, 7]>(v8) + mean::<[2, 7]>(v9))
+            let v5 = attend::<mask = sliding_window(2)>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[clamp(q_idx - kv_idx, 0, 2)]) } };
+            param v6: [d, rows] = normal(0.5);
+            let v7 = einsum::<[batch, seq, rows]>(v5, v6);
+            let v8 = einsum::<[rows]>(v2, v2);
+            let v5_2 = v5[d = [0, -1, 0, 0, -1]];
+            let v5 = one_hot::<7>(arange::<d>());
+            let (v9, v10) = split::<d>(v5);
+            linear::<5, name = head>(v7 + v8 + mean::<[5]>(v5_2) + mean::<[2, 7]>(v9) + mean::<[2, 7]>(v10))
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -277,10 +277,10 @@ graphs! {
             let v2 = stack::<[batch, seq, d, 2]>(v1, 0.5 * v1);
             let v3 = linear::<5, bias = false>(v2);
             let v2_2 = conv1d::<seq, d, 4, groups = d, padding = causal>(v1);
-            param v4: [3, d] = normal(0.7);
-            let v2_2_2 = attend::<mask = causal>(v2_2, linear::<4>(v2_2), v2_2) { fn score(score, q_idx, kv_idx) { score * sigmoid(dot(2 * q, v4[kv_idx % 3])) } };
-            let v5 = clamp(v2_2_2, v2_2_2 - 1, v2_2_2 + 1);
-            linear::<5, name = head>(v5 + mean::<[5]>(v3))
+            let v2 = attend::<mask = causal & sliding_window(3)>(v2_2, v2_2, v2_2, by = v1) { data by: [batch, kv_len, 4]; fn score(score, b, kv_idx) { tanh(score) + by[b, kv_idx, 3] } };
+            let v4 = embedding::<7, d, name = t_v4>(tokens);
+            let v5 = linear::<tied = t_v4>(v2);
+            linear::<5, name = head>(v4 + mean::<[5]>(v3) + mean::<[7]>(v5))
         }
     } (tokens: ids[batch, seq]) in a session;
 

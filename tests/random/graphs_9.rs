@@ -100,12 +100,11 @@ graphs! {
             param v3: [d] = normal(1.0);
             let v2_2 = cross_entropy::<d, label_smoothing = 0.2, reduction = none>(v2, argmax::<d>(v2 + v3));
             param v4: [3, d] = normal(0.7);
-            let v5 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v4[min(q_idx - kv_idx, 2)]) } };
-            param v6: [3, d] = normal(0.7);
-            let v7 = attend::<mask = causal>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(q, v6[min(q_idx - kv_idx, 2)]) } };
-            let v8 = if tokens < 3 || v2_2 > 0.3 { v2_2 } else { 0.5 };
-            let v9 = shift::<d, -1>(v5);
-            linear::<5, name = head>(v7 + v8 + v9)
+            let v1_2 = attend::<mask = sliding_window(2)>(v1, v1, v1) { fn score(score, q_idx, kv_idx) { score + dot(k, v4[clamp(q_idx - kv_idx, 0, 2)]) } };
+            let v5 = expand::<[batch, seq, d]>(v2_2);
+            let v6 = one_hot::<7>(tokens);
+            let v7 = einsum::<[batch, seq]>(v5, v5);
+            linear::<5, name = head>(v1_2 + mean::<[7]>(v6) + v7)
         }
     } (tokens: ids[batch, seq]) in a session;
 
@@ -135,7 +134,7 @@ graphs! {
             let v5 = shift::<batch, 2>(v4);
             let v6 = sin(v2);
             param v7: [3, d] = normal(0.7);
-            let v8 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(k, v7[min(q_idx - kv_idx, 2)]) } };
+            let v8 = attend::<mask = causal>(v3, v3, v3) { fn score(score, q_idx, kv_idx) { score + dot(k, v7[clamp(q_idx - kv_idx, 0, 2)]) } };
             v1_2 + v5 + v6 + v8
         }
     } (x: floats[batch, seq, 4], turned: places[seq, batch], tokens: ids[batch, seq], keep: marks[batch, seq]);

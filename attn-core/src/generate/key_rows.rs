@@ -14,6 +14,7 @@ use crate::{
 pub struct KeyRows<E> {
     rows: Rows<E>,
     capacity: usize,
+    width: usize,
 }
 
 impl<E: Kernels> KeyRows<E> {
@@ -30,6 +31,7 @@ impl<E: Kernels> KeyRows<E> {
         Ok(Self {
             rows: Rows::new(sequences * capacity, width),
             capacity,
+            width,
         })
     }
 
@@ -42,12 +44,15 @@ impl<E: Kernels> KeyRows<E> {
     /// one after the other.
     ///
     /// # Panics
-    /// If the widths differ, or if there are more tokens than the capacity.
+    /// If there are fewer numbers, or more tokens than the capacity.
     pub fn push(&mut self, span: &Span, new: Matrix<'_, E>) -> &[E] {
         let start = span.sequence * self.capacity;
         let mut to = self.rows.rows_mut(start + span.first, span.rows.len());
-        for (row, of_new) in span.rows.clone().enumerate() {
-            to.row_mut(row).copy_from_slice(new.row(of_new));
+        // The matrix has the last axis of the value as its width, and a token perhaps several rows.
+        let of_span = span.rows.start * self.width..span.rows.end * self.width;
+        let numbers = new.values()[of_span].chunks(self.width.max(1));
+        for (row, numbers) in numbers.enumerate() {
+            to.row_mut(row).copy_from_slice(numbers);
         }
         let len = span.first + span.rows.len();
         self.rows.rows(start, len).values()
