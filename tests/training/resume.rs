@@ -64,7 +64,7 @@ where
     drop(first);
     let mut second = build();
     // What it begins with must not matter.
-    scatter(second.model_mut());
+    support::tensors::fill(second.model_mut(), |_, values| vec![0.5; values.len()]);
     let checkpoint = checkpoints.latest().unwrap().unwrap();
     second.load(&checkpoint, LoadOptions::default()).unwrap();
     found.extend(run(&mut second, 3..6));

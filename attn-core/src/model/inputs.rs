@@ -28,8 +28,10 @@ pub fn count_targets<S: Shape, D: Storage<usize>>(
     targets: &Tensor<S, usize, D>,
     ignored: Option<usize>,
 ) -> usize {
-    let Some(ignored) = ignored else {
-        return num_elements(targets);
+    let count = num_elements(targets);
+    // dfdx's `as_vec` panics on an empty tensor.
+    let Some(ignored) = ignored.filter(|_| count > 0) else {
+        return count;
     };
     let targets = values(targets);
     targets.iter().filter(|target| **target != ignored).count()
