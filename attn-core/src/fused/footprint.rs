@@ -227,6 +227,11 @@ impl Level {
                             self.now = before;
                         }
                         round += 1;
+                        // Each round changes the level by as much, so it is highest in the first or in the last one.
+                        if round == 1 && rounds > 2 {
+                            self.now = after(rounds - 2, before, self.now);
+                            round = rounds - 1;
+                        }
                     }
                 }
             }
@@ -244,9 +249,39 @@ impl Level {
     }
 }
 
+/// The level behind so many more rounds, if one changes it in this way.
+const fn after(rounds: usize, from: usize, to: usize) -> usize {
+    match to >= from {
+        true => to.saturating_add((to - from).saturating_mul(rounds)),
+        false => to.saturating_sub((from - to).saturating_mul(rounds)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A loop of any number of rounds takes what its rounds take one after the other.
+    #[test]
+    fn rounds_may_be_counted_at_once() {
+        let parts = [Footprint::array(&[3]), Footprint::forward_only(&[7])];
+        let (forth, back) = (
+            [Entry::Take(1), Entry::Take(0)],
+            [Entry::Take(1), Entry::Free(0)],
+        );
+        for rounds in [0, 1, 2, 3, 4, 1_000_000] {
+            let [forward, backward] = [&forth, &back].map(|body| [Entry::Repeat(rounds, body)]);
+            let once = Footprint::of(&parts, &forward, &backward);
+            if rounds < 10 {
+                let forward = forth.repeat(rounds);
+                let backward = back.repeat(rounds);
+                let each = Footprint::of(&parts, &forward, &backward);
+                assert_eq!((once.kept, once.forward), (each.kept, each.forward));
+                assert_eq!(once.backward, each.backward);
+            }
+            assert_eq!(once.kept, 3 * rounds);
+        }
+    }
 
     #[test]
     fn overflow_saturates() {

@@ -14,6 +14,9 @@ const MOST_PLANS: usize = 8;
 /// For how many numbers of last rounds the cost of a plan is estimated at most.
 const MOST_ROUNDS: u64 = 12;
 
+/// How many choices for all rounds are paired with each other at most.
+const MOST_ENDS: usize = 12;
+
 /// A plan with its costs.
 pub(super) struct Plan {
     /// Of the model with split loops, if it has two choices for rounds.
@@ -60,6 +63,7 @@ pub(super) fn pool(both: &Both<'_>) -> Vec<Plan> {
         ends.extend(hull(&of_kept.candidates, |cost| cost.kept));
         ends.sort_by_key(|of| (of.cost.work, of.cost.kept));
         ends.dedup_by(|a, b| a.choices == b.choices);
+        let ends = spread(ends);
         for (index, last) in ends.iter().enumerate() {
             for first in &ends[index + 1..] {
                 let [of_last, of_first] = [last, first].map(|of| &of.choices);
@@ -174,6 +178,15 @@ fn hull(candidates: &[Candidate], numbers: fn(&Cost) -> u64) -> Vec<Candidate> {
         hull.push(next);
     }
     hull.into_iter().cloned().collect()
+}
+
+/// Some of many candidates, with the first and the last one.
+fn spread(all: Vec<Candidate>) -> Vec<Candidate> {
+    if all.len() <= MOST_ENDS {
+        return all;
+    }
+    let places = (0..MOST_ENDS).map(|index| index * (all.len() - 1) / (MOST_ENDS - 1));
+    places.map(|place| all[place].clone()).collect()
 }
 
 /// A few of many plans, the first one among them, such that for all bounds together the work is little more than with all.
