@@ -150,8 +150,6 @@ fn join(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::UpdateError;
     use crate::{Error, train::TrainError};
 
