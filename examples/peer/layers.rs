@@ -61,7 +61,7 @@ model! {
 
     fn forward(q: [batch, heads, seq, d], k: [batch, heads, seq, d], v: [batch, heads, seq, d]) -> ([batch, heads, seq, d], []) {
         let (y, weights) = attend(q, k, v);
-        (y, sum::<[batch, heads, seq]>(mean::<seq>(weights * weights)))
+        (y, sum::<[batch, heads, seq]>(mean::<kv>(weights * weights)))
     }
 }
 
