@@ -201,8 +201,22 @@ fn cover(mut pool: Vec<Plan>) -> Vec<Plan> {
         let both = best.iter().zip(&works[plan]);
         both.map(|(a, b)| *a.min(b)).collect()
     };
-    let mut chosen = vec![0];
+    // Where sizes are not known, the plan that takes the least may be one that keeps the least by these estimates, or another one.
+    let least = |by: fn(&Cost) -> (u64, u64)| {
+        let costs = |plan: &usize| pool[*plan].costs.iter().map(by).min();
+        (0..pool.len()).min_by_key(costs).unwrap_or(0)
+    };
+    let mut chosen = vec![
+        0,
+        least(|cost| (cost.numbers, cost.work)),
+        least(|cost| (cost.kept, cost.numbers)),
+    ];
+    chosen.sort_unstable();
+    chosen.dedup();
     let mut best = works[0].clone();
+    for plan in &chosen {
+        best = with(&best, *plan);
+    }
     while chosen.len() < MOST_PLANS {
         let next = (0..pool.len()).min_by_key(|plan| sum(&with(&best, *plan)));
         let Some(next) = next.filter(|next| sum(&with(&best, *next)) < sum(&best)) else {
