@@ -454,7 +454,7 @@ pub mod __private {
             Batch, Built, FusedBlock, FusedLayer, Outline, Pass, Random, Row, Seeds, Weighted,
             WithProjections, asserted, attended, axis, check_at_least, check_axis, check_ids_below,
             check_length, check_multiple, count, count_targets, num_elements, on, read_weights,
-            summary, summary_of, tapes_of_results,
+            rows, summary, summary_of, tapes_of_results,
         },
         nn::{Linear, UnbiasedLinear, Weight},
         ops::Activation,
