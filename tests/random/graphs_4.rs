@@ -323,7 +323,7 @@ graphs! {
             let v4 = if arange::<seq>() < tokens || !keep { x } else { 0.5 * x };
             let v5 = min(v4, 0.2);
             let (_v6, v7, _v8) = attend::<normalizer = softmax1, softcap = 2>(v5, linear::<4>(v5), v5);
-            let v9 = einsum::<[batch, seq, d]>(v7, v5 as [batch, kv = seq, d]);
+            let v9 = 0.5 * einsum::<[batch, seq, d]>(v7, v5 as [batch, kv = seq, d]);
             let v10 = embedding::<7, d>(tokens);
             v9 + mean::<[7]>(v2) + v1 + v10
         }

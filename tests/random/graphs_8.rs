@@ -19,7 +19,7 @@ graphs! {
             let v2 = v1[tokens];
             let v3 = cross_entropy::<batch, label_smoothing = 0.2, reduction = none>(v2, argmax::<batch>(v2 + b));
             let (v4, v5, _v6) = attend::<mask = sliding_window(2), normalizer = sink>(v2, linear::<4>(v2), v2);
-            let v7 = einsum::<[batch, seq, d]>(v5, v2 as [batch, kv = seq, d]);
+            let v7 = 0.5 * einsum::<[batch, seq, d]>(v5, v2 as [batch, kv = seq, d]);
             let v8 = if v4 <= 0 || v7 > v4 { v7 } else if v4 > 0.5 { sqrt(v4) } else { 0.25 };
             v8 + x_2 + v3
         }

@@ -135,7 +135,8 @@ pub(super) fn results(w: &mut Writer) -> Option<()> {
             Some(_) => of,
             None => format!("{of} as [batch, kv = seq, d]"),
         };
-        let written = format!("einsum::<[batch, seq, d]>({weights}, {of})");
+        // Without the factor it would be the result of the attention, and a comparison of the two would be one of their rounding.
+        let written = format!("0.5 * einsum::<[batch, seq, d]>({weights}, {of})");
         return w.define(&written, SEQUENCE.to_vec());
     }
     let written = w.numbers.pick(OF_WEIGHTS).replace('A', &kv);
