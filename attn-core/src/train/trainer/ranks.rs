@@ -14,14 +14,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// [`step`](Self::step) with its part of the batch, in the order of the ranks.
     ///
     /// The step is that of one process on the whole batch. The loss is the mean over the targets of all ranks, which may have different
-    /// numbers of them, or none: see [`Counted`]. Gradients are added in the order of the ranks, so there are the same bits in every run with as many
+    /// numbers of them, or none: see [`Counted`](super::Counted). Gradients are added in the order of the ranks, so there are the same bits in every run with as many
     /// ranks. Dropout is a function of the place in the whole batch: of values whose first axis is that of the first input of the loss.
-    /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`] has the loss and the norm of all ranks.
+    /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`](super::TrainStep) has the loss and the norm of all ranks.
     ///
     /// A rank keeps the optimizer's lists of a share of the parameters, which it alone updates. All ranks have all parameters: from the
     /// first batch on those of rank 0, whatever the models of the others begin with.
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
+    /// Batches that were accumulated before are forgotten.
     ///
     /// ```
     /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
