@@ -2,7 +2,11 @@
 
 use attn::{
     dfdx::prelude::*,
-    train::{AdamWConfig, Collective, CollectiveError, NonFinite, SgdConfig, Threads, TrainError},
+    model,
+    train::{
+        AdamWConfig, Collective, CollectiveError, NonFinite, SgdConfig, Threads, TrainError,
+        Trainer, UpdateError,
+    },
 };
 
 use super::{
@@ -95,15 +99,26 @@ fn roots_that_differ() {
 
 #[test]
 fn settings_that_differ() {
-    let ends = Threads::run(2, |rank| {
-        let seed = rank.rank() as u64;
-        let model = Gpt::<f64, Cpu>::with_seed(1);
-        let trainer = model.trainer(AdamWConfig::default()).seed(seed);
-        trainer.across(rank).step(batch(0, 0..2)).map(drop)
-    });
-    for end in ends {
-        let error = end.unwrap().unwrap_err().to_string();
-        assert_eq!(error, "rank 1 has another settings than rank 0");
+    type Gpts = Trainer<Gpt<f64, Cpu>, AdamWConfig>;
+    let settings: [fn(Gpts) -> Gpts; 3] = [
+        |trainer| trainer.seed(1),
+        |trainer| trainer.ema(0.5),
+        |trainer| trainer.non_finite(NonFinite::Skip),
+    ];
+    for set in settings {
+        let ends = Threads::run(2, |rank| {
+            let model = Gpt::<f64, Cpu>::with_seed(1);
+            let trainer = model.trainer(AdamWConfig::default());
+            let trainer = match rank.rank() {
+                0 => trainer,
+                _ => set(trainer),
+            };
+            trainer.across(rank).step(batch(0, 0..2)).map(drop)
+        });
+        for end in ends {
+            let error = end.unwrap().unwrap_err().to_string();
+            assert_eq!(error, "rank 1 has another settings than rank 0");
+        }
     }
 }
 
@@ -156,6 +171,78 @@ fn a_number_that_is_not_finite_ends_the_step_of_all() {
                     );
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_step_that_one_rank_refuses() {
+    let ends = Threads::run(2, |rank| {
+        let own = rank.rank();
+        let model = Gpt::<f64, Cpu>::with_seed(1);
+        let mut trainer = model.trainer(AdamWConfig::default()).across(rank);
+        trainer.step(batch(0, 0..2))?;
+        if own == 1 {
+            trainer.config_mut().lr = f64::NAN;
+        }
+        trainer.step(batch(1, 0..2)).map(drop)
+    });
+    let errors = ends.into_iter().map(|end| end.unwrap().unwrap_err());
+    let errors: Vec<_> = errors.collect();
+    assert!(
+        matches!(errors[1], TrainError::Update(UpdateError::Config { .. })),
+        "{}",
+        errors[1]
+    );
+    let message = errors[0].to_string();
+    assert!(message.starts_with("rank 1 has failed"), "{message}");
+    assert!(message.contains(&errors[1].to_string()), "{message}");
+}
+
+model! {
+    /// The derivative of `sqrt` at 0 is infinite.
+    struct Root<classes = 2>;
+
+    fn forward(x: [batch, classes]) -> [batch, classes] {
+        param gain: [classes] = 1;
+        let y = x * gain;
+        sqrt(y)
+    }
+
+    fn loss(x: [batch, classes], targets: ids[batch]) -> [] {
+        cross_entropy::<ignore_index = 0>(forward(x), targets)
+    }
+}
+
+/// The loss of the second rank is NaN because it has no targets, which is not what ends the step.
+#[test]
+fn a_rank_without_targets_names_no_operation() {
+    let ends = Threads::run(2, |rank| {
+        let dev = Cpu::default();
+        let ids = match rank.rank() {
+            0 => vec![1, 1],
+            _ => vec![0, 0],
+        };
+        let model = dev.build_module::<Root, f64>();
+        let mut trainer = model.trainer(SgdConfig::default()).across(rank);
+        let x = dev.tensor_from_vec(vec![0.0, 1.0, 1.0, 1.0], (2, Const::<2>));
+        let targets = dev.tensor_from_vec(ids, (2,));
+        trainer.step((x, targets)).map(drop)
+    });
+    for (rank, end) in ends.into_iter().enumerate() {
+        match end.unwrap() {
+            Err(TrainError::NotFinite {
+                loss,
+                parameter,
+                first,
+                search,
+                ..
+            }) => {
+                assert!(loss.is_finite());
+                assert!(parameter.is_some_and(|name| name.ends_with("gain")));
+                assert_eq!((first.is_some(), search.is_some()), (rank == 0, false));
+            }
+            end => panic!("{end:?}"),
         }
     }
 }

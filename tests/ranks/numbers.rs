@@ -22,10 +22,10 @@ model! {
     fn loss(x: [batch, d], targets: ids[batch]) -> [] { cross_entropy::<ignore_index = 0>(forward(x), targets) }
 }
 
-/// The first rank has one target that counts, the second one three.
+/// The first rank has one target that counts, the second one three, whether they are counted by the trainer or here.
 #[test]
 fn ignored_targets_do_not_count() {
-    let run = |ranks: usize| {
+    let run = |ranks: usize, is_counted: bool| {
         let steps = Threads::run(ranks, |rank| {
             let dev = Cpu::seed_from_u64(1);
             let model = dev.build_module::<Classifier, f64>();
@@ -43,13 +43,19 @@ fn ignored_targets_do_not_count() {
             let batch = (x, dev.tensor_from_vec(targets, (rows.len(),)));
             let mut step = || {
                 let batch = batch.clone();
-                trainer.step(Counted { batch, count }).unwrap().loss
+                let step = match is_counted {
+                    true => trainer.step(Counted { batch, count }),
+                    false => trainer.step(batch),
+                };
+                step.unwrap().loss
             };
             [step(), step(), step()]
         });
         steps.into_iter().next().unwrap().unwrap()
     };
-    for (found, expected) in run(2).iter().zip(run(1)) {
-        assert!((found - expected).abs() < 1e-12, "{found} and {expected}");
+    for is_counted in [false, true] {
+        for (found, expected) in run(2, is_counted).iter().zip(run(1, false)) {
+            assert!((found - expected).abs() < 1e-12, "{found} and {expected}");
+        }
     }
 }

@@ -115,3 +115,64 @@ fn a_checkpoint_goes_on_with_any_number_of_ranks() {
         }
     }
 }
+
+/// The batches before it count in the step behind it, and the averages are those of all ranks.
+#[test]
+fn a_state_that_is_gathered_between_batches_changes_no_step() {
+    let run = |ranks: usize, gathers: bool| {
+        let all = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank).ema(0.5);
+            let rows = rows(trainer.rank(), trainer.ranks());
+            let mut losses = Vec::new();
+            for number in 0..6 {
+                trainer.accumulate(batch(number, rows.clone())).unwrap();
+                if gathers && number % 2 == 0 {
+                    trainer.gather_state().unwrap();
+                } else if gathers {
+                    drop(trainer.averaged().unwrap());
+                }
+                let step = trainer.apply().unwrap();
+                losses.push([step.loss, step.grad_norm]);
+            }
+            let averaged = trainer.averaged().unwrap().evaluate(batch(1, 0..ROWS));
+            losses.push([averaged.unwrap(), 0.0]);
+            losses
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let expected = run(1, false);
+    let found = run(2, true);
+    assert_eq!(found, run(2, false));
+    for found in found {
+        assert_same(&found, &expected[0], 1e-12);
+    }
+}
+
+#[test]
+fn a_rank_gathers_the_lists_that_others_have_updated_since_the_state_was_set() {
+    let run = |ranks: usize| {
+        let all = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank);
+            step(&mut trainer, 0);
+            trainer.gather_state().unwrap();
+            let whole = trainer.state().clone();
+            step(&mut trainer, 1);
+            *trainer.state_mut() = whole;
+            step(&mut trainer, 2);
+            trainer.gather_state().unwrap();
+            trainer.state().lists.clone()
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let expected = run(1).swap_remove(0);
+    for found in run(2) {
+        assert!(found.keys().eq(expected.keys()));
+        for (name, list) in &expected {
+            let mut both = found[name].iter().zip(list);
+            assert!(
+                both.all(|(found, expected)| (found - expected).abs() < 1e-12),
+                "{name}"
+            );
+        }
+    }
+}

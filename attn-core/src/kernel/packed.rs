@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::parallel::{for_each, threads};
+use super::parallel::{FEW_MULTIPLICATIONS, for_each, threads};
 use super::transpose::transpose;
 use super::{Buffer, Matrix, MatrixMut, Pooled};
 use crate::simd::{Initial, PANEL_ROWS, Panels, multiply_panels, panel_columns};
 
-/// The numbers of a strip: a half of a second-level cache.
-const STRIP: usize = 150 * 1024;
+/// The bytes of a strip: a half of a second-level cache.
+const STRIP: usize = 600 * 1024;
 /// The most depths that are multiplied at a time. Two panels of columns are then a strip.
 const DEPTHS: usize = 1536;
 /// The numbers that are worth a thread to pack.
@@ -87,7 +87,7 @@ pub(super) fn multiply_packed<'a, E: Pooled>(
         "the products of {} rows in {to:?}",
         rows.rows
     );
-    for_each(strips(to, rows.depth), |strip: Strip<'_, E>| {
+    for_each(strips(to, rows), |strip: Strip<'_, E>| {
         strip.multiply(initial, rows, columns);
     });
 }
@@ -100,16 +100,18 @@ struct Strip<'a, E> {
     to: Pieces<'a, E>,
 }
 
-/// As many strips for each thread.
-fn strips<E: Pooled>(to: Pieces<'_, E>, depth: usize) -> Vec<Strip<'_, E>> {
+/// As many strips for each thread. A small product is the work of one.
+fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: &PackedRows<E>) -> Vec<Strip<'a, E>> {
     let width = panel_columns::<E>();
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();
     let panels = all.div_ceil(width);
-    let most = (STRIP / (width * depth.clamp(1, DEPTHS))).max(1);
-    let count = panels
-        .div_ceil(most)
-        .next_multiple_of(threads())
-        .min(panels);
+    let bytes = width * rows.depth.clamp(1, DEPTHS) * size_of::<E>();
+    let most = (STRIP / bytes).max(1);
+    let threads = match rows.rows * rows.depth * all <= FEW_MULTIPLICATIONS {
+        true => 1,
+        false => threads(),
+    };
+    let count = panels.div_ceil(most).next_multiple_of(threads).min(panels);
     let mut pieces = to.into_iter().filter(|to| to.cols() > 0);
     let mut rest = pieces.next();
     let strips = (0..count).map(|index| {

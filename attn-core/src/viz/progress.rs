@@ -18,9 +18,9 @@ use crate::train::FitState;
 #[derive(Debug)]
 #[doc(alias("tqdm", "bar"))]
 pub struct Progress {
-    /// The number of steps of the whole run, if it is known, and of those before the run was resumed.
+    /// The number of steps of the whole run, if it is known, and of those before it began or was resumed, which its first step says.
     steps: Option<u64>,
-    first: u64,
+    first: Option<u64>,
     /// The number of steps between two lines.
     every: u64,
     /// The number of units that a step processes, and their name.
@@ -42,7 +42,7 @@ impl Progress {
         let now = Instant::now();
         Self {
             steps: None,
-            first: state.step,
+            first: Some(state.step),
             every: 100,
             work: (1, "steps".into()),
             start: now,
@@ -58,6 +58,7 @@ impl Progress {
     /// The run is up to so many steps, those before it was resumed too. Before this, and without it, it is not shown how long it takes.
     pub fn begin(&mut self, steps: u64) {
         self.steps = Some(steps);
+        self.first = None;
         self.start = Instant::now();
         #[cfg(feature = "progress")]
         if !self.quiet {
@@ -89,6 +90,7 @@ impl Progress {
     pub fn step(&mut self, state: &FitState) {
         self.training += self.last.elapsed();
         self.done += 1;
+        self.first.get_or_insert(state.step.saturating_sub(1));
         let message = self.message(state);
         let is_due = self.every > 0 && state.step.is_multiple_of(self.every);
         let is_last = Some(state.step) == self.steps;
@@ -176,7 +178,7 @@ impl Progress {
         let unit = self.unit();
         let mut message = format!("loss {loss:.3}  {speed} {unit}/s");
         if let Some(steps) = self.steps {
-            let done = state.step.saturating_sub(self.first).max(1);
+            let done = state.step.saturating_sub(self.first.unwrap_or(0)).max(1);
             let per_step = self.elapsed().as_secs_f64() / done as f64;
             let left = per_step * steps.saturating_sub(state.step) as f64;
             message += &format!("  {} left", minutes(left as u64));
@@ -261,6 +263,20 @@ mod tests {
         progress.begin(4);
         let message = progress.message(&FitState::default());
         assert!(message.ends_with(" left"), "{message}");
+    }
+
+    #[test]
+    fn the_time_left_is_by_the_steps_since_the_last_beginning() {
+        let mut state = FitState::default();
+        let mut progress = Progress::new(&state).quiet();
+        for (steps, first) in [(2, 0), (4, 2)] {
+            progress.begin(steps);
+            while state.step < steps {
+                state.step += 1;
+                progress.step(&state);
+            }
+            assert_eq!(progress.first, Some(first));
+        }
     }
 
     #[test]

@@ -89,7 +89,8 @@ impl Convolution {
         to: MatrixMut<'_, E>,
     ) {
         let width = &self.axes[1];
-        if width.kernel < WIDE || width.dilation != 1 {
+        // A line of a window that moves by one place is copied as it stands.
+        if width.kernel < WIDE || width.dilation != 1 || width.stride == 1 {
             return self.copy_lines(x, group, columns, first, to);
         }
         for (index, to) in to.col_chunks(SOME_STARTS).enumerate() {
@@ -219,13 +220,18 @@ impl<E: Real> Kernel for CopyColumns<'_, E> {
             for k_h in 0..height.kernel {
                 let h = height.source(line, k_h);
                 for k_w in 0..width.kernel {
+                    let place = k_h * width.kernel + k_w;
+                    let channel = self.first_channel(place);
+                    if channel * self.of.places() + place >= self.first + self.to.rows() {
+                        continue;
+                    }
                     let mut inside = width.around(&(0..width.input), k_w);
                     inside.end = inside.end.max(inside.start);
                     let some = intersection(&columns, &inside);
                     let from = h.zip(width.source(some.start, k_w));
                     let from = from.filter(|_| !some.is_empty());
                     let from = from.map(|(h, w)| h * width.input + w);
-                    self.copy::<V>([k_h, k_w], from, at, [&columns, &some]);
+                    self.copy::<V>(channel, place, from, at, [&columns, &some]);
                 }
             }
         }
@@ -233,19 +239,23 @@ impl<E: Real> Kernel for CopyColumns<'_, E> {
 }
 
 impl<E: Real> CopyColumns<'_, E> {
-    /// The numbers of all channels that windows read at a place. Those of `some` start at `from`, the others are zeros.
+    /// The first channel whose row for a place is one of those that are copied, or behind them.
+    fn first_channel(&self, place: usize) -> usize {
+        self.first.saturating_sub(place).div_ceil(self.of.places())
+    }
+
+    /// The numbers of a channel and those behind it that windows read at a place. Those of `some` start at `from`, the others are zeros.
     #[inline(always)]
     fn copy<V: Vector<Element = E>>(
         &mut self,
-        [k_h, k_w]: [usize; 2],
+        mut channel: usize,
+        place: usize,
         from: Option<usize>,
         at: usize,
         [columns, some]: [&Range<usize>; 2],
     ) {
         let width = &self.of.axes[1];
-        let (places, place) = (self.of.places(), k_h * width.kernel + k_w);
-        // The channels whose row is one of those that are copied.
-        let mut channel = self.first.saturating_sub(place).div_ceil(places);
+        let places = self.of.places();
         let end = self.first + self.to.rows();
         while channel * places + place < end {
             let row = channel * places + place - self.first;

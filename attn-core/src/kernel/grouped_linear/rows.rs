@@ -46,9 +46,8 @@ impl RowGroups<'_> {
         };
         let rows = factor * self.rows as f64 / self.groups as f64;
         // The factor, the product and the quotient are rounded: 1.1 * 100 is 110.00000000000001, and is meant to be 110.
-        let rounding = rows * 2.0 * f64::EPSILON;
         // A number beyond any `usize` becomes the largest.
-        (rows - rounding).ceil() as usize
+        (rows * (1.0 - 2.0 * f64::EPSILON)).ceil() as usize
     }
 }
 

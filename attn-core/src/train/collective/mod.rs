@@ -19,8 +19,9 @@ pub use threads::Threads;
 /// [`Trainer::across`](super::Trainer::across) takes one.
 ///
 /// All ranks call the same operations in the same order. In each, every rank sends a message to every other one, which says what it calls:
-/// so a rank that calls something else, has left or has failed is an error of the others that names it, and nobody waits forever. Behind an
-/// error, all operations return it again.
+/// so a rank that calls something else, has left or has failed is an error of the others that names it, and nobody waits forever. Behind such
+/// an error, all operations return it again. Behind [`CollectiveError::Length`] and [`CollectiveError::Differs`], which are of what messages
+/// say, they go on.
 ///
 /// [`begin`](Self::begin) sends, and [`wait`](Self::wait) receives; work between the two is done at the same time. The other methods do both.
 /// Sums are in the order of the ranks, so all ranks have the same bits, in every run.
@@ -126,7 +127,7 @@ pub trait Collective: Send {
         let pending = self.begin(Call::Numbers, Outgoing::Same(message))?;
         let mut all = Vec::with_capacity(self.ranks());
         for (rank, message) in self.wait(pending)?.iter().enumerate() {
-            let expected = numbers.len() * size_of::<f64>();
+            let expected = size_of_val(numbers);
             message.check_len(rank, Call::Numbers, expected)?;
             let (numbers, _) = message.as_chunks();
             all.push(numbers.iter().map(|x| f64::from_le_bytes(*x)).collect());

@@ -99,18 +99,25 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
 
     /// The trainer with the [averages](Self::ema) as its parameters, while the result lives. Before the first step these are the parameters.
     ///
-    /// Of several [ranks](Self::across), all call it.
+    /// Of several [ranks](Self::across), all call it, and an error of one ends all.
     ///
     /// # Errors
     /// [`TrainError::NoAverage`] if the trainer keeps none; [`TrainError::Ranks`] if a rank has failed.
     pub fn averaged(&mut self) -> Result<Averaged<'_, M, A>, TrainError<ErrOf<M>>> {
+        let gathered = self.gather_averages();
+        self.tell_ranks(&gathered);
+        gathered?;
+        self.swap_averages();
+        Ok(Averaged { trainer: self })
+    }
+
+    fn gather_averages(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
         if self.ema.is_none() {
             return Err(TrainError::NoAverage);
         }
         self.gather_state()?;
         super::ready(&mut self.parameters, &mut self.model)?;
-        self.swap_averages();
-        Ok(Averaged { trainer: self })
+        Ok(())
     }
 
     /// The state of a checkpoint. A trainer that keeps no averages leaves them out, since they would stay as they are.

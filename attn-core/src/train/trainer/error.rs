@@ -35,7 +35,8 @@ pub enum NonFinite {
     Skip,
 }
 
-/// Why a [`Trainer`](super::Trainer) took no step. Parameters, state and step count are as before.
+/// Why a [`Trainer`](super::Trainer) took no step. Parameters, state and step count are as before, except where [ranks](Self::Ranks) end:
+/// they may have taken a part of it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError<Dev> {

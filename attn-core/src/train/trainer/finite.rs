@@ -8,7 +8,7 @@ pub(super) type Search<M> = Result<Option<values::NonFinite>, Error<ErrOf<M>>>;
 
 impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// The error, with the operation in it. Where the loss is not finite, this was looked for before. Of several batches none is run again:
-    /// any of them may have the gradient that is not finite.
+    /// any of them may have the gradient that is not finite. Nor is the part of a rank without targets, whose mean is NaN and counts nothing.
     pub(super) fn with_operation<B: TrainBatch<M>>(
         &mut self,
         mut error: TrainError<ErrOf<M>>,
@@ -23,6 +23,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         } = &mut error
             && loss.is_finite()
             && number == 0
+            && (self.across.is_none() || batch.targets() > 0)
         {
             (*first, *search) = parts(self.first_non_finite(batch, number));
         }

@@ -7,6 +7,7 @@ mod error;
 mod finite;
 mod model;
 mod parameters;
+mod ranks;
 
 use std::{cell::RefCell, collections::BTreeSet, convert::Infallible, fmt, rc::Rc, sync::Arc};
 
@@ -16,13 +17,14 @@ use dfdx::{
 };
 
 use self::{
-    across::{Across, Description, Share},
+    across::{Across, Share},
     finite::{Search, parts},
     model::StepTape,
     parameters::Parameters,
+    ranks::describe,
 };
 use super::{
-    Algorithm, Collective, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
+    Algorithm, LearningRate, Optimizer, OptimizerState, ParameterInfo, Schedule,
     ScheduleFreeConfig, UpdateError,
 };
 use super::{optimizer::Target, parameters::for_each};
@@ -150,98 +152,6 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             first_targets: 0,
             first: None,
             across: None,
-        }
-    }
-
-    /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
-    /// [`step`](Self::step) with its part of the batch, in the order of the ranks.
-    ///
-    /// The step is that of one process on the whole batch. The loss is the mean over the targets of all ranks, which may have different
-    /// numbers of them, or none: see [`Counted`]. Gradients are added in the order of the ranks, so there are the same bits in every run with as many
-    /// ranks. Dropout is a function of the place in the whole batch: of values whose first axis is that of the first input of the loss.
-    /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`] has the loss and the norm of all ranks.
-    ///
-    /// A rank keeps the optimizer's lists of a share of the parameters, which it alone updates. All ranks have all parameters: before the
-    /// first step those of rank 0, whatever the models of the others begin with. [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
-    /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
-    ///
-    /// ```
-    /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
-    /// # model! {
-    /// #     struct Net<d = 2>;
-    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
-    /// #     fn loss(x: [batch, d], target: [batch, 1]) -> [] { mean::<[batch, 1]>(pow(forward(x) - target, 2)) }
-    /// # }
-    ///
-    /// let steps = Threads::run(2, |ranks| {
-    ///     let dev = Cpu::default();
-    ///     let mut trainer = dev.build_module::<Net, f32>().trainer(AdamWConfig::default()).across(ranks);
-    ///     // Rows 0 to 3 of the batch on rank 0, rows 4 to 7 on rank 1.
-    ///     let rows: Vec<f32> = (0..4).map(|row| (4 * trainer.rank() + row) as f32).collect();
-    ///     let x = dev.tensor_from_vec(rows.iter().flat_map(|&row| [row, 1.0]).collect(), (4, Const::<2>));
-    ///     let target = dev.tensor_from_vec(rows, (4, Const::<1>));
-    ///     trainer.step((x, target))
-    /// });
-    /// for step in steps {
-    ///     println!("{}", step.expect("no rank panics")?.loss);
-    /// }
-    /// # Ok::<(), TrainError<CpuError>>(())
-    /// ```
-    ///
-    /// PyTorch: `DistributedDataParallel(model)` with `ZeroRedundancyOptimizer`.
-    #[doc(alias(
-        "DistributedDataParallel",
-        "DDP",
-        "ZeroRedundancyOptimizer",
-        "FSDP",
-        "ZeRO"
-    ))]
-    pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
-        self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
-        self
-    }
-
-    /// The number of this rank, from 0. PyTorch: `dist.get_rank()`.
-    pub fn rank(&self) -> usize {
-        let across = self.across.as_ref();
-        across.map_or(0, |across| across.collective().rank())
-    }
-
-    /// How many ranks there are. PyTorch: `dist.get_world_size()`.
-    pub fn ranks(&self) -> usize {
-        let across = self.across.as_ref();
-        across.map_or(1, |across| across.collective().ranks())
-    }
-
-    /// The bytes of the messages that this rank has sent to others so far.
-    pub fn bytes_sent(&self) -> u64 {
-        let across = self.across.as_ref();
-        across.map_or(0, |across| across.collective().bytes_sent())
-    }
-
-    /// Gives every rank the optimizer's lists of all, until the next step. All ranks call it, before one of them saves a checkpoint. PyTorch:
-    /// `optimizer.consolidate_state_dict()`.
-    ///
-    /// # Errors
-    /// [`TrainError::Ranks`] if a rank has failed.
-    #[doc(alias = "consolidate_state_dict")]
-    pub fn gather_state(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
-        if let Some(across) = &mut self.across {
-            across.gather_state(&mut self.optimizer.state)?;
-        }
-        Ok(())
-    }
-
-    /// Whether the state is that of all parameters, not of a share.
-    pub(crate) fn has_whole_state(&self) -> bool {
-        let across = self.across.as_ref();
-        across.is_none_or(Across::has_whole_state)
-    }
-
-    /// The state was set to that of all parameters, on every rank.
-    pub(crate) fn state_is_whole(&mut self) {
-        if let Some(across) = &mut self.across {
-            across.is_whole();
         }
     }
 
@@ -419,7 +329,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     /// Sets how a step ends whose loss or gradient is infinite or NaN. Where this is an error, [`step`](Self::step) runs the batch once more as a
-    /// chain of operations, with the same dropouts, and names the first operation that is not finite.
+    /// chain of operations, with the same dropouts, and names the first operation that is not finite. Of several [ranks](Self::across), each
+    /// looks in its own part of the batch, with dropouts that are not those of the whole batch.
     ///
     /// ```
     /// # use attn::{prelude::*, train::SgdConfig};
@@ -499,9 +410,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     #[doc(alias("gradient_accumulation_steps", "backward"))]
     pub fn accumulate<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
         let done = self.accumulate_part(batch);
-        if let (Err(error), Some(across)) = (&done, &mut self.across) {
-            across.fail(&error.to_string());
-        }
+        self.tell_ranks(&done);
         done
     }
 
@@ -525,11 +434,12 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             Some(across) => {
                 if !across.has_shards() {
                     across.gather_state(&mut self.optimizer.state)?;
-                    let description =
-                        || describe(&self.optimizer, &self.model, self.clip, self.seed);
+                    let settings = (self.clip, self.seed, self.ema, self.non_finite);
+                    let description = || describe(&self.optimizer, &self.model, settings);
                     across.join(parameters, description)?;
-                    across.keep_own(parameters, &mut self.optimizer.state);
+                    self.has_news = true;
                 }
+                across.keep_own(parameters, &mut self.optimizer.state);
                 across.share(batch.targets(), batch.rows())?
             }
         };
@@ -569,7 +479,15 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// [`TrainError::NoBatch`] without any; [`TrainError::NotFinite`] if the loss or a gradient is not finite, unless such steps are
     /// [skipped](NonFinite::Skip); [`TrainError::Update`] if a setting is not allowed, or the state does not fit the model. The
     /// parameters and the state are as before, and the batches are forgotten.
+    ///
+    /// Of several [ranks](Self::across), [`TrainError::Ranks`] if another one has failed, and [`TrainError::Update`] ends all of them.
     pub fn apply(&mut self) -> Result<TrainStep, TrainError<ErrOf<M>>> {
+        let applied = self.apply_part();
+        self.tell_ranks(&applied);
+        applied
+    }
+
+    fn apply_part(&mut self) -> Result<TrainStep, TrainError<ErrOf<M>>> {
         let losses = std::mem::take(&mut self.losses);
         let first = self.first.take();
         if losses.is_empty() {
@@ -579,6 +497,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         let loss = losses.iter().map(|(loss, weight)| loss * weight);
         let loss = loss.sum::<f64>() / count;
         let parameters = ready(&mut self.parameters, &mut self.model)?;
+        if let Some(across) = &mut self.across {
+            // The state may have been gathered since the last batch.
+            across.keep_own(parameters, &mut self.optimizer.state);
+        }
         let applied = apply(
             parameters,
             &mut self.optimizer,
@@ -649,7 +571,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         self.into_parts().0
     }
 
-    /// The model and the optimizer, for steps by hand.
+    /// The model and the optimizer, for steps by hand. Of several [ranks](Self::across), the optimizer has all lists after
+    /// [`gather_state`](Self::gather_state) alone, else a share of them.
     pub fn into_parts(mut self) -> (M, Optimizer<M::Element, A>) {
         self.model();
         self.optimizer.bind(&self.model);
@@ -672,7 +595,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         frozen.map(|of| of.name).collect()
     }
 
-    /// The state of the optimizer.
+    /// The state of the optimizer. Of several [ranks](Self::across), it has all lists after [`gather_state`](Self::gather_state) alone, else a
+    /// share of them.
     pub fn state(&self) -> &OptimizerState<M::Element, A> {
         &self.optimizer.state
     }
@@ -696,29 +620,6 @@ fn ready<'a, M: Trainable>(
 
 fn number_of<E: Element, D: Backend<E>>(loss: &Tensor<Rank0, E, D>) -> f64 {
     loss.as_vec()[0].into()
-}
-
-/// What all ranks have in common.
-fn describe<M: Trainable, A: Algorithm>(
-    optimizer: &Optimizer<M::Element, A>,
-    model: &M,
-    clip: Option<f64>,
-    seed: u64,
-) -> Description {
-    let choices = optimizer.choices(model);
-    let mut parameters = String::from(std::any::type_name::<M>());
-    let Ok(()) = for_each(model, |path, parameter| {
-        let dims = parameter.dims();
-        parameters += &format!("{} {dims:?} {:?}\n", path.name, choices.of(parameter.id()));
-        Ok::<_, Infallible>(())
-    });
-    let step = optimizer.state.step;
-    let lr = optimizer.config.lr(step.saturating_add(1));
-    let settings = format!("{} {step} {lr:?} {clip:?} {seed}", A::NAME);
-    Description {
-        model: parameters,
-        settings,
-    }
 }
 
 struct Settings<'a, A> {

@@ -16,7 +16,6 @@ impl Across {
     /// Every rank has the whole state, as behind a checkpoint.
     pub(in crate::train::trainer) fn is_whole(&mut self) {
         self.own = None;
-        self.forget_shards();
     }
 
     pub(in crate::train::trainer) fn has_whole_state(&self) -> bool {
@@ -48,8 +47,13 @@ impl Across {
             return Ok(());
         };
         let mut message = Vec::new();
-        bytes::write_word(state.lists.len() as u64, &mut message);
-        for (name, list) in &state.lists {
+        // A state that was set has the lists of other ranks too, as they were then.
+        let lists = state.lists.iter();
+        let lists: Vec<_> = lists
+            .filter(|(name, _)| own.contains(owner_of(name)))
+            .collect();
+        bytes::write_word(lists.len() as u64, &mut message);
+        for (name, list) in lists {
             bytes::write_text(name, &mut message);
             bytes::write_list(list, &mut message);
         }

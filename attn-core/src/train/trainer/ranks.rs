@@ -1,0 +1,143 @@
+//! The ranks of a trainer.
+
+use std::{convert::Infallible, fmt::Debug};
+
+use super::{
+    TrainError, Trainable, Trainer,
+    across::{Across, Description},
+    model::ErrOf,
+};
+use crate::train::{Algorithm, Collective, Optimizer, parameters::for_each};
+
+impl<M: Trainable, A: Algorithm> Trainer<M, A> {
+    /// Trains on several ranks: processes, or threads of one. Each has a model and a trainer with the same settings, and calls
+    /// [`step`](Self::step) with its part of the batch, in the order of the ranks.
+    ///
+    /// The step is that of one process on the whole batch. The loss is the mean over the targets of all ranks, which may have different
+    /// numbers of them, or none: see [`Counted`](super::Counted). Gradients are added in the order of the ranks, so there are the same bits in every run with as many
+    /// ranks. Dropout is a function of the place in the whole batch: of values whose first axis is that of the first input of the loss.
+    /// [`clip`](Self::clip) takes the norm of all gradients, and [`TrainStep`](super::TrainStep) has the loss and the norm of all ranks.
+    ///
+    /// A rank keeps the optimizer's lists of a share of the parameters, which it alone updates. All ranks have all parameters: from the
+    /// first batch on those of rank 0, whatever the models of the others begin with.
+    /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
+    /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
+    /// Batches that were accumulated before are forgotten.
+    ///
+    /// ```
+    /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
+    /// # model! {
+    /// #     struct Net<d = 2>;
+    /// #     fn forward(x: [batch, d]) -> [batch, 1] { linear::<1>(x) }
+    /// #     fn loss(x: [batch, d], target: [batch, 1]) -> [] { mean::<[batch, 1]>(pow(forward(x) - target, 2)) }
+    /// # }
+    ///
+    /// let steps = Threads::run(2, |ranks| {
+    ///     let dev = Cpu::default();
+    ///     let mut trainer = dev.build_module::<Net, f32>().trainer(AdamWConfig::default()).across(ranks);
+    ///     // Rows 0 to 3 of the batch on rank 0, rows 4 to 7 on rank 1.
+    ///     let rows: Vec<f32> = (0..4).map(|row| (4 * trainer.rank() + row) as f32).collect();
+    ///     let x = dev.tensor_from_vec(rows.iter().flat_map(|&row| [row, 1.0]).collect(), (4, Const::<2>));
+    ///     let target = dev.tensor_from_vec(rows, (4, Const::<1>));
+    ///     trainer.step((x, target))
+    /// });
+    /// for step in steps {
+    ///     println!("{}", step.expect("no rank panics")?.loss);
+    /// }
+    /// # Ok::<(), TrainError<CpuError>>(())
+    /// ```
+    ///
+    /// PyTorch: `DistributedDataParallel(model)` with `ZeroRedundancyOptimizer`.
+    #[doc(alias(
+        "DistributedDataParallel",
+        "DDP",
+        "ZeroRedundancyOptimizer",
+        "FSDP",
+        "ZeRO"
+    ))]
+    pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
+        self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
+        self.forget_batches();
+        self
+    }
+
+    /// The number of this rank, from 0. PyTorch: `dist.get_rank()`.
+    pub fn rank(&self) -> usize {
+        let across = self.across.as_ref();
+        across.map_or(0, |across| across.collective().rank())
+    }
+
+    /// How many ranks there are. PyTorch: `dist.get_world_size()`.
+    pub fn ranks(&self) -> usize {
+        let across = self.across.as_ref();
+        across.map_or(1, |across| across.collective().ranks())
+    }
+
+    /// The bytes of the messages that this rank has sent to others so far.
+    pub fn bytes_sent(&self) -> u64 {
+        let across = self.across.as_ref();
+        across.map_or(0, |across| across.collective().bytes_sent())
+    }
+
+    /// Gives every rank the optimizer's lists of all, until the next batch or step. All ranks call it, before one of them saves a checkpoint.
+    ///
+    /// PyTorch: `optimizer.consolidate_state_dict()`.
+    ///
+    /// # Errors
+    /// [`TrainError::Ranks`] if a rank has failed.
+    #[doc(alias = "consolidate_state_dict")]
+    pub fn gather_state(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        let gathered = match &mut self.across {
+            Some(across) => across.gather_state(&mut self.optimizer.state),
+            None => Ok(()),
+        };
+        let gathered = gathered.map_err(TrainError::Ranks);
+        self.tell_ranks(&gathered);
+        gathered
+    }
+
+    /// Whether the state is that of all parameters, not of a share.
+    pub(crate) fn has_whole_state(&self) -> bool {
+        let across = self.across.as_ref();
+        across.is_none_or(Across::has_whole_state)
+    }
+
+    /// The state was set to that of all parameters, on every rank.
+    pub(crate) fn state_is_whole(&mut self) {
+        if let Some(across) = &mut self.across {
+            across.is_whole();
+        }
+    }
+
+    /// Tells the other ranks of an error that they may not have, so that they do not wait for this one. A step that is not finite is so on
+    /// all of them, which go on.
+    pub(super) fn tell_ranks<T>(&mut self, done: &Result<T, TrainError<ErrOf<M>>>) {
+        if let (Err(error), Some(across)) = (done, &mut self.across)
+            && !matches!(error, TrainError::NotFinite { .. } | TrainError::NoBatch)
+        {
+            across.fail(&error.to_string());
+        }
+    }
+}
+
+/// What all ranks have in common, the settings of the trainer among them.
+pub(super) fn describe<M: Trainable, A: Algorithm>(
+    optimizer: &Optimizer<M::Element, A>,
+    model: &M,
+    of_trainer: impl Debug,
+) -> Description {
+    let choices = optimizer.choices(model);
+    let mut parameters = String::from(std::any::type_name::<M>());
+    let Ok(()) = for_each(model, |path, parameter| {
+        let dims = parameter.dims();
+        parameters += &format!("{} {dims:?} {:?}\n", path.name, choices.of(parameter.id()));
+        Ok::<_, Infallible>(())
+    });
+    let step = optimizer.state.step;
+    let lr = optimizer.config.lr(step.saturating_add(1));
+    let settings = format!("{} {step} {lr:?} {of_trainer:?}", A::NAME);
+    Description {
+        model: parameters,
+        settings,
+    }
+}
