@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use proc_macro2::TokenStream;
-use syn::{BinOp, Expr, Lit};
+use quote::ToTokens;
+use syn::{BinOp, Expr, ItemConst, Lit};
 
 use super::search::Choice;
 use crate::model::diff::{Backward, BackwardStep, BufferId, GradTarget, diff, reads};
@@ -14,6 +15,7 @@ use crate::model::graph::{Block, Model, Node, Region, Repeat, Step, ValueId};
 use crate::model::recompute::{Chosen, keeps_memory};
 use crate::model::types::{Axis, ValueKind};
 use crate::ops::Kept;
+use crate::spec::Size;
 
 /// The length of an axis that the macro cannot know.
 const PLAUSIBLE: u64 = 256;
@@ -97,6 +99,7 @@ impl Facts {
             places: Vec::new(),
             facts: Facts::default(),
         };
+        reader.constants();
         reader.region(&model.grouped, &[], 1, &[]);
         let derivative = diff(model.block());
         reader.lines(0, &[], &derivative, &derivative.lines);
@@ -120,7 +123,7 @@ impl Facts {
 struct Reader<'m> {
     model: &'m Model,
     lengths: &'m BTreeMap<String, u64>,
-    /// The same by the names of arguments.
+    /// The same by the names of arguments, and the constants of the model.
     names: BTreeMap<String, u64>,
     block: Block<'m>,
     /// The regions of loops.
@@ -131,6 +134,16 @@ struct Reader<'m> {
 }
 
 impl<'m> Reader<'m> {
+    /// Takes the constants that only rustc can evaluate, each as far as it is made of others.
+    fn constants(&mut self) {
+        for tokens in &self.model.constants {
+            if let Ok(constant) = syn::parse2::<ItemConst>(tokens.clone()) {
+                let value = self.value(&constant.expr);
+                self.names.insert(constant.ident.to_string(), value);
+            }
+        }
+    }
+
     /// The nodes of a region, with the regions around it. The values that a loop carries are defined where it begins.
     fn region(&mut self, region: &'m Region, carried: &[ValueId], rounds: u64, around: &[usize]) {
         let index = self.facts.regions.len();
@@ -299,10 +312,15 @@ impl<'m> Reader<'m> {
 
     fn length(&self, axis: &Axis) -> u64 {
         let known = match axis {
-            Axis::Size(size) => size.value,
+            Axis::Size(size) => return self.size(size),
             Axis::Symbol(symbol) => self.lengths.get(&symbol.length).copied(),
         };
         known.unwrap_or(PLAUSIBLE)
+    }
+
+    fn size(&self, size: &Size) -> u64 {
+        let value = size.value;
+        value.unwrap_or_else(|| self.evaluate(size.to_token_stream()))
     }
 
     fn numbers(&self, value: ValueId) -> u64 {

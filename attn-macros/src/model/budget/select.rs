@@ -9,7 +9,7 @@ use super::simulation::{Cost, Simulation};
 use crate::model::graph::{Model, ValueId};
 
 /// How many plans are emitted at most.
-const MOST_PLANS: usize = 8;
+pub(super) const MOST_PLANS: usize = 10;
 
 /// For how many numbers of last rounds the cost of a plan is estimated at most.
 const MOST_ROUNDS: u64 = 12;

@@ -19,6 +19,7 @@ pub(crate) fn split(model: &Model) -> Option<Model> {
     let mut copier = Copier {
         values: model.values.to_vec(),
         copies: Vec::new(),
+        of_loop: 0,
         runs: runs(&model.grouped),
     };
     let mut loops = 0;
@@ -54,14 +55,17 @@ struct Copier {
     values: Vec<Value>,
     /// Values of the first part, each with the one of the last part that it is a copy of.
     copies: Vec<(ValueId, ValueId)>,
+    /// Where the copies of this loop begin among them. What reads another loop reads the last part of that.
+    of_loop: usize,
     runs: usize,
 }
 
 impl Copier {
     /// Both parts of a loop. The last one has the values of the loop, as others read what is in them behind it.
     fn parts(&mut self, repeat: &Repeat, index: usize) -> Vec<Step> {
+        self.of_loop = self.copies.len();
         self.copy_values(repeat);
-        let at = format_ident!("again_{index}");
+        let at = format_ident!("___again_{index}");
         let count = &repeat.count;
         let [first_count, last_count] = [quote!(#at), quote!((#count - #at))];
         let size = |tokens| Size::derive(None, tokens, String::new());
@@ -92,7 +96,6 @@ impl Copier {
 
     /// Makes copies of all values that a loop defines, and of views of them.
     fn copy_values(&mut self, repeat: &Repeat) {
-        let first = self.copies.len();
         let mut defined = Vec::new();
         defined_by(repeat, &mut defined);
         let mut at = 0;
@@ -117,7 +120,7 @@ impl Copier {
             let value = self.values[id.0].clone();
             self.values.push(Value { name, ..value });
         }
-        for index in first..self.copies.len() {
+        for index in self.of_loop..self.copies.len() {
             let (copy, _) = self.copies[index];
             let Value { view, alias, .. } = self.values[copy.0].clone();
             self.values[copy.0].view = view.map(|view| View {
@@ -128,9 +131,9 @@ impl Copier {
         }
     }
 
-    /// The copy of a value, or the value itself.
+    /// The copy of a value of this loop, or the value itself.
     fn copy(&self, id: ValueId) -> ValueId {
-        let mut copies = self.copies.iter();
+        let mut copies = self.copies[self.of_loop..].iter();
         let found = copies.find(|(_, of)| *of == id);
         found.map_or(id, |(copy, _)| *copy)
     }

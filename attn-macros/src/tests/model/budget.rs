@@ -112,7 +112,7 @@ fn plans_of(header: &str) -> (Model, Vec<Plan>) {
 #[test]
 fn a_gpt_has_plans_from_one_extreme_to_the_other() {
     let (gpt, plans) = plans_of("layers = 6, memory = 64 MiB for (batch = 8, seq = 256),");
-    assert!((4..=8).contains(&plans.len()), "{} plans", plans.len());
+    assert!((4..=10).contains(&plans.len()), "{} plans", plans.len());
     assert!(plans[0].chosen.again.is_empty());
     assert_eq!(plans[0].work.outside, 0);
     let split = plans.iter().filter(|plan| plan.is_split);

@@ -115,13 +115,13 @@ impl ModelFrame<'_> {
         let symbols = self.lengths_of_footprint();
         let others = (1..count).map(|plan| {
             let footprint = format_ident!("___footprint_{plan}");
-            quote!(#plan => #footprint::<E>(#(#symbols,)* at.last),)
+            quote!(#plan => #footprint::<E>(#(#symbols,)* ___at.last),)
         });
         quote_spanned! {self.cx.at=>
-            const fn ___footprint_of_plan<E>(#(#symbols: usize,)* at: p::ChosenPlan) -> p::Footprint {
-                match at.plan {
+            const fn ___footprint_of_plan<E>(#(#symbols: usize,)* ___at: p::ChosenPlan) -> p::Footprint {
+                match ___at.plan {
                     #(#others)*
-                    _ => ___footprint_0::<E>(#(#symbols,)* at.last),
+                    _ => ___footprint_0::<E>(#(#symbols,)* ___at.last),
                 }
             }
         }
@@ -135,7 +135,7 @@ impl ModelFrame<'_> {
         let footprint = tracked_code::emit_footprint([&forward], [&backward]);
         let [forward, backward] = [forward.code, backward.code];
         let made = made_lengths(self.model());
-        let first_rounds = self.emit_first_rounds(&quote!(last));
+        let first_rounds = self.emit_first_rounds(&quote!(___last));
         let name = format_ident!("___footprint_{index}");
         let symbols = self.lengths_of_footprint();
         quote_spanned! {self.cx.at=>
@@ -151,7 +151,7 @@ impl ModelFrame<'_> {
             };
 
             #[allow(unused_variables)]
-            const fn #name<E>(#(#symbols: usize,)* last: usize) -> p::Footprint {
+            const fn #name<E>(#(#symbols: usize,)* ___last: usize) -> p::Footprint {
                 #made
                 #first_rounds
                 #footprint
@@ -159,7 +159,7 @@ impl ModelFrame<'_> {
         }
     }
 
-    /// `let again_0 = p::first_rounds(___ROUNDS, last, 0);` for each loop that is split.
+    /// `let ___again_0 = p::first_rounds(___ROUNDS, ___last, 0);` for each loop that is split.
     pub(super) fn emit_first_rounds(&self, last: &TokenStream) -> TokenStream {
         let steps = self.model().grouped.steps.iter();
         let parts = steps.filter_map(|step| match step {
