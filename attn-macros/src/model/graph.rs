@@ -294,7 +294,7 @@ pub(crate) struct Repeat<O: ?Sized = dyn ModelOp> {
     /// The number of this one among the loops over the same parameters, from 1 on.
     pub(crate) run: usize,
     /// The rounds that it has of a loop, if not all.
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<Box<Part>>,
     pub(crate) carried: Vec<Carried>,
     pub(crate) body: Region<O>,
 }

@@ -110,7 +110,7 @@ impl Both<'_> {
         let simulation = Simulation::of(facts, &choices.collect::<Vec<_>>());
         let rounds = facts.parts.iter().map(|part| part.rounds);
         let rounds = rounds.fold(0, u64::saturating_add);
-        let steps = rounds.min(MOST_ROUNDS).max(1);
+        let steps = rounds.clamp(1, MOST_ROUNDS);
         let costs = (0..=steps).map(|step| {
             let last = u128::from(rounds) * u128::from(step) / u128::from(steps);
             simulation.cost(u64::try_from(last).unwrap_or(rounds))

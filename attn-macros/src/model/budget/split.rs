@@ -70,11 +70,11 @@ impl Copier {
         let [first_count, last_count] = [quote!(#at), quote!((#count - #at))];
         let size = |tokens| Size::derive(None, tokens, String::new());
         let part = |is_last| {
-            Some(Part {
+            Some(Box::new(Part {
                 is_last,
                 at: at.clone(),
                 whole: count.clone(),
-            })
+            }))
         };
         let first = Repeat {
             count: size(first_count),

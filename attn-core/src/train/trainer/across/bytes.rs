@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
     /// The same, added to what is there.
     pub(super) fn add<E: Element>(&mut self, to: &mut [E]) -> Option<()> {
         let bytes = self.take(size_of_val(to))?;
-        E::read_bytes(bytes, to, |to, number| *to = *to + number);
+        E::read_bytes(bytes, to, |to, number| *to += number);
         Some(())
     }
 

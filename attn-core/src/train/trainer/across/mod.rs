@@ -276,10 +276,7 @@ fn add<E: Element>(
             if from == rank {
                 if !sum.is_empty() {
                     parameters.add_to_gradient(index, |gradient| {
-                        gradient
-                            .iter_mut()
-                            .zip(&sum)
-                            .for_each(|(to, x)| *to = *to + *x);
+                        gradient.iter_mut().zip(&sum).for_each(|(to, x)| *to += *x);
                     });
                 }
                 continue;

@@ -182,7 +182,7 @@ impl Frame for ModelFrame<'_> {
 
 /// The sets of parameters of the rounds that a loop has: `weights.blocks[again_0..]`.
 fn sets_of(all: TokenStream, repeat: &Repeat) -> TokenStream {
-    match &repeat.part {
+    match repeat.part.as_deref() {
         Some(Part { is_last, at, .. }) if !repeat.share => match is_last {
             true => quote!(#all[#at..]),
             false => quote!(#all[..#at]),
