@@ -281,6 +281,22 @@ plans! {
     [p1 1] [p3 3] [p5 5] [p7 7] [p9 9]
 }
 
+// Loops directly behind one another, of which the last one reads what the first one makes.
+plans! {
+    in_a_row <d = 6> (batch = 3) {
+        fn forward(x: [batch, d]) -> [batch, d] {
+            let mut x = x;
+            repeat 2 { x += linear::<d>(gelu(linear::<12>(layer_norm(x)))); }
+            repeat 3 { x += dropout::<0.1>(linear::<d>(tanh(linear::<12>(layer_norm(x))))); }
+            let mut y = x;
+            repeat 4 { y += linear::<d>(gelu(linear::<24>(layer_norm(y)))) * x; }
+            y
+        }
+    }
+    |dev| tensor::<_, f32>("x", (3, Const::<6>));
+    [p1 1] [p2 2] [p3 3] [p4 4] [p5 5] [p6 6] [p7 7] [p8 8] [p9 9]
+}
+
 mod functions {
     use super::*;
     use attn::train::AdamWConfig;
