@@ -12,7 +12,7 @@ model! {
     fn loss(x: [batch, d]) -> [] { mean::<[batch, 1]>(pow(forward(x), 2)) }
 }
 
-pub fn line(number: f64) -> Tensor<Rank2<3, 2>, f64, Cpu> {
+pub(crate) fn line(number: f64) -> Tensor<Rank2<3, 2>, f64, Cpu> {
     Cpu::default().tensor([[number, 1.0], [2.0, 0.5], [3.0, -1.0]])
 }
 

@@ -3,7 +3,7 @@
 use attn::train::{Call, Collective, CollectiveError, Outgoing};
 
 /// Runs all of them. All ranks call it.
-pub fn run(ranks: &mut impl Collective) -> Result<(), CollectiveError> {
+pub(crate) fn run(ranks: &mut impl Collective) -> Result<(), CollectiveError> {
     messages_come_from_every_rank(ranks)?;
     long_messages_arrive(ranks)?;
     sums_are_in_the_order_of_ranks(ranks)?;

@@ -48,15 +48,15 @@ model! {
 }
 
 type Tokens = Tensor<(usize, usize), usize, Cpu>;
-pub type Batch = (Tokens, Tokens);
+pub(crate) type Batch = (Tokens, Tokens);
 
 /// The rows of a batch.
-pub const ROWS: usize = 6;
+pub(crate) const ROWS: usize = 6;
 const SEQ: usize = 5;
 const VOCAB: usize = 11;
 
 /// Some rows of the batch with this number.
-pub fn batch(number: usize, rows: Range<usize>) -> Batch {
+pub(crate) fn batch(number: usize, rows: Range<usize>) -> Batch {
     let tokens = |shift: usize| -> Tokens {
         let len = rows.len();
         let places = rows.start * SEQ..rows.end * SEQ;
@@ -67,7 +67,7 @@ pub fn batch(number: usize, rows: Range<usize>) -> Batch {
 }
 
 /// The rows of each rank: of different numbers, and the last of three has none.
-pub fn rows(rank: usize, ranks: usize) -> Range<usize> {
+pub(crate) fn rows(rank: usize, ranks: usize) -> Range<usize> {
     match (ranks, rank) {
         (1, _) => 0..ROWS,
         (_, 0) => 0..2,
@@ -76,7 +76,7 @@ pub fn rows(rank: usize, ranks: usize) -> Range<usize> {
     }
 }
 
-pub trait Model<E: Element>: Trainable<Element = E, Device = Cpu> {
+pub(crate) trait Model<E: Element>: Trainable<Element = E, Device = Cpu> {
     /// Each rank begins with other parameters, of which those of rank 0 are taken.
     fn with_seed(seed: u64) -> Self;
 }
@@ -94,7 +94,7 @@ macro_rules! models {
 models!(Gpt of f64, Gpt of f32, Dropping of f64);
 
 /// The losses and norms of some steps on a rank.
-pub fn steps<E: Element, M: Model<E>, A: Algorithm>(
+pub(crate) fn steps<E: Element, M: Model<E>, A: Algorithm>(
     ranks: impl Collective + 'static,
     make: impl Fn(M) -> Trainer<M, A>,
     count: usize,
@@ -113,7 +113,7 @@ where
 }
 
 /// That two runs have the same losses and norms, up to a difference.
-pub fn assert_same(found: &[[f64; 2]], expected: &[[f64; 2]], tolerance: f64) {
+pub(crate) fn assert_same(found: &[[f64; 2]], expected: &[[f64; 2]], tolerance: f64) {
     assert_eq!(found.len(), expected.len());
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
         for (found, expected) in found.iter().zip(expected) {
