@@ -28,48 +28,54 @@ use crate::kernel::Kernels;
 pub trait Element: Dtype + Float + Kernels + SampleUniform + sealed::Sealed {
     /// The element nearest to `value`.
     fn of(value: f64) -> Self;
-
-    /// Appends numbers as bytes, the least significant one first.
-    #[doc(hidden)]
-    fn write_bytes(numbers: &[Self], to: &mut Vec<u8>);
-
-    /// Calls `put` with each of `to` and the number that stands there in the bytes.
-    #[doc(hidden)]
-    fn read_bytes(bytes: &[u8], to: &mut [Self], put: impl Fn(&mut Self, Self));
 }
 
-macro_rules! element {
-    ($($E:ident),*) => {$(
-        impl Element for $E {
-            #[inline]
-            fn of(value: f64) -> Self {
-                value as $E
-            }
-
-            fn write_bytes(numbers: &[Self], to: &mut Vec<u8>) {
-                let start = to.len();
-                to.resize(start + size_of_val(numbers), 0);
-                let (places, _) = to[start..].as_chunks_mut();
-                for (place, number) in places.iter_mut().zip(numbers) {
-                    *place = number.to_le_bytes();
-                }
-            }
-
-            #[inline]
-            fn read_bytes(bytes: &[u8], to: &mut [Self], put: impl Fn(&mut Self, Self)) {
-                let (numbers, _) = bytes.as_chunks();
-                for (to, number) in to.iter_mut().zip(numbers) {
-                    put(to, $E::from_le_bytes(*number));
-                }
-            }
-        }
-    )*};
+impl Element for f32 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value as Self
+    }
 }
 
-element!(f32, f64);
+impl Element for f64 {
+    #[inline]
+    fn of(value: f64) -> Self {
+        value
+    }
+}
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+    /// Only `f32` and `f64` are elements.
+    pub trait Sealed: Sized {
+        /// Appends numbers as bytes, the least significant one first.
+        fn write_bytes(numbers: &[Self], to: &mut Vec<u8>);
+
+        /// Calls `put` with each of `to` and the number that stands there in the bytes.
+        fn read_bytes(bytes: &[u8], to: &mut [Self], put: impl Fn(&mut Self, Self));
+    }
+
+    macro_rules! sealed {
+        ($($E:ident),*) => {$(
+            impl Sealed for $E {
+                fn write_bytes(numbers: &[Self], to: &mut Vec<u8>) {
+                    let start = to.len();
+                    to.resize(start + size_of_val(numbers), 0);
+                    let (places, _) = to[start..].as_chunks_mut();
+                    for (place, number) in places.iter_mut().zip(numbers) {
+                        *place = number.to_le_bytes();
+                    }
+                }
+
+                #[inline]
+                fn read_bytes(bytes: &[u8], to: &mut [Self], put: impl Fn(&mut Self, Self)) {
+                    let (numbers, _) = bytes.as_chunks();
+                    for (to, number) in to.iter_mut().zip(numbers) {
+                        put(to, $E::from_le_bytes(*number));
+                    }
+                }
+            }
+        )*};
+    }
+
+    sealed!(f32, f64);
 }

@@ -20,7 +20,7 @@ use crate::{Error, fused::Operation, values::NonFinite};
 ///
 /// model! {
 ///     struct Line<d = 2>;
-///     fn forward(x: [batch, d]) -> [batch] { sum::<one>(linear::<1>(x) as [batch, one]) }
+///     fn forward(x: [batch, d]) -> [batch] { sum::<1>(linear::<1>(x)) }
 ///     fn loss(x: [batch, d], y: [batch], known: [batch]) -> [] {
 ///         sum::<batch>(known * pow(forward(x) - y, 2)) / sum::<batch>(known)
 ///     }
