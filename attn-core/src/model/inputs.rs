@@ -6,7 +6,7 @@ use dfdx::{
     tensor_ops::RealizeTo,
 };
 
-use crate::{Error, data::values};
+use crate::Error;
 
 /// The size of an axis.
 pub fn axis<S: Shape, F, D: Storage<F>, T>(x: &Tensor<S, F, D, T>, index: usize) -> usize {
@@ -33,7 +33,7 @@ pub fn count_targets<S: Shape, D: Storage<usize>>(
     let Some(ignored) = ignored.filter(|_| count > 0) else {
         return count;
     };
-    let targets = values(targets);
+    let targets = targets.as_vec();
     targets.iter().filter(|target| **target != ignored).count()
 }
 
