@@ -47,7 +47,7 @@ pub struct PlanSearch<'a> {
     budget: u64,
     rounds: &'a [usize],
     plans: &'a [PlanWork<'a>],
-    /// What is asked next, if not all plans are done.
+    /// The plan whose bytes are asked next. Its index is behind the last one when all plans are done.
     at: ChosenPlan,
     /// Why it is asked.
     step: Step,
@@ -180,7 +180,7 @@ impl<'a> PlanSearch<'a> {
         work
     }
 
-    /// What was found. `model` and `axes` are for the message.
+    /// The plan with the least work that fits. `model` and `axes` are for the message.
     ///
     /// # Panics
     /// If nothing fits. In a constant that is an error of rustc, with the least bytes that are possible.
@@ -300,7 +300,7 @@ impl Text {
 mod tests {
     use super::*;
 
-    /// What is found by asking for everything.
+    /// The least work that fits, found by asking for every plan with every number of last rounds.
     fn least(
         budget: u64,
         rounds: &[usize],
@@ -336,7 +336,7 @@ mod tests {
         search.best.map(|(_, chosen)| chosen)
     }
 
-    /// As many rounds as fit are last ones, of the plan with the least work, whatever the number of rounds.
+    /// The search finds the plan with the least work that fits, for any number of rounds.
     #[test]
     fn the_least_work_that_fits_is_found() {
         let of_first = PlanWork {

@@ -381,7 +381,7 @@ pub(crate) type Derived<E> = Rc<RefCell<Option<Derivative<E>>>>;
 
 /// The seeds of one pass.
 pub struct PassSeeds<D> {
-    /// Those of a trainer.
+    /// The seeds of a trainer's step, if this is one.
     of_step: Option<StepSeeds>,
     device: D,
 }
@@ -421,7 +421,7 @@ impl StepSeeds {
         }
     }
 
-    /// Those of the same step, for a part of the batch.
+    /// The seeds of the same step for a part of the batch.
     pub(crate) fn of_part(self, part: Part) -> Self {
         Self { part, ..self }
     }

@@ -1,4 +1,4 @@
-//! What the body of an attention reads for each key, in a session.
+//! The values that the body of an attention reads for each key, in a session.
 
 use super::{
     cache::{Rows, check_memory},

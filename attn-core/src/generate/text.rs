@@ -94,7 +94,7 @@ impl<E: Element> Written<'_, E> {
         Ok(token.map(|piece| self.stop.push(&piece)))
     }
 
-    /// What was held back.
+    /// The text that was held back.
     fn rest(&mut self) -> String {
         let rest = self.decoder.clone().finish();
         self.stop.push(&rest) + &self.stop.clone().finish()

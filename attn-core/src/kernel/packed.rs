@@ -100,7 +100,7 @@ struct Strip<'a, E> {
     to: Pieces<'a, E>,
 }
 
-/// As many strips for each thread. A small product is the work of one.
+/// Cuts a result into strips, the same number for each thread. One thread computes a small product.
 fn strips<'a, E: Pooled>(to: Pieces<'a, E>, rows: &PackedRows<E>) -> Vec<Strip<'a, E>> {
     let width = panel_columns::<E>();
     let all = to.iter().map(MatrixMut::cols).sum::<usize>();

@@ -182,7 +182,7 @@ pub struct Update<'a, E> {
     /// How many steps have updated this parameter, with this one. Steps in which it was frozen or had no gradient do not count, so the
     /// correction of a mean that began with 0 is by this number. PyTorch: `state["step"]`.
     pub count: u64,
-    /// What the whole parameter is.
+    /// The name, the sizes and the module of the whole parameter.
     pub info: ParameterInfo<'a>,
     /// Whether weight decay applies to it.
     pub decays: bool,
