@@ -2,8 +2,8 @@
 
 use attn::{Coverage, MaskBlocks, attention};
 
-/// Whether a query attends to a key, by their rows and columns.
-type Attends = fn([i64; 2], [i64; 2]) -> bool;
+/// Whether a query attends to a key, by their coordinates.
+type Attends<const N: usize> = fn([i64; N], [i64; N]) -> bool;
 
 /// Empty, partial and full tiles.
 type Count = [usize; 3];
@@ -17,9 +17,17 @@ fn index(coverage: Coverage) -> usize {
 }
 
 /// The tiles as the layer knows them, and as their pairs are. What is known is never wrong.
-fn count(blocks: &MaskBlocks, [rows, cols]: [i64; 2], attends: Attends) -> [Count; 2] {
-    let len = (rows * cols) as usize;
-    let place = |index: usize| [index as i64 / cols, index as i64 % cols];
+fn count<const N: usize>(blocks: &MaskBlocks, grid: [i64; N], attends: Attends<N>) -> [Count; 2] {
+    let len = grid.iter().product::<i64>() as usize;
+    let place = |index: usize| {
+        let mut rest = index as i64;
+        let mut place = [0; N];
+        for axis in (0..N).rev() {
+            place[axis] = rest % grid[axis];
+            rest /= grid[axis];
+        }
+        place
+    };
     let range = |index: usize, size: usize| index * size..len.min((index + 1) * size);
     let mut counts = [[0; 3]; 2];
     for row in 0..blocks.rows() {
@@ -49,16 +57,17 @@ fn near(q: i64, k: i64, n: i64, len: i64) -> bool {
     (start..start + n).contains(&k)
 }
 
-/// `name [rows, cols] [mask] attends;`: every tile is known.
+/// `name [sizes of the grid] [mask] attends;`: every tile is known.
 macro_rules! exact {
-    ($($name:ident [$rows:literal, $cols:literal] [$($mask:tt)*] $attends:expr;)*) => {$(
+    ($($name:ident [$($size:literal),*] [$($mask:tt)*] $attends:expr;)*) => {$(
         #[test]
         fn $name() {
             attention! {
-                struct Layer<heads = 1, d_model = 8, grid = [$rows, $cols], mask = $($mask)*>;
+                struct Layer<heads = 1, d_model = 8, grid = [$($size),*], mask = $($mask)*>;
             }
-            let blocks = Layer::mask_blocks($rows * $cols, $rows * $cols);
-            let [known, is] = count(&blocks, [$rows, $cols], $attends);
+            let len = 1 $(* $size)*;
+            let blocks = Layer::mask_blocks(len, len);
+            let [known, is] = count(&blocks, [$($size),*], $attends);
             assert_eq!(known, is);
         }
     )*};
@@ -89,6 +98,14 @@ exact! {
     column [20, 70] [same_col] |q, k| q[1] == k[1];
     cross_of_both [40, 48] [same_row | same_col] |q, k| q[0] == k[0] || q[1] == k[1];
     not_the_own_row [30, 48] [!same_row] |q, k| q[0] != k[0];
+    neighborhood_of_frames [9, 8, 16] [neighborhood(3)]
+        |q, k| near(q[0], k[0], 3, 9) && near(q[1], k[1], 3, 8) && near(q[2], k[2], 3, 16);
+    frames_before [7, 11, 13] [neighborhood(5) & causal]
+        |q, k| near(q[0], k[0], 5, 7) && near(q[1], k[1], 5, 11) && near(q[2], k[2], 5, 13) && k <= q;
+    windows_of_frames [6, 10, 14] [window(4, frames = 3, shift = 2)]
+        |q, k| (q[0] + 1) / 3 == (k[0] + 1) / 3 && (1..3).all(|axis| (q[axis] + 2) / 4 == (k[axis] + 2) / 4);
+    local_in_frames [6, 10, 14] [local(3)]
+        |q, k| (0..3).all(|axis| (q[axis] - k[axis]).abs() <= 1);
 }
 
 /// Zones are cut at most 256 times, so a tile may stay unknown.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use attn::{
     checkpoint::{Checkpoints, LoadOptions},
     dfdx::prelude::*,
-    train::{AdamWConfig, Threads, Trainer},
+    train::{AdamWConfig, Alone, Threads, TrainError, Trainer},
 };
 
 use super::training::*;
@@ -174,5 +174,35 @@ fn a_rank_gathers_the_lists_that_others_have_updated_since_the_state_was_set() {
                 "{name}"
             );
         }
+    }
+}
+
+#[test]
+fn a_trainer_goes_on_alone_behind_a_gathered_state_and_is_refused_without_one() {
+    let run = |ranks: usize, gathers: bool| {
+        let all = Threads::run(ranks, |rank| {
+            let mut trainer = trainer(rank);
+            for number in 0..3 {
+                step(&mut trainer, number);
+            }
+            if gathers {
+                trainer.gather_state().unwrap();
+            }
+            let mut trainer = trainer.across(Alone::default());
+            let mut steps = Vec::new();
+            for number in 3..6 {
+                let step = trainer.step(batch(number, 0..ROWS))?;
+                steps.push([step.loss, step.grad_norm]);
+            }
+            Ok::<_, TrainError<CpuError>>(steps)
+        });
+        all.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let expected = run(1, false).swap_remove(0).unwrap();
+    for found in run(3, true) {
+        assert_same(&found.unwrap(), &expected, 1e-12);
+    }
+    for refused in run(3, false) {
+        assert!(matches!(refused, Err(TrainError::Share)), "{refused:?}");
     }
 }

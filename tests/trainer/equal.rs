@@ -120,6 +120,45 @@ fn maps_by_group_in_repeats() {
     same_steps::<Experts<f64, Cpu>, _>(adamw(), Some(0.1));
 }
 
+model! {
+    /// Attention as an operation, with its weights in the loss, and a mixture of the two best of three experts, with its balance.
+    struct Mixture<d = 4, experts = 3>;
+
+    block mixture(x: [.., n]) -> { y: [.., n], balance: [] } {
+        let chances = softmax(linear::<experts, bias = false, name = router>(x));
+        let (chance, ids) = top_k::<experts, k = 2>(chances);
+        let y = sum::<2>(chance * grouped_linear::<n, groups = experts, name = expert>(x, ids));
+        let chosen = sum::<2>(one_hot::<experts>(ids));
+        { y, balance: sum::<experts>(mean::<..>(chosen) * mean::<..>(chances)) }
+    }
+
+    fn forward(x: [batch, seq, d]) -> { y: [batch, seq, d], balance: [], spread: [] } {
+        let (q, k, v) = split(linear::<{ 3 * d }>(x));
+        let (attended, weights) = attend::<mask = causal>(q, k, v);
+        let { y, balance } = mixture(rms_norm(x + attended));
+        { y, balance, spread: mean::<[batch, seq, kv]>(weights * weights) }
+    }
+
+    fn loss(x: [batch, seq, d], target: [batch, seq, d]) -> [] {
+        let { y, balance, spread } = forward(x);
+        mean::<[batch, seq, d]>(pow(y - target, 2)) + 0.3 * balance + 0.5 * spread
+    }
+}
+
+model_of_test!(
+    Mixture,
+    |number| (numbers("x", number), numbers("target", number))
+        as (
+            Tensor<Rank3<2, 5, 4>, f64, Cpu>,
+            Tensor<Rank3<2, 5, 4>, f64, Cpu>
+        )
+);
+
+#[test]
+fn attention_as_an_operation_experts_and_auxiliary_losses() {
+    same_steps::<Mixture<f64, Cpu>, _>(adamw(), Some(0.5));
+}
+
 #[test]
 fn elementwise_algorithms() {
     same_steps::<Experts<f64, Cpu>, _>(

@@ -88,6 +88,53 @@ fn every_layer_has_the_name_that_it_is_given() {
     assert_eq!(of_trainer, listed);
 }
 
+model! {
+    struct NamedToo<d = 4, channels = 2, height = 3, width = 3>;
+
+    fn forward(x: [batch, seq, d], image: [batch, channels, height, width]) -> ([batch, seq, d], [batch, channels, height, width]) {
+        let x = group_norm::<2, name = groups>(conv1d::<seq, d, 3, padding = same, name = along>(x));
+        let x = conv_transpose1d::<seq, d, kernel = 1, name = back>(x);
+        let y = scan seq {
+            state h: [batch, d] = 0.0;
+            h = tanh(linear::<d, name = of_input>(x) + linear::<d, bias = false, name = of_state>(h));
+            yield h;
+        };
+        let image = conv2d::<[height, width], channels, kernel = 3, padding = same, channels = channels, name = pixels>(image);
+        (y, image)
+    }
+
+    fn loss(x: [batch, seq, d], image: [batch, channels, height, width]) -> [] {
+        let (y, image) = forward(x, image);
+        mean::<[batch, seq, d]>(y) + mean::<[batch, channels, height, width]>(image)
+    }
+}
+
+#[test]
+fn convolutions_norms_by_group_and_steps_have_the_names_that_they_are_given() {
+    let model = Cpu::seed_from_u64(1).build_module::<NamedToo, f64>();
+    let listed = parameters(&model).into_iter().map(|named| named.name);
+    let listed: BTreeSet<String> = listed.collect();
+    let of = |name: &str, parts: &[&str]| {
+        parts
+            .iter()
+            .map(|part| format!("{name}.{part}"))
+            .collect::<Vec<_>>()
+    };
+    let both = ["weight", "bias"];
+    let expected: Vec<_> = ["groups", "along", "back", "of_input", "pixels"]
+        .iter()
+        .flat_map(|name| of(name, &both))
+        .collect();
+    let expected: BTreeSet<_> = expected
+        .into_iter()
+        .chain(of("of_state", &["weight"]))
+        .collect();
+    assert_eq!(listed, expected);
+    let trainer = model.trainer(SgdConfig::default());
+    let of_trainer = trainer.parameters().into_iter().map(|of| of.name);
+    assert_eq!(of_trainer.collect::<BTreeSet<_>>(), expected);
+}
+
 #[test]
 fn a_group_is_chosen_by_given_names() {
     let dev = Cpu::seed_from_u64(1);

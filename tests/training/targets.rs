@@ -133,6 +133,46 @@ fn targets_are_found_by_the_loss() {
     assert_close("all", &[all], &[expected], SUMS);
 }
 
+model! {
+    /// The loss stands in a loop: one of each round.
+    struct Deep<d = 3>;
+
+    fn forward(x: [batch, d]) -> [batch, d] {
+        x
+    }
+
+    fn loss(targets: ids[batch], x: [batch, d], marks: [batch, 5]) -> [] {
+        let mut x = forward(x);
+        let mut all = 0.1 * mean::<[batch, 5]>(marks);
+        repeat 2 {
+            x += tanh(linear::<d>(x));
+            all = all + cross_entropy::<ignore_index = 2>(linear::<3>(x), targets);
+        }
+        all
+    }
+}
+
+#[test]
+fn targets_are_found_by_a_loss_in_a_loop() {
+    let device = Cpu::default();
+    let mut model = device.build_module::<Deep, f64>();
+    scatter(&mut model);
+    let mut trainer = model.trainer(AdamWConfig::default());
+    let batch = |targets: [usize; 3]| {
+        let x: Tensor<Rank2<3, 3>, f64, _> =
+            support::cases::tensor(&format!("{targets:?}"), Default::default());
+        let marks: Tensor<Rank2<3, 5>, f64, _> = device.ones();
+        (device.tensor(targets), x, marks)
+    };
+    let [first, second] = [[0, 1, 0], [2, 2, 1]].map(batch);
+    let [of_first, of_second] = [&first, &second].map(|batch| trainer.evaluate(batch.clone()));
+    let expected = (3.0 * of_first.unwrap() + of_second.unwrap()) / 4.0;
+    let all = trainer.evaluate_all([first, second]).unwrap();
+    assert_close("all", &[all], &[expected], SUMS);
+    let error = trainer.step(batch([2, 2, 2])).unwrap_err();
+    assert!(matches!(error, TrainError::EmptyBatch { step: 1 }));
+}
+
 #[test]
 fn skipped_steps_are_counted_until_one_is_taken() {
     let run = |numbers: &[bool], limit: u64| {

@@ -66,6 +66,32 @@ agree! {
         }
     } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), ids((batch, seq), 5)) reads x;
 
+    a_loss_of_each_round_alone {
+        struct M<d = 4, vocab = 5>;
+        fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] {
+            let mut x = x;
+            let mut all = 0.1 * mean::<[batch, seq, d]>(x);
+            repeat 3 {
+                x += tanh(linear::<d>(x));
+                all = all + cross_entropy::<ignore_index = 2>(linear::<vocab>(x), targets);
+            }
+            all
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), ids((batch, seq), 5)) reads x;
+
+    a_loss_before_each_round {
+        struct M<d = 4, vocab = 5>;
+        fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [] {
+            let mut x = x;
+            let mut all = mean::<[batch, seq, d]>(0 * x);
+            repeat 3 {
+                all = all + cross_entropy(linear::<vocab>(x), targets);
+                x += tanh(linear::<d>(x));
+            }
+            all
+        }
+    } (batch: 2, seq: 3) (x: tensor::<_, E>("x", (batch, seq, Const::<4>)), ids((batch, seq), 5)) reads x;
+
     two_losses_of_one_value {
         struct M<d = 4>;
         fn forward(x: [batch, seq, d], targets: ids[batch, seq]) -> [batch, seq] {

@@ -236,11 +236,13 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()>
     Ok(())
 }
 
-/// Reads bytes from a place of a file. The cursor is that of the new handle.
+/// Reads bytes from a place of a file. Handles of one file may share their cursor, so only one thread moves it at a time.
 #[cfg(not(any(unix, windows)))]
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+fn read_at(mut file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
-    let mut file = file.try_clone()?;
+    use std::sync::{Mutex, PoisonError};
+    static CURSOR: Mutex<()> = Mutex::new(());
+    let _moves_it = CURSOR.lock().unwrap_or_else(PoisonError::into_inner);
     file.seek(SeekFrom::Start(offset))?;
     file.read_exact(bytes)
 }

@@ -94,6 +94,12 @@ pub enum TrainError<Dev> {
     #[error("{0}")]
     Ranks(CollectiveError),
 
+    /// The optimizer's lists are those of one of several [ranks](super::Trainer::across), which the trainer has left.
+    #[error(
+        "the optimizer has a share of its state, as a rank of a run that it has left: call `gather_state` on all ranks before `across` changes them, or load a checkpoint"
+    )]
+    Share,
+
     /// There is no batch since the last step.
     #[error("`apply` without a batch: call `accumulate` before it")]
     NoBatch,

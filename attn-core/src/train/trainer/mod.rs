@@ -117,6 +117,8 @@ pub struct Trainer<M: Trainable, A> {
     first: Option<Search<M>>,
     /// The other ranks, if there are some.
     across: Option<Across>,
+    /// Whether the state is a share of that of ranks that are no longer there.
+    has_share: bool,
 }
 
 /// A parameter of the model of a [`Trainer`].
@@ -152,6 +154,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
             first_targets: 0,
             first: None,
             across: None,
+            has_share: false,
         }
     }
 
@@ -415,6 +418,7 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     }
 
     fn accumulate_part<B: TrainBatch<M>>(&mut self, batch: B) -> Result<f64, TrainError<ErrOf<M>>> {
+        self.check_share()?;
         let step = self.optimizer.state.step.saturating_add(1);
         let number = self.losses.len() as u32;
         let again = batch.clone();

@@ -22,7 +22,8 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// first batch on those of rank 0, whatever the models of the others begin with.
     /// [`gather_state`](Self::gather_state) gives them all lists, for a checkpoint. Whatever else changes the trainer, such as
     /// [`load`](Self::load), [`set_frozen`](Self::set_frozen) and [`model_mut`](Self::model_mut), is done on all ranks in the same way.
-    /// Batches that were accumulated before are forgotten.
+    /// Batches that were accumulated before are forgotten. A trainer may change its ranks behind [`gather_state`](Self::gather_state); without
+    /// it, what follows is [`TrainError::Share`].
     ///
     /// ```
     /// use attn::{prelude::*, train::{AdamWConfig, Threads, TrainError}};
@@ -56,7 +57,11 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         "ZeRO"
     ))]
     pub fn across(mut self, ranks: impl Collective + 'static) -> Self {
+        self.has_share |= self.across.as_ref().is_some_and(Across::has_share);
         self.across = (ranks.ranks() > 1).then(|| Across::new(Box::new(ranks)));
+        if let Some(parameters) = &mut self.parameters {
+            parameters.own(|_| true);
+        }
         self.forget_batches();
         self
     }
@@ -84,9 +89,10 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
     /// PyTorch: `optimizer.consolidate_state_dict()`.
     ///
     /// # Errors
-    /// [`TrainError::Ranks`] if a rank has failed.
+    /// [`TrainError::Ranks`] if a rank has failed; [`TrainError::Share`] if the trainer has left ranks that have other shares.
     #[doc(alias = "consolidate_state_dict")]
     pub fn gather_state(&mut self) -> Result<(), TrainError<ErrOf<M>>> {
+        self.check_share()?;
         let gathered = match &mut self.across {
             Some(across) => across.gather_state(&mut self.optimizer.state),
             None => Ok(()),
@@ -96,14 +102,23 @@ impl<M: Trainable, A: Algorithm> Trainer<M, A> {
         gathered
     }
 
+    /// # Errors
+    /// [`TrainError::Share`] if the state is a share of that of ranks that the trainer has left.
+    pub(super) fn check_share(&self) -> Result<(), TrainError<ErrOf<M>>> {
+        match self.has_share {
+            true => Err(TrainError::Share),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the state is that of all parameters, not of a share.
     pub(crate) fn has_whole_state(&self) -> bool {
-        let across = self.across.as_ref();
-        across.is_none_or(Across::has_whole_state)
+        !self.has_share && !self.across.as_ref().is_some_and(Across::has_share)
     }
 
     /// The state was set to that of all parameters, on every rank.
     pub(crate) fn state_is_whole(&mut self) {
+        self.has_share = false;
         if let Some(across) = &mut self.across {
             across.is_whole();
         }

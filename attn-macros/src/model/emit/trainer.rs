@@ -18,7 +18,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use super::{
     Emitter, MODEL, docs, facts, field, input, length, made_lengths, opaque::Access, tuple,
 };
-use crate::model::graph::{Model, Step, ValueId};
+use crate::model::graph::{Model, ValueId};
 use crate::model::types::ValueKind;
 use crate::ops::{CrossEntropy, Fusion};
 
@@ -250,13 +250,12 @@ fn emit_targets(model: &Model) -> TokenStream {
     }
 }
 
-/// The classifier's loss that has an input as its targets.
+/// The classifier's loss that has an input as its targets, also one in a loop.
 fn loss_of(model: &Model, input: ValueId) -> Option<&CrossEntropy> {
-    model.body.steps.iter().find_map(|step| match step {
-        Step::Node(node) if node.operands.get(1) == Some(&input) => match node.fusion() {
-            Fusion::Loss(loss) => Some(loss),
-            _ => None,
-        },
+    let nodes = model.nodes().into_iter();
+    let mut of_input = nodes.filter(|node| node.operands.get(1) == Some(&input));
+    of_input.find_map(|node| match node.fusion() {
+        Fusion::Loss(loss) => Some(loss),
         _ => None,
     })
 }

@@ -6,6 +6,7 @@ use syn::ext::IdentExt;
 use super::fields::Ties;
 use super::results::Returned;
 use super::scope::{Changes, Variable};
+use super::unread::reads;
 use super::{Lowering, RegionBuilder};
 use crate::messages::model as messages;
 use crate::model::graph::{Carried, ModuleId, ParamPath, Repeat, Step, Submodule, ValueId};
@@ -345,14 +346,23 @@ impl Lowering<'_> {
             self.agree(&start, &end, repeat.at.span(), || {
                 messages::repeat_changes_shape(&name, &start, &end)
             });
-            self.scopes.set(&name, value, false);
-            Some(Carried {
+            let after = self.memory(after);
+            let carried = Carried {
                 before,
                 value,
-                after: self.memory(after),
-            })
+                after,
+            };
+            Some((name, carried))
         });
-        ends.collect()
+        let (names, carried): (Vec<_>, Vec<_>) = ends.unzip();
+        for (name, of) in names.iter().zip(&carried) {
+            // Another variable may read it from round to round.
+            let others = carried.iter().filter(|other| other.value != of.value);
+            let others: Vec<_> = others.map(|other| other.after).collect();
+            let is_read = reads(&builder.region, of.value, &others);
+            self.scopes.set(name, of.value, is_read);
+        }
+        carried
     }
 
     /// `name = encoder` and `share = true`.

@@ -1,4 +1,4 @@
-//! Results beside the first one that nobody reads: they are not computed.
+//! Values that nobody reads. Results beside the first one are not computed then.
 
 use crate::model::graph::{Region, Step, ValueId};
 use crate::ops::Fusion;
@@ -56,6 +56,41 @@ fn keep_only(region: &mut Region, read: &[ValueId]) {
             }
             Step::Repeat(repeat) => keep_only(&mut repeat.body, read),
             Step::Scan(scan) => keep_only(&mut scan.body, read),
+        }
+    }
+}
+
+/// Whether a region computes one of these of a value, in the same round of a loop around it.
+pub(super) fn reads(region: &Region, value: ValueId, results: &[ValueId]) -> bool {
+    let mut of_value = vec![value];
+    let mut count = 0;
+    // A loop in the region takes a value to rounds behind it.
+    while count < of_value.len() {
+        count = of_value.len();
+        add_computed(region, &mut of_value);
+    }
+    results.iter().any(|result| of_value.contains(result))
+}
+
+/// Adds the values that a region computes of these.
+fn add_computed(region: &Region, of: &mut Vec<ValueId>) {
+    let add = |of: &mut Vec<ValueId>, operands: &[ValueId], results: Vec<ValueId>| {
+        if operands.iter().any(|id| of.contains(id)) {
+            let new = results.into_iter().filter(|id| !of.contains(id));
+            let new: Vec<_> = new.collect();
+            of.extend(new);
+        }
+    };
+    for step in &region.steps {
+        match step {
+            Step::Node(node) => add(of, &node.operands, node.results().collect()),
+            Step::Scan(scan) => add(of, &scan.operands(), scan.defined()),
+            Step::Repeat(repeat) => {
+                for carried in &repeat.carried {
+                    add(of, &[carried.before, carried.after], vec![carried.value]);
+                }
+                add_computed(&repeat.body, of);
+            }
         }
     }
 }

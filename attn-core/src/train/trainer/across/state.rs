@@ -18,8 +18,9 @@ impl Across {
         self.own = None;
     }
 
-    pub(in crate::train::trainer) fn has_whole_state(&self) -> bool {
-        self.own.is_none()
+    /// Whether this rank has the lists of a share of the parameters.
+    pub(in crate::train::trainer) fn has_share(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Drops the lists of the parameters that other ranks update.
