@@ -377,7 +377,7 @@ mod tests {
     fn bytes_of_equal_shards_approach_two_numbers_for_each_parameter() {
         for ranks in [2, 4, 16] {
             let cluster = cluster(ranks, FREE, Shards::Equal, false);
-            let lens = [8 << 20, 3 << 20, 100];
+            let lens = [8 << 20, 7 << 20, 100];
             let others = (ranks - 1) as f64;
             let numbers = lens.iter().sum::<usize>() as f64 * 4.0 * others / ranks as f64;
             // Two buckets, so six messages to each other rank.
@@ -431,6 +431,26 @@ mod tests {
         assert_near(hidden.seconds, 3.0 + numbers + 3.0 * message);
         let open = step(&lens, &work, &cluster(2, link, Shards::Equal, false));
         assert_near(open.seconds, 3.0 + numbers + 4.0 * message);
+    }
+
+    #[test]
+    fn an_operation_takes_the_latency_of_a_message_to_each_other_rank() {
+        let link = Link {
+            latency: 1e-3,
+            per_byte: 0.0,
+        };
+        let lens = [8 << 20, 7 << 20];
+        for ranks in [2, 9, 33] {
+            for shards in [Shards::Whole, Shards::Equal] {
+                let work = Work {
+                    update: 0.0,
+                    ..COMPUTE
+                };
+                let found = step(&lens, &work, &cluster(ranks, link, shards, false));
+                // Twice numbers, and both buckets twice.
+                assert_near(found.seconds, 3.0 + 6.0 * 1e-3 * (ranks - 1) as f64);
+            }
+        }
     }
 
     #[test]
