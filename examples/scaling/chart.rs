@@ -79,7 +79,7 @@ impl Panel {
             .margin_right(24)
             .x_label_area_size(42)
             .y_label_area_size(52)
-            .build_cartesian_2d((least.min(1.0)..largest).log_scale().base(2.0), 0.0..105.0)?;
+            .build_cartesian_2d((least..largest).log_scale().base(2.0), 0.0..105.0)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
