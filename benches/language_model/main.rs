@@ -24,6 +24,7 @@ use criterion::{
 
 mod bounded;
 mod frozen;
+#[allow(dead_code, reason = "the examples count operations as well")]
 mod sizes;
 mod vocabulary;
 use sizes::{

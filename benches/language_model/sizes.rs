@@ -38,6 +38,14 @@ impl Size {
         let ids = (0..self.batch * self.length).map(|i| (i * i + 7) % VOCAB);
         Cpu::default().tensor_from_vec(ids.collect(), (self.batch, self.length))
     }
+
+    /// The operations of a training step, by those of the products of a forward pass: causal attention counts half of its square, twice
+    /// forward and five times backward.
+    pub(crate) fn work(&self, forward: u64) -> f64 {
+        let pairs = (self.batch * self.length * self.length) as f64;
+        let scores = 4.0 * pairs * (self.layers * self.d_model) as f64;
+        3.0 * (forward as f64 - scores) + 3.5 * scores / 2.0
+    }
 }
 
 /// Declares a GPT of this size, and the same in plain dfdx.

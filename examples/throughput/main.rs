@@ -54,13 +54,6 @@ fn maps(size: &Size) -> Vec<Map> {
     layers.chain([map([d, VOCAB])]).collect()
 }
 
-/// The operations of a step.
-fn work(size: &Size, forward: u64) -> f64 {
-    let pairs = (size.batch * size.length * size.length) as f64;
-    let scores = 4.0 * pairs * (size.layers * size.d_model) as f64;
-    3.0 * (forward as f64 - scores) + 3.5 * scores / 2.0
-}
-
 /// The seconds of a step.
 struct Times {
     /// Of the declared model, with dfdx's tape.
@@ -168,7 +161,7 @@ fn main() {
             plain,
         } = (case.steps)(options.alone);
         let rate = before.max(Rate::measure());
-        let flops = work(size, case.forward) / time;
+        let flops = size.work(case.forward) / time;
         let of_its_products = Rate::of(&maps(size), true).share(flops);
         let times = plain.map_or_else(String::new, |plain| format!("{:.1}", plain / time));
         println!(
