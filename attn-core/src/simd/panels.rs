@@ -14,8 +14,6 @@
 //!
 //! The result may be in pieces, side by side: the columns of a panel need not be neighbours in memory.
 
-use std::ops::Range;
-
 use super::slice::{load_any, store_any};
 use super::{Kernel, Matrix, MatrixMut, Real, Vector, run};
 
